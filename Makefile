@@ -11,6 +11,7 @@ venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
+native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
 .PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed fuzz sanitize install clean
@@ -20,7 +21,7 @@ help:
 	@echo "make check         the inner loop: lint, types, unit tests, every law over one case of each operator"
 	@echo "make test          every law over every case and all tests, but for the slow ones"
 	@echo "make models        the slow tests: whole networks, other instruction sets, very large graphs"
-	@echo "make lint          ruff and mypy"
+	@echo "make lint          ruff, mypy and clang-format"
 	@echo "make model-table   the worst difference of every way through the nine light models"
 	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/performance.md"
 	@echo "make corpus        every model of the folder CORPUS asked everything; writes docs/corpus.md"
@@ -48,6 +49,7 @@ checked := layers public_interface error_codes documents gaps op_mapping catalog
 check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
 	$(venv) -m ruff format --check
+	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	@mkdir -p build
 	@$(venv) -m mypy >build/mypy.log 2>&1 & mypy=$$!; \
 		$(venv) -m pytest $(parallel) --quick -m "not slow" $$(grep -l "^test_case = hold" tests/laws/*.py) \
@@ -63,6 +65,7 @@ models: .venv/.installed-$(EXTRAS)
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
 	$(venv) -m ruff format --check
+	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	$(venv) -m mypy
 
 bench: .venv/.installed-$(EXTRAS)

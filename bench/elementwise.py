@@ -54,30 +54,31 @@ def cases() -> list[Case]:
     scaled = [(Multiply(), (0, 1)), (Add(), (~0, 2)), (Relu(), (~1,))]
     small = (1, 64, 14, 14)
     return [
-        Case("relu", "chain", chain([(Relu(), (0,))], 1), torch.relu, [("Relu", "x", {})], [wide], wide),
-        Case("relu small", "chain", chain([(Relu(), (0,))], 1), torch.relu, [("Relu", "x", {})], [small], small),
-        Case("add", "chain", chain([(Add(), (0, 1))], 2), torch.add, [("Add", "xw", {})], [image] * 2, image),
+        Case("relu", "elementwise", chain([(Relu(), (0,))], 1), torch.relu, [("Relu", "x", {})], [wide], wide),
+        Case("relu small", "elementwise", chain([(Relu(), (0,))], 1), torch.relu, [("Relu", "x", {})], [small], small),
+        Case("add", "elementwise", chain([(Add(), (0, 1))], 2), torch.add, [("Add", "xw", {})], [image] * 2, image),
         Case(
-            "add, relu", "chain", chain([(Add(), (0, 1)), (Relu(), (~0,))], 2), lambda x, w: torch.relu_(x + w),
+            "add, relu", "elementwise", chain([(Add(), (0, 1)), (Relu(), (~0,))], 2), lambda x, w: torch.relu_(x + w),
             [("Add", "xw", {}), ("Relu", "0", {})], [image] * 2, image,
         ),
         Case(
-            "scale, shift, relu by channel", "chain", chain(scaled, 3), lambda x, w, b: torch.relu_(torch.addcmul(b, x, w)),
+            "scale, shift, relu by channel", "elementwise", chain(scaled, 3), lambda x, w, b: torch.relu_(torch.addcmul(b, x, w)),
             [("Mul", "xw", {}), ("Add", "0b", {}), ("Relu", "1", {})], [image, channel, channel], image,
         ),
         Case(
-            "the same, channels last", "chain", chain(scaled, 3), lambda x, w, b: torch.relu_(torch.addcmul(b, x, w)),
+            "the same, channels last", "elementwise", chain(scaled, 3), lambda x, w, b: torch.relu_(torch.addcmul(b, x, w)),
             [("Mul", "xw", {}), ("Add", "0b", {}), ("Relu", "1", {})], [image, channel, channel], image, True,
         ),
-        Case("exp", "chain", chain([(Exp(), (0,))], 1), torch.exp, [("Exp", "x", {})], [row], row),
-        Case("tanh", "chain", chain([(Tanh(), (0,))], 1), torch.tanh, [("Tanh", "x", {})], [row], row),
-        Case("sigmoid", "chain", chain([(Sigmoid(), (0,))], 1), torch.sigmoid, [("Sigmoid", "x", {})], [row], row),
+        Case("exp", "elementwise", chain([(Exp(), (0,))], 1), torch.exp, [("Exp", "x", {})], [row], row),
+        Case("tanh", "elementwise", chain([(Tanh(), (0,))], 1), torch.tanh, [("Tanh", "x", {})], [row], row),
+        Case("sigmoid", "elementwise", chain([(Sigmoid(), (0,))], 1), torch.sigmoid, [("Sigmoid", "x", {})], [row], row),
         Case(
-            "swish", "chain", chain([(Swish(), (0,))], 1), functional.silu, [("Sigmoid", "x", {}), ("Mul", "x0", {})], [row], row,
+            "swish", "elementwise", chain([(Swish(), (0,))], 1), functional.silu,
+            [("Sigmoid", "x", {}), ("Mul", "x0", {})], [row], row,
         ),
-        Case("gelu", "chain", chain([(Gelu(), (0,))], 1), functional.gelu, [("Gelu", "x", {})], [row], row),
+        Case("gelu", "elementwise", chain([(Gelu(), (0,))], 1), functional.gelu, [("Gelu", "x", {})], [row], row),
         Case(
-            "gelu, tanh form", "chain", chain([(Gelu(approximate="tanh"), (0,))], 1),
+            "gelu, tanh form", "elementwise", chain([(Gelu(approximate="tanh"), (0,))], 1),
             lambda x: functional.gelu(x, approximate="tanh"),
             [("Gelu", "x", {"approximate": "tanh"})], [row], row,
         ),
@@ -144,11 +145,11 @@ def core_call(case: Case, arrays: Sequence[Any], threads: int) -> Call:
     if case.last:
         arrays, y = [last(array) for array in arrays], last(y)
     kept = [*arrays, y]
-    wide = [np.broadcast_to(array, case.y) for array in arrays] if case.kernel == "chain" else list(arrays)
-    program = core.Program(core.Pool(threads), core.Store(), 0, [extent_of(each) for each in kept])
+    wide = [np.broadcast_to(array, case.y) for array in arrays] if case.kernel == "elementwise" else list(arrays)
+    program = core.Program(core.ThreadPool(threads), core.WeightCache(), core.ArenaPool(), 0, [extent_of(each) for each in kept])
     rows = [(i + 1, 0, "f32", 4, list(each.shape), list(each.strides), 0, 0, 0) for i, each in enumerate([*wide, y])]
     program.add(case.kernel, rows[:-1], rows[-1:], case.attributes)
-    visit = core.Visit(program)
+    visit = core.Execution(program)
     addresses = [0, *(array.ctypes.data for array in kept)]
     return lambda kept=kept: visit.run(addresses, 0, 1)
 

@@ -128,10 +128,12 @@ class Ours:
             )
             for i, x in enumerate(arrays)
         ]
-        program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent_of(each) for each in arrays])
+        program = _native.Program(
+            _native.ThreadPool(threads), _native.WeightCache(), _native.ArenaPool(), 0, [extent_of(each) for each in arrays]
+        )
         program.add(kernel, rows[:-1], rows[-1:], attributes)
         self.kept, self.name = arrays, program.names()[0]
-        self.visit, self.addresses = _native.Visit(program), [0, *(each.ctypes.data for each in arrays)]
+        self.visit, self.addresses = _native.Execution(program), [0, *(each.ctypes.data for each in arrays)]
 
     def __call__(self) -> None:
         self.visit.run(self.addresses, 0, 1)

@@ -1,4 +1,4 @@
-# The core as a static library: what the extension module and the driver in tests/ share.
+# The core as a static library, shared by the extension module and the driver in tests/.
 set(here ${CMAKE_CURRENT_LIST_DIR})
 
 set(CMAKE_CXX_STANDARD 17)
@@ -10,7 +10,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-# Release means -O3; no -march: a wheel runs on machines other than the one that built it.
+# Release builds use -O3 without -march: a wheel runs on machines other than the one that built it.
 string(REPLACE "-O2" "-O3" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
 file(GLOB core_sources CONFIGURE_DEPENDS ${here}/*.cpp ${here}/copy/*.cpp ${here}/kernels/*.cpp)
@@ -36,7 +36,7 @@ function(add_isa name)
   target_sources(dovetail_core PRIVATE $<TARGET_OBJECTS:dovetail_${name}>)
 endfunction()
 add_isa(base)
-# The units for products of bytes have files of their own, in no namespace: whether one is there is asked when the program runs.
+# AMX and VNNI code has files of its own, outside the namespaces of instruction sets. The processor is queried at run time.
 target_sources(dovetail_core PRIVATE ${here}/kernels/amx/multiply.cpp ${here}/kernels/vnni/multiply.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(dovetail_core PUBLIC DOVETAIL_X86)

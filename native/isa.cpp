@@ -16,7 +16,7 @@ const char* name_of(Isa isa) {
 
 namespace {
 
-Isa best() {
+Isa best_supported() {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
@@ -26,19 +26,19 @@ Isa best() {
     return Isa::base;
 }
 
-Isa chosen() {
-    const Isa most = best();
-    const char* wanted = std::getenv("DOVETAIL_ISA");
-    for (const Isa each : {Isa::base, Isa::avx2, Isa::avx512})
-        if (wanted != nullptr && std::strcmp(wanted, name_of(each)) == 0 && each <= most) return each;
-    return most;
+Isa select() {
+    const Isa best = best_supported();
+    const char* requested = std::getenv("DOVETAIL_ISA");
+    for (const Isa candidate : {Isa::base, Isa::avx2, Isa::avx512})
+        if (requested != nullptr && std::strcmp(requested, name_of(candidate)) == 0 && candidate <= best) return candidate;
+    return best;
 }
 
 }  // namespace
 
 Isa isa() {
-    static const Isa found = chosen();
-    return found;
+    static const Isa selected = select();
+    return selected;
 }
 
 }  // namespace dovetail

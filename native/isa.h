@@ -5,34 +5,36 @@
 
 namespace dovetail {
 
-// What is larger, in bytes, does not stay in a core's second cache, and is asked for before it is read.
-constexpr std::int64_t kSecondCache = 1 << 20;
+// Bytes beyond which an operand is taken not to stay in a core's L2 cache; it is then prefetched explicitly.
+constexpr std::int64_t kL2Bytes = 1 << 20;
 
 enum class Isa { base, avx2, avx512 };
 
-// The best one that this processor has, or the one that DOVETAIL_ISA names if it is there (and then no matrix unit beside it).
+// The best instruction set of this processor, or the one that the environment variable DOVETAIL_ISA names if the processor has
+// it. Where DOVETAIL_ISA is set, the AMX and VNNI units are not used.
 Isa isa();
 const char* name_of(Isa isa);
 
 }  // namespace dovetail
 
-// DOVETAIL_IN_EVERY_ISA declares something in the namespace of each, DOVETAIL_CHOSEN names the one to use.
+// DOVETAIL_DECLARE_PER_ISA puts a declaration into the namespace of each instruction set.
+// DOVETAIL_SELECT_ISA names the declaration of the instruction set in use.
 #ifdef DOVETAIL_X86
-#define DOVETAIL_IN_EVERY_ISA(...) \
-    namespace base {               \
-    __VA_ARGS__                    \
-    }                              \
-    namespace avx2 {               \
-    __VA_ARGS__                    \
-    }                              \
-    namespace avx512 {             \
-    __VA_ARGS__                    \
+#define DOVETAIL_DECLARE_PER_ISA(...) \
+    namespace base {                  \
+    __VA_ARGS__                       \
+    }                                 \
+    namespace avx2 {                  \
+    __VA_ARGS__                       \
+    }                                 \
+    namespace avx512 {                \
+    __VA_ARGS__                       \
     }
-#define DOVETAIL_CHOSEN(name) (isa() == Isa::avx512 ? avx512::name : isa() == Isa::avx2 ? avx2::name : base::name)
+#define DOVETAIL_SELECT_ISA(name) (isa() == Isa::avx512 ? avx512::name : isa() == Isa::avx2 ? avx2::name : base::name)
 #else
-#define DOVETAIL_IN_EVERY_ISA(...) \
-    namespace base {               \
-    __VA_ARGS__                    \
+#define DOVETAIL_DECLARE_PER_ISA(...) \
+    namespace base {                  \
+    __VA_ARGS__                       \
     }
-#define DOVETAIL_CHOSEN(name) base::name
+#define DOVETAIL_SELECT_ISA(name) base::name
 #endif

@@ -9,22 +9,22 @@ namespace dovetail {
 namespace {
 
 constexpr std::pair<const char*, Element> kElements[] = {
-    {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16}, {"bf16", Element::bf16}, {"i64", Element::i64},
-    {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},   {"u64", Element::u64},   {"u32", Element::u32},
+    {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16},         {"bf16", Element::bf16}, {"i64", Element::i64},
+    {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},           {"u64", Element::u64},   {"u32", Element::u32},
     {"u16", Element::u16}, {"u8", Element::u8},   {"boolean", Element::boolean},
 };
 
 }  // namespace
 
 Element element_of(const std::string& name) {
-    for (const auto& [each, element] : kElements)
-        if (name == each) return element;
+    for (const auto& [element_name, element] : kElements)
+        if (name == element_name) return element;
     return Element::other;
 }
 
 const char* name_of(Element element) {
-    for (const auto& [name, each] : kElements)
-        if (element == each) return name;
+    for (const auto& [name, candidate] : kElements)
+        if (element == candidate) return name;
     return "other";
 }
 
@@ -34,21 +34,21 @@ std::int64_t Operand::count() const {
     return count;
 }
 
-bool Operand::lies_within(std::int64_t first, std::int64_t last) const {
+bool Operand::is_within(std::int64_t first, std::int64_t last) const {
     if (sizes.size() != strides.size() || itemsize < 0) return false;
     for (const auto size : sizes)
         if (size < 0) return false;
     for (const auto size : sizes)
         if (size == 0) return true;
     if (offset < first || offset > last || itemsize > last - offset) return false;
-    // Each axis is compared with the room that the axes before it leave, so that no product overflows.
+    // Each axis is compared with the bytes that the axes before it leave, so that no product overflows.
     std::int64_t below = offset - first, above = last - offset - itemsize;
     for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
         const std::int64_t steps = sizes[axis] - 1;
         if (steps == 0 || strides[axis] == 0) continue;
-        std::int64_t& room = strides[axis] < 0 ? below : above;
-        if (strides[axis] < -room || strides[axis] > room || steps > room / std::abs(strides[axis])) return false;
-        room -= steps * std::abs(strides[axis]);
+        std::int64_t& available = strides[axis] < 0 ? below : above;
+        if (strides[axis] < -available || strides[axis] > available || steps > available / std::abs(strides[axis])) return false;
+        available -= steps * std::abs(strides[axis]);
     }
     return true;
 }
@@ -57,23 +57,23 @@ namespace {
 
 template <typename T>
 const T* find(const Spec& spec, const std::string& name) {
-    const auto found = spec.attributes.find(name);
-    if (found == spec.attributes.end()) return nullptr;
-    const T* value = std::get_if<T>(&found->second);
+    const auto attribute = spec.attributes.find(name);
+    if (attribute == spec.attributes.end()) return nullptr;
+    const T* value = std::get_if<T>(&attribute->second);
     if (value == nullptr) throw std::invalid_argument(spec.kernel + ": the attribute " + name + " has another type");
     return value;
 }
 
 }  // namespace
 
-std::int64_t Spec::integer(const std::string& name, std::int64_t otherwise) const {
+std::int64_t Spec::integer(const std::string& name, std::int64_t fallback) const {
     const auto* value = find<std::int64_t>(*this, name);
-    return value ? *value : otherwise;
+    return value ? *value : fallback;
 }
 
-double Spec::real(const std::string& name, double otherwise) const {
+double Spec::real(const std::string& name, double fallback) const {
     const auto* value = find<double>(*this, name);
-    return value ? *value : otherwise;
+    return value ? *value : fallback;
 }
 
 std::vector<std::int64_t> Spec::integers(const std::string& name) const {
@@ -82,17 +82,18 @@ std::vector<std::int64_t> Spec::integers(const std::string& name) const {
 }
 
 std::vector<double> Spec::reals(const std::string& name) const {
-    // An empty list comes from Python as one of integers.
-    const auto found = attributes.find(name);
-    if (found != attributes.end())
-        if (const auto* whole = std::get_if<std::vector<std::int64_t>>(&found->second)) return {whole->begin(), whole->end()};
+    // The binding converts an empty Python list to a vector of integers.
+    const auto attribute = attributes.find(name);
+    if (attribute != attributes.end())
+        if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&attribute->second))
+            return {integers->begin(), integers->end()};
     const auto* value = find<std::vector<double>>(*this, name);
     return value ? *value : std::vector<double>();
 }
 
-std::string Spec::text(const std::string& name, const std::string& otherwise) const {
+std::string Spec::text(const std::string& name, const std::string& fallback) const {
     const auto* value = find<std::string>(*this, name);
-    return value ? *value : otherwise;
+    return value ? *value : fallback;
 }
 
 }  // namespace dovetail

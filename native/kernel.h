@@ -1,4 +1,4 @@
-// What a kernel is to a program: a step bound to the places of its operands.
+// The interface between a program and its kernels: operands, attributes, and a kernel bound to both.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,14 @@
 
 namespace dovetail {
 
-// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.dtypes. Types that no kernel computes in are moved by size.
+// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.dtypes. Kernels copy elements of type `other` by their size
+// alone.
 enum class Element : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, other };
 Element element_of(const std::string& name);
 const char* name_of(Element element);
 
-// One tensor that a step reads or writes: base pointer of `buffer` + `offset`, `strides` per axis, all in bytes. Strides have any
-// sign; zero repeats. Sub-byte elements lie one in a byte.
+// One tensor that a kernel reads or writes: the base pointer of `buffer` plus `offset`, with a stride for each axis, all in
+// bytes. Strides have any sign; a stride of zero repeats elements. Elements of less than a byte take one byte each.
 struct Operand {
     int buffer = 0;
     std::int64_t offset = 0;
@@ -30,22 +31,22 @@ struct Operand {
     std::int64_t itemsize = 0;
     std::vector<std::int64_t> sizes;
     std::vector<std::int64_t> strides;
-    // The elements themselves, where they are known when the step is made (a constant), at offset 0; else null. They outlive it.
+    // The elements of a constant, at offset 0; null for any other operand. The caller keeps them alive as long as the kernel.
     const std::byte* constant = nullptr;
-    // Of a constant: the first byte of its memory and the one past its last, counted from `constant`.
+    // The memory of a constant: its first byte and the byte past its last one, counted from `constant`.
     std::int64_t low = 0;
     std::int64_t high = 0;
 
     std::int64_t count() const;
-    // Whether sizes are not negative, each has a stride, and all elements lie in bytes `first` to `last` of the buffer.
-    bool lies_within(std::int64_t first, std::int64_t last) const;
+    // True if no size is negative, each size has a stride, and all elements lie in bytes `first` to `last` of the buffer.
+    bool is_within(std::int64_t first, std::int64_t last) const;
     std::size_t rank() const { return sizes.size(); }
     bool is_constant() const { return constant != nullptr; }
 };
 
 using Attribute = std::variant<std::int64_t, double, std::vector<std::int64_t>, std::vector<double>, std::string>;
 
-// What a step is made from. The getters give `otherwise` for an attribute that is not there.
+// Name, operands and attributes from which a factory makes a kernel. The getters return `fallback` for an absent attribute.
 struct Spec {
     std::string kernel;
     std::vector<Operand> inputs;
@@ -53,23 +54,24 @@ struct Spec {
     std::map<std::string, Attribute> attributes;
 
     bool has(const std::string& name) const { return attributes.count(name) != 0; }
-    std::int64_t integer(const std::string& name, std::int64_t otherwise = 0) const;
-    double real(const std::string& name, double otherwise = 0) const;
+    std::int64_t integer(const std::string& name, std::int64_t fallback = 0) const;
+    double real(const std::string& name, double fallback = 0) const;
     std::vector<std::int64_t> integers(const std::string& name) const;
     std::vector<double> reals(const std::string& name) const;
-    std::string text(const std::string& name, const std::string& otherwise = "") const;
+    std::string text(const std::string& name, const std::string& fallback = "") const;
 };
 
-// One run of a program.
+// One run of a program: its buffers, its threads and its scratch memory.
 struct Run {
     std::byte* const* bases;  // by buffer
-    Pool* pool;
-    std::byte* scratch;          // `scratch_bytes` of the program for each worker, aligned to 64
+    ThreadPool* pool;
+    std::byte* scratch;  // `scratch_bytes` for each worker, aligned to 64
     std::size_t scratch_bytes;
     std::atomic<const char*>* fault;
 
-    // What a step that finds its data unfit does instead of throwing, having written nothing: the program stops after it and says so.
-    // `code` is one of docs/errors.md and lives for ever. Any thread may call it.
+    // Reports data that the kernel cannot process; the kernel must not have written anything. The program stops after this kernel
+    // and throws StepFailed. `code` is an error code of docs/errors.md with static storage duration. Any thread may call this
+    // function.
     void fail(const char* code) const { fault->store(code, std::memory_order_relaxed); }
 
     std::byte* at(const Operand& operand) const {
@@ -78,22 +80,22 @@ struct Run {
     std::byte* scratch_of(int worker) const { return scratch + static_cast<std::size_t>(worker) * scratch_bytes; }
 };
 
-// A kernel bound to its operands. `run` must not throw, allocate or depend on which worker runs a task; the results for a given number
-// of threads are always the same bits.
-class Step {
+// A kernel bound to its operands. `run` must not throw, allocate or depend on which worker runs a task. For a given number of
+// threads its results are always the same bits.
+class Kernel {
 public:
-    virtual ~Step() = default;
+    virtual ~Kernel() = default;
     virtual void run(const Run& run) const = 0;
-    // Memory that each worker needs while it runs; contents are not kept.
+    // Scratch bytes of each worker during a run. Their contents are undefined at the start of a run.
     virtual std::size_t scratch_bytes() const { return 0; }
-    // What it is called in a plan: the kernel and the variant chosen ("conv nhwc avx512").
+    // The name in a plan: kernel and variant ("conv in place avx512").
     virtual std::string name() const = 0;
 };
 
-// Makes a step, or throws std::invalid_argument where it cannot be made for these operands: the planner asks first.
-using Factory = std::unique_ptr<Step> (*)(const Spec& spec, Store& store);
+// Makes a kernel. Throws std::invalid_argument for operands that the kernel does not serve.
+using Factory = std::unique_ptr<Kernel> (*)(const Spec& spec, WeightCache& cache);
 
-// The factory of a kernel by name, null where there is none (kernels/table.cpp).
+// The factory of a kernel by name; null if there is none (kernels/registry.cpp).
 Factory factory_of(const std::string& kernel);
 
 }  // namespace dovetail

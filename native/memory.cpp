@@ -9,95 +9,102 @@
 #include "thread_pool.h"
 
 namespace dovetail {
-
-struct Store::State {
-    ForkLock mutex;
-    std::unordered_map<std::string, std::shared_ptr<const void>> kept;
-    std::size_t bytes = 0;
-    std::vector<Memory> ready;
-
-    // What a thread that did not come along into this child was changing is left as it is, unowned: all of it can be made again.
-    void forget() {
-        new (&kept) decltype(kept)();
-        new (&ready) decltype(ready)();
-    }
-};
-
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-void release(const Store::Memory& memory) { ::operator delete(memory.begin, kAlignment); }
+void deallocate(const ArenaPool::Block& block) { ::operator delete(block.begin, kAlignment); }
 
-}  // namespace
-
-// Holds the lock of what a store is made of.
+// Holds a state's lock. Where the lock's holder did not survive a fork, the state may be half changed and is reset.
 template <typename State>
-class Locked {
+class ScopedLock {
 public:
-    explicit Locked(State& state) : state_(state) {
-        if (!state_.mutex.lock()) state_.forget();
+    explicit ScopedLock(State& state) : state_(state) {
+        if (!state_.mutex.lock()) state_.reset();
     }
-    ~Locked() { state_.mutex.unlock(); }
-    Locked(const Locked&) = delete;
-    Locked& operator=(const Locked&) = delete;
+    ~ScopedLock() { state_.mutex.unlock(); }
+    ScopedLock(const ScopedLock&) = delete;
+    ScopedLock& operator=(const ScopedLock&) = delete;
 
 private:
     State& state_;
 };
 
-Store::Store() : state_(new State) {}
-Store::~Store() {
-    for (const Memory& memory : state_->ready) release(memory);
+}  // namespace
+
+struct WeightCache::State {
+    ForkLock mutex;
+    std::unordered_map<std::string, std::shared_ptr<const void>> entries;
+    std::size_t bytes = 0;
+
+    // Constructed in place without destruction: the old container may be half changed. Its entries leak and are made again.
+    void reset() { new (&entries) decltype(entries)(); }
+};
+
+WeightCache::WeightCache() : state_(new State) {}
+WeightCache::~WeightCache() = default;
+
+std::shared_ptr<const void> WeightCache::get_or_create(const std::string& key,
+                                                       const std::function<std::shared_ptr<const void>()>& create) {
+    {
+        const ScopedLock lock(*state_);
+        const auto entry = state_->entries.find(key);
+        if (entry != state_->entries.end()) return entry->second;
+    }
+    auto value = create();
+    const ScopedLock lock(*state_);
+    return state_->entries.emplace(key, std::move(value)).first->second;
 }
 
-Store::Memory Store::lend(std::size_t bytes) {
+std::size_t WeightCache::bytes() const {
+    const ScopedLock lock(*state_);
+    return state_->bytes;
+}
+
+void WeightCache::add_bytes(std::size_t bytes) {
+    const ScopedLock lock(*state_);
+    state_->bytes += bytes;
+}
+
+struct ArenaPool::State {
+    ForkLock mutex;
+    std::vector<Block> free;
+
+    // As WeightCache::State::reset.
+    void reset() { new (&free) decltype(free)(); }
+};
+
+ArenaPool::ArenaPool() : state_(new State) {}
+ArenaPool::~ArenaPool() {
+    for (const Block& block : state_->free) deallocate(block);
+}
+
+ArenaPool::Block ArenaPool::acquire(std::size_t bytes) {
     bytes = std::max<std::size_t>(bytes, 1);
     {
-        const Locked lock(*state_);
-        auto& ready = state_->ready;
-        const auto found = std::find_if(ready.begin(), ready.end(), [bytes](const Memory& each) { return each.bytes >= bytes; });
-        if (found != ready.end()) {
-            const Memory memory = *found;
-            ready.erase(found);
-            return memory;
+        const ScopedLock lock(*state_);
+        auto& free = state_->free;
+        const auto fitting = std::find_if(free.begin(), free.end(), [bytes](const Block& block) { return block.bytes >= bytes; });
+        if (fitting != free.end()) {
+            const Block block = *fitting;
+            free.erase(fitting);
+            return block;
         }
-        // Too small for this run, and of no use beside what it takes.
-        for (const Memory& memory : ready) release(memory);
-        ready.clear();
+        // All free blocks are smaller than the new block, which serves their requests too once it is released.
+        for (const Block& block : free) deallocate(block);
+        free.clear();
     }
     return {static_cast<std::byte*>(::operator new(bytes, kAlignment)), bytes};
 }
 
-void Store::give_back(Memory memory) {
-    const Locked lock(*state_);
-    state_->ready.push_back(memory);
-}
-
-std::shared_ptr<const void> Store::keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
-    {
-        const Locked lock(*state_);
-        const auto found = state_->kept.find(key);
-        if (found != state_->kept.end()) return found->second;
-    }
-    auto made = make();
-    const Locked lock(*state_);
-    return state_->kept.emplace(key, std::move(made)).first->second;
-}
-
-std::size_t Store::bytes() const {
-    const Locked lock(*state_);
-    return state_->bytes;
-}
-
-void Store::count(std::size_t bytes) {
-    const Locked lock(*state_);
-    state_->bytes += bytes;
+void ArenaPool::release(Block block) {
+    const ScopedLock lock(*state_);
+    state_->free.push_back(block);
 }
 
 std::shared_ptr<float> aligned_floats(std::size_t count) {
-    auto* memory = static_cast<float*>(::operator new((count ? count : 1) * sizeof(float), std::align_val_t(64)));
-    return {memory, [](float* each) { ::operator delete(each, std::align_val_t(64)); }};
+    auto* memory = static_cast<float*>(::operator new((count ? count : 1) * sizeof(float), kAlignment));
+    return {memory, [](float* floats) { ::operator delete(floats, kAlignment); }};
 }
 
 }  // namespace dovetail

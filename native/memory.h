@@ -1,4 +1,4 @@
-// Memory that the programs of one compiled model share: packed weights and run arenas.
+// Memory that the programs of one compiled model share: packed weights, and arenas of runs. Both classes are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -8,32 +8,43 @@
 
 namespace dovetail {
 
-// What all programs of a model share: packed weights, made once, and the memory that runs work in. One store per compiled model.
-// Safe from several threads.
-class Store {
+// Packed weights by key, each packed once.
+class WeightCache {
 public:
-    Store();
-    ~Store();
-    // What is kept under `key`, made by `make` where it is not there yet.
-    std::shared_ptr<const void> keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make);
+    WeightCache();
+    ~WeightCache();
+    // The entry under `key`. An absent entry is made by `create`.
+    std::shared_ptr<const void> get_or_create(const std::string& key, const std::function<std::shared_ptr<const void>()>& create);
+    // Bytes of all entries, as add_bytes reported them.
     std::size_t bytes() const;
-    void count(std::size_t bytes);
-
-    // Memory aligned to 64 bytes, of `bytes` at least, until it is given back: then it lies ready for the next run, of whichever
-    // program. There is never more of it than the runs at one time took, each as much as the largest.
-    struct Memory {
-        std::byte* begin;
-        std::size_t bytes;
-    };
-    Memory lend(std::size_t bytes);
-    void give_back(Memory memory);
+    void add_bytes(std::size_t bytes);
 
 private:
     struct State;
     std::unique_ptr<State> state_;
 };
 
-// Memory aligned to 64 bytes, for packed weights.
+// A pool of memory blocks for runs. It never holds more blocks than there were runs at one time, each as large as the largest
+// request.
+class ArenaPool {
+public:
+    struct Block {
+        std::byte* begin;
+        std::size_t bytes;
+    };
+
+    ArenaPool();
+    ~ArenaPool();
+    // A block of at least `bytes`, aligned to 64 bytes, until it is released.
+    Block acquire(std::size_t bytes);
+    void release(Block block);
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// Floats aligned to 64 bytes, for packed weights.
 std::shared_ptr<float> aligned_floats(std::size_t count);
 
 }  // namespace dovetail

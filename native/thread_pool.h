@@ -1,4 +1,4 @@
-// The threads that run a program's steps: one pool per program, the caller among them.
+// The threads that run a program's kernels: one pool per program, with the caller as one of its threads.
 #pragma once
 
 #include <atomic>
@@ -7,57 +7,63 @@
 
 namespace dovetail {
 
-// Runs tasks 0 .. count-1, each exactly once, on the caller and up to `threads() - 1` workers; returns when all are done.
-//
-// Each thread begins with its share of the tasks, the same in every run, and then takes those that others have not begun: what it wrote
-// in one step is in its cache for the next, and a worker without a core holds nobody up. The caller waits only for tasks that were begun. Which thread ran a task must not show in its result. A pool serves one caller at a time;
-// a second one that comes meanwhile runs its tasks alone. Tasks must not throw. After a fork the child's pool starts new workers.
-// What may end a run before its end: asked by the thread that runs it between two tasks, and from then on true for all.
+// A request to stop a run early. The thread of the run polls between two tasks; once set, the request holds for all threads.
 class Interrupt {
 public:
     virtual ~Interrupt() = default;
-    // Called by the thread that made this, now and then. Whether to stop.
-    virtual bool asked() = 0;
+    // True if the run is to stop. Called at intervals, by the thread that made this object.
+    virtual bool poll() = 0;
 
-    // Whether to stop; asks no more often than every kPatience.
+    // True if the run is to stop. Polls at most once per kPollInterval.
     bool check();
     bool is_set() const { return is_set_.load(std::memory_order_relaxed); }
 
-    // What ends the runs of this thread, null: nothing.
-    static Interrupt*& of_thread();
+    // The interrupt of this thread's runs; null if there is none.
+    static Interrupt*& current();
 
 private:
     std::atomic<bool> is_set_{false};
     std::int64_t last_ = 0;
 };
 
-class Pool {
+// A pool of the caller and up to `threads() - 1` workers.
+//
+// Each thread begins with its share of the tasks, the same in every run: what it wrote in one kernel is then in its cache for the
+// next. It goes on with tasks of other shares that no thread has begun, so that a worker without a core delays nobody. The caller
+// waits only for tasks that were begun.
+//
+// Results must not depend on which thread runs a task, and tasks must not throw. A pool serves one caller at a time; a second
+// caller meanwhile runs its tasks alone. After a fork, the child's pool starts new workers.
+class ThreadPool {
 public:
     using Task = void (*)(const void* state, std::int64_t task, int worker);
 
-    // threads: 1 runs everything on the caller and starts no worker.
-    explicit Pool(int threads);
-    ~Pool();
-    Pool(const Pool&) = delete;
-    Pool& operator=(const Pool&) = delete;
+    // With 1 thread the caller runs everything and no worker starts.
+    explicit ThreadPool(int threads);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
 
     int threads() const;
 
-    // Into how many of `tasks` work is cut: all for several threads; for one as few as take `each` units or more, which lie some
-    // milliseconds apart, so that a run can be interrupted between them.
-    std::int64_t parts(std::int64_t tasks, std::int64_t work, std::int64_t each = 1 << 22) const {
-        return threads() > 1 ? tasks : tasks < 1 + work / each ? tasks : 1 + work / each;
+    // The number of tasks for `work` units: `tasks` for several threads. One thread gets as few tasks as take at least `grain`
+    // units each, some milliseconds, so that an interrupt is polled between them.
+    std::int64_t task_count(std::int64_t tasks, std::int64_t work, std::int64_t grain = 1 << 22) const {
+        return threads() > 1 ? tasks : tasks < 1 + work / grain ? tasks : 1 + work / grain;
     }
 
-    // Whether it was asked this, or ran a job, so short a time ago that the workers are awake or worth waking.
+    // True if this function or a job was called so recently that the workers are awake or worth waking.
     bool is_warm() const;
 
-    // `worker` is in [0, threads()): scratch memory may be indexed by it.
+    // Runs tasks 0 .. count - 1, each exactly once, and returns when all are done. `worker` is in [0, threads()) and may index
+    // scratch.
     void run(std::int64_t count, Task task, const void* state);
 
     template <typename F>
-    void each(std::int64_t count, const F& task) {
-        run(count, [](const void* state, std::int64_t index, int worker) { (*static_cast<const F*>(state))(index, worker); }, &task);
+    void parallel_for(std::int64_t count, const F& task) {
+        run(
+            count, [](const void* state, std::int64_t index, int worker) { (*static_cast<const F*>(state))(index, worker); },
+            &task);
     }
 
 private:
@@ -65,17 +71,17 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// A lock for a few instructions. In a forked child it is free, whichever of the parent's threads held it at the fork.
+// A lock for critical sections of a few instructions. In a forked child it is free, whichever thread of the parent held it.
 class ForkLock {
 public:
     ForkLock();
 
-    // False where the holder did not come along into this child: what it guards may be half changed.
+    // False if the previous holder did not survive a fork: the guarded data may be half changed.
     [[nodiscard]] bool lock();
     void unlock() { holder_.store(0, std::memory_order_release); }
 
 private:
-    std::atomic<std::uint64_t> holder_{0};  // 0 nobody, else 1 + the fork count of the process of the holder
+    std::atomic<std::uint64_t> holder_{0};  // 0: free; else 1 + the fork count of the holder's process
 };
 
 }  // namespace dovetail

@@ -210,13 +210,13 @@ def attempt(core: Any, step: Step, draw: random.Random) -> str:
         rows.append((number, 0, row[2], row[3], row[4], row[5], *constant))
         reaches.append((low, high))
         addresses.append(address)
-    program = core.Program(core.Pool(1), core.Store(), 0, reaches)
+    program = core.Program(core.ThreadPool(1), core.WeightCache(), core.ArenaPool(), 0, reaches)
     try:
         program.add(kernel, rows[: len(reads)], rows[len(reads) :], attributes, False)
     except (ValueError, TypeError, IndexError, MemoryError, OverflowError):
         return "refused"
     try:
-        core.Visit(program).run(addresses, 0, 1)
+        core.Execution(program).run(addresses, 0, 1)
     except (core.StepFailed, MemoryError):
         return "failed"
     return "ran"

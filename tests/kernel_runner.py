@@ -37,10 +37,12 @@ def run(
     """Runs one step once, writing ``outputs``; its name. An array that is in both is one buffer; ``constants`` numbers inputs."""
     arrays = [*inputs, *outputs]
     places = {id(array): index + 1 for index, array in enumerate(arrays)}
-    program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent_of(array) for array in arrays])
+    program = _native.Program(
+        _native.ThreadPool(threads), _native.WeightCache(), _native.ArenaPool(), 0, [extent_of(array) for array in arrays]
+    )
     rows = [row(array, places[id(array)], index in constants) for index, array in enumerate(arrays)]
     program.add(kernel, rows[: len(inputs)], rows[len(inputs) :], attributes)
-    _native.Visit(program).run([0, *(array.ctypes.data for array in arrays)], 0, 1)
+    _native.Execution(program).run([0, *(array.ctypes.data for array in arrays)], 0, 1)
     return str(program.names()[0])
 
 

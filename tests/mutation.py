@@ -90,7 +90,10 @@ TESTS: dict[str, tuple[list[str], str]] = {
             "memory/physical_layout",
         )
     },
-    **{f"engine/{name}.py": (_ALIASING, "test") for name in ("memory/arena", "memory/aliasing", "plan", "planner")},
+    **{
+        f"engine/{name}.py": (_ALIASING, "test")
+        for name in ("memory/arena", "memory/aliasing", "memory/allocation", "plan", "planner", "step_builder")
+    },
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""

@@ -17,7 +17,7 @@ from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
 from dovetail.formats import op_mapping
 from dovetail.formats.openvino.converters import OPENVINO
-from dovetail.interpreter.session import Beginning
+from dovetail.interpreter.session import InitialStates
 from dovetail.ir.op import REGISTRY
 from dovetail.ir.state import own_outputs
 
@@ -139,7 +139,7 @@ class Work:
     def given(self) -> dict[str, Any]:
         """The inputs with what states begin with."""
         model = self.load()
-        return {**Beginning(model)(self.inputs), **self.inputs} if model.states else self.inputs
+        return {**InitialStates(model)(self.inputs), **self.inputs} if model.states else self.inputs
 
     def kinds(self) -> set[tuple[str, int, str]]:
         from dovetail.formats.openvino import codec

@@ -1,5 +1,5 @@
-// The inner loops of all movement, compiled once per instruction set (simd/move_*.cpp). Sources and destinations never overlap.
-// "Past the cache" means non-temporal stores: for what is larger than the caches and is not read again soon.
+// The inner loops of strided copies, compiled once per instruction set (copy/simd/). Sources and destinations never overlap.
+// Non-temporal stores serve data that is larger than the caches and is not read again soon.
 #pragma once
 
 #include <cstddef>
@@ -8,39 +8,39 @@
 namespace dovetail {
 
 constexpr std::int64_t kPage = 4096;
-constexpr int kMostLanes = 64;
-constexpr std::int64_t kLeastRun = 64;
+constexpr int kMaxInterleave = 64;
+constexpr std::int64_t kMinStreamedRun = 64;
 
-// `rows` runs of `bytes` >= 64 each, at src + row[i], put at `stage`, `step` bytes apart. If `ahead` is not 0, the run that many rows
-// further on is asked for meanwhile, as far as `places` of runs are known.
-struct Fetched {
+// Loads into a staging buffer: `rows` runs of `bytes` >= 64 each, from src + row_offsets[i], stored `step` bytes apart. If
+// `prefetch_rows` is not 0, the run that many rows further on is prefetched meanwhile, up to row `known_rows`.
+struct StagingLoad {
     const std::byte* src = nullptr;
-    const std::ptrdiff_t* row = nullptr;
+    const std::ptrdiff_t* row_offsets = nullptr;
     std::int64_t rows = 0;
     std::int64_t bytes = 0;
-    std::byte* stage = nullptr;
+    std::byte* staging = nullptr;
     std::ptrdiff_t step = 0;
-    std::int64_t ahead = 0;
-    std::int64_t places = 0;
+    std::int64_t prefetch_rows = 0;
+    std::int64_t known_rows = 0;
 };
 
-// Rows in a stage whose columns, each `lines` (1 or 2) whole lines of 64 bytes, go to dst + o * outer_step + c * step for o < outer,
-// c < columns; a row holds one after the other what belongs to each o. columns * width is at least 16. All columns of one o go first, or
-// all o of some columns.
-struct Turned {
+// Rows in a staging buffer, of which each column consists of `lines` (1 or 2) whole cache lines. Column c of outer index o goes
+// to dst + o * outer_step + c * step, for o < outer and c < columns. A row holds the columns of one outer index after another.
+// columns * width is at least 16. The outer loop runs over o if `columns_first`, else over blocks of columns.
+struct StagedTranspose {
     std::byte* dst = nullptr;
     std::ptrdiff_t step = 0;
     std::int64_t columns = 0;
     std::ptrdiff_t outer_step = 0;
     std::int64_t outer = 1;
-    const std::byte* stage = nullptr;
-    std::ptrdiff_t stage_step = 0;
+    const std::byte* staging = nullptr;
+    std::ptrdiff_t staging_step = 0;
     int lines = 0;
     bool columns_first = false;
 };
 
-// Row r of a column: `bytes` >= 64, to dst + r * dst_step from src + r * src_step.
-struct ColumnRows {
+// One column of row copies: row r has `bytes` >= 64, from src + r * src_step to dst + r * dst_step.
+struct ColumnCopy {
     std::byte* dst;
     std::ptrdiff_t dst_step;
     const std::byte* src;
@@ -48,9 +48,9 @@ struct ColumnRows {
     std::size_t bytes;
 };
 
-// Matrices of at most kMatrixBytes: matrix i, row r begins at src + i * step + r * row_step.
+// Matrices of at most kMatrixBytes: row r of matrix i begins at src + i * step + r * row_step.
 constexpr std::int64_t kMatrixBytes = 8 * 1024;
-struct Matrices {
+struct MatrixBatch {
     const std::byte* src;
     std::ptrdiff_t step;
     std::int64_t count;
@@ -59,45 +59,51 @@ struct Matrices {
     std::int64_t columns;
 };
 
-struct Movers {
-    // Contiguous bytes past the cache.
+struct CopyKernels {
+    // Copies contiguous bytes with non-temporal stores.
     void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
 
-    // One or more runs, each of at least 64 bytes, one after the other past the cache: lines that two of them share are written once.
-    // If `ahead` is not 0, the run that many further on is asked for meanwhile.
-    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int ahead);
+    // Copies one or more runs of at least 64 bytes each to consecutive addresses with non-temporal stores; a cache line that two
+    // runs share is written once. If `prefetch_runs` is not 0, the run that many further on is prefetched meanwhile.
+    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int prefetch_runs);
 
-    // To be called before another thread may learn that what was written past the cache is there.
-    void (*settle)();
+    // Makes non-temporal stores visible; required before another thread may learn of them.
+    void (*store_fence)();
 
-    // `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.
+    // Copies `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.
     void (*copy_rows)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::size_t bytes);
 
-    // Row after row of several columns, through the cache. Each row asks for the next one of its column.
-    void (*copy_columns)(const ColumnRows* columns, int count, std::int64_t rows);
+    // Copies several columns row by row with ordinary stores, prefetching the next row of each column.
+    void (*copy_columns)(const ColumnCopy* columns, int count, std::int64_t rows);
 
-    // Elements of `width` bytes from `count` <= kMostLanes contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
-    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+    // Interleaves elements of `width` bytes from `count` <= kMaxInterleave contiguous sources: dst[i * count + k] = src[k][i],
+    // for i < rows.
+    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows,
+                       bool non_temporal);
 
-    // Its mirror: dst[k][i] = src[i * count + k]. It goes past the cache only where all destinations are aligned to 16 bytes.
-    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+    // The inverse: dst[k][i] = src[i * count + k]. Stores are non-temporal only if all destinations are aligned to 16 bytes.
+    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows,
+                         bool non_temporal);
 
-    // dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows, c < columns; elements of any width.
+    // Transposes: dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows and c < columns; any width.
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::int64_t columns, std::size_t width);
 
-    // Turns one block past the cache and fetches another one meanwhile; either may be empty. Width as above.
-    void (*turn)(const Turned& now, const Fetched& next, std::size_t width);
+    // Transposes one staged block with non-temporal stores and loads the next one meanwhile; either may be empty. The width is 1,
+    // 2, 4 or 8.
+    void (*transpose_staged)(const StagedTranspose& now, const StagingLoad& next, std::size_t width);
 
-    // Each matrix turned, one after the other past the cache. Width as above.
-    void (*turn_matrices)(std::byte* dst, const Matrices& from, std::size_t width);
+    // Transposes each matrix and writes them one after the other with non-temporal stores. The width is 1, 2, 4 or 8.
+    void (*transpose_batch_streaming)(std::byte* dst, const MatrixBatch& from, std::size_t width);
 
-    // Each matrix turned through the cache: matrix i, column c goes to dst + i * dst_step + c * column_step.
-    void (*turn_near)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from, std::size_t width);
+    // Transposes each matrix with ordinary stores: column c of matrix i goes to dst + i * dst_step + c * column_step. Widths as
+    // above.
+    void (*transpose_batch)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from,
+                            std::size_t width);
 };
 
-// Those of the instruction set in use.
-const Movers& movers();
+// The kernels of the instruction set in use.
+const CopyKernels& copy_kernels();
 
 }  // namespace dovetail

@@ -4,38 +4,38 @@
 
 #include "copy/strategy.h"
 
-namespace dovetail::moving {
+namespace dovetail::copying {
 namespace {
 
-std::size_t bytes_of(const Piece& piece) {
-    std::size_t bytes = piece.itemsize;
-    for (const Stride& axis : piece.axes) bytes *= static_cast<std::size_t>(axis.size);
+std::size_t bytes_of(const CopyRegion& region) {
+    std::size_t bytes = region.itemsize;
+    for (const CopyAxis& axis : region.axes) bytes *= static_cast<std::size_t>(axis.size);
     return bytes;
 }
 
-bool continues(const Stride& outer, const Stride& inner) {
+bool can_merge(const CopyAxis& outer, const CopyAxis& inner) {
     return outer.dst == inner.dst * inner.size && outer.src == inner.src * inner.size;
 }
 
-// Destinations are walked upwards; it makes no difference to the result.
-void turn_upwards(Stride& axis, Shape& shape) {
+// Reverses an axis with a negative destination stride; the result of the copy is the same.
+void make_ascending(CopyAxis& axis, NormalizedCopy& normalized) {
     if (axis.dst >= 0) return;
-    shape.dst.offset += (axis.size - 1) * axis.dst;
-    shape.src.offset += (axis.size - 1) * axis.src;
+    normalized.dst.offset += (axis.size - 1) * axis.dst;
+    normalized.src.offset += (axis.size - 1) * axis.src;
     axis.dst = -axis.dst;
     axis.src = -axis.src;
 }
 
-// Enough tasks that threads finish together, each large enough that the memory runs at its speed. In the cache they are short: what two
-// threads read and write at a time then lies close together, which matters where all of it hardly fits.
-std::int64_t task_bytes_for(std::size_t bytes, bool past_cache) {
+// At least eight tasks, so that threads finish together, each large enough to reach memory bandwidth. Within the cache tasks are
+// smaller: the addresses that two threads use at a time then lie close together, which matters where the data hardly fits.
+std::int64_t task_bytes_for(std::size_t bytes, bool non_temporal) {
     const auto eighth = static_cast<std::int64_t>(bytes / 8);
-    return std::clamp<std::int64_t>(eighth, 32 * 1024, past_cache ? 1024 * 1024 : 256 * 1024);
+    return std::clamp<std::int64_t>(eighth, 32 * 1024, non_temporal ? 1024 * 1024 : 256 * 1024);
 }
 
-// The last level of the cache behind this core in bytes, as far as it is as fast as the memory twice over: AMD's processors with wide
-// vectors, where it belongs to few cores. Elsewhere, and of older ones, 0: there many share it, or it is little faster than memory.
-std::size_t fast_last_level() {
+// Bytes of the last-level cache if it is at least twice as fast as memory; else 0. This holds for AMD processors with AVX-512,
+// where few cores share it. On others many cores share it, or it is little faster than memory.
+std::size_t fast_last_level_cache_bytes() {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (!__builtin_cpu_is("amd") || !__builtin_cpu_supports("avx512f")) return 0;
     constexpr unsigned kCacheProperties = 0x8000001D, kThirdLevel = 3;
@@ -50,94 +50,96 @@ std::size_t fast_last_level() {
 
 }  // namespace
 
-// What is read and written stays in the last level, if it about fits there.
-std::size_t past_cache_from() {
-    static const std::size_t from = std::max(kPastCacheFrom, fast_last_level() / 16 * 9);
+// Source and destination stay in the last-level cache if both about fit.
+std::size_t non_temporal_threshold() {
+    static const std::size_t from = std::max(kMinNonTemporalBytes, fast_last_level_cache_bytes() / 16 * 9);
     return from;
 }
 
-bool fetches_within_pages() {
-    static const bool does = fast_last_level() != 0;
+bool prefetches_within_pages() {
+    static const bool does = fast_last_level_cache_bytes() != 0;
     return does;
 }
 
-std::int64_t Shape::rows() const {
+std::int64_t NormalizedCopy::rows() const {
     std::int64_t rows = 1;
-    for (const Stride& axis : axes) rows *= axis.size;
+    for (const CopyAxis& axis : axes) rows *= axis.size;
     return rows;
 }
 
-Shape shape_of(const Piece& piece) {
-    const auto itemsize = static_cast<std::int64_t>(piece.itemsize);
-    Shape shape{piece.dst, piece.src, {}, itemsize, itemsize};
-    std::vector<Stride> axes;
-    for (Stride axis : piece.axes) {
+NormalizedCopy normalize(const CopyRegion& region) {
+    const auto itemsize = static_cast<std::int64_t>(region.itemsize);
+    NormalizedCopy normalized{region.dst, region.src, {}, itemsize, itemsize};
+    std::vector<CopyAxis> axes;
+    for (CopyAxis axis : region.axes) {
         if (axis.size == 1) continue;
-        turn_upwards(axis, shape);
+        make_ascending(axis, normalized);
         axes.push_back(axis);
     }
-    std::stable_sort(axes.begin(), axes.end(), [](const Stride& a, const Stride& b) { return a.dst > b.dst; });
-    for (const Stride& axis : axes) {
-        if (!shape.axes.empty() && continues(shape.axes.back(), axis))
-            shape.axes.back() = {shape.axes.back().size * axis.size, axis.dst, axis.src};
+    std::stable_sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.dst > b.dst; });
+    for (const CopyAxis& axis : axes) {
+        if (!normalized.axes.empty() && can_merge(normalized.axes.back(), axis))
+            normalized.axes.back() = {normalized.axes.back().size * axis.size, axis.dst, axis.src};
         else
-            shape.axes.push_back(axis);
+            normalized.axes.push_back(axis);
     }
-    if (!shape.axes.empty() && shape.axes.back().dst == itemsize && shape.axes.back().src == itemsize) {
-        shape.run = shape.axes.back().size * itemsize;
-        shape.axes.pop_back();
+    if (!normalized.axes.empty() && normalized.axes.back().dst == itemsize && normalized.axes.back().src == itemsize) {
+        normalized.run = normalized.axes.back().size * itemsize;
+        normalized.axes.pop_back();
     }
-    return shape;
+    return normalized;
 }
 
-Movement::Movement(std::vector<Piece> pieces) {
-    std::vector<Shape> shapes;
-    for (const Piece& piece : pieces) {
-        const std::size_t bytes = bytes_of(piece);
+CopyPlan::CopyPlan(std::vector<CopyRegion> regions) {
+    std::vector<NormalizedCopy> normalized_regions;
+    for (const CopyRegion& region : regions) {
+        const std::size_t bytes = bytes_of(region);
         bytes_ += bytes;
-        if (bytes != 0) shapes.push_back(shape_of(piece));
+        if (bytes != 0) normalized_regions.push_back(normalize(region));
     }
-    const bool past_cache = bytes_ >= past_cache_from();
-    choose_walks(shapes, {past_cache, task_bytes_for(bytes_, past_cache)});
-    const bool plain = std::all_of(walks_.begin(), walks_.end(), [](const auto& walk) { return walk->is_plain(); });
-    threads_from_ = plain ? kThreadsFromPlain : kThreadsFrom;
-    warm_threads_from_ = plain ? kWarmThreadsFromPlain : kThreadsFrom;
+    const bool non_temporal = bytes_ >= non_temporal_threshold();
+    choose_strategies(normalized_regions, {non_temporal, task_bytes_for(bytes_, non_temporal)});
+    const bool long_runs =
+        std::all_of(strategies_.begin(), strategies_.end(), [](const auto& strategy) { return strategy->has_long_runs(); });
+    threads_from_ = long_runs ? kMinThreadedBytesLongRuns : kMinThreadedBytes;
+    warm_threads_from_ = long_runs ? kMinWarmThreadedBytesLongRuns : kMinThreadedBytes;
     std::int64_t tasks = 0;
-    for (const auto& walk : walks_) tasks_.push_back(tasks += walk->tasks());
+    for (const auto& strategy : strategies_) tasks_.push_back(tasks += strategy->tasks());
 }
 
-void Movement::choose_walks(std::vector<Shape>& shapes, const Manner& manner) {
-    const auto strided = std::stable_partition(shapes.begin(), shapes.end(), [](const Shape& shape) { return shape.axes.empty(); });
-    const std::vector<Shape> blocks(shapes.begin(), strided), others(strided, shapes.end());
-    if (!blocks.empty()) walks_.push_back(walk_blocks(blocks, manner));
-    if (auto table = walk_table(others, manner)) {
-        walks_.push_back(std::move(table));
+void CopyPlan::choose_strategies(std::vector<NormalizedCopy>& normalized_regions, const CopyOptions& options) {
+    const auto strided = std::stable_partition(normalized_regions.begin(), normalized_regions.end(),
+                                               [](const NormalizedCopy& normalized) { return normalized.axes.empty(); });
+    const std::vector<NormalizedCopy> blocks(normalized_regions.begin(), strided), others(strided, normalized_regions.end());
+    if (!blocks.empty()) strategies_.push_back(make_contiguous_copy(blocks, options));
+    if (auto table = make_column_copy(others, options)) {
+        strategies_.push_back(std::move(table));
         return;
     }
-    for (const Shape& shape : others) {
-        auto tiles = walk_tiles(shape, manner);
-        walks_.push_back(tiles ? std::move(tiles) : walk_rows(shape, manner));
+    for (const NormalizedCopy& normalized : others) {
+        auto tiles = make_transpose(normalized, options);
+        strategies_.push_back(tiles ? std::move(tiles) : make_row_copy(normalized, options));
     }
 }
 
-Movement::~Movement() = default;
-Movement::Movement(Movement&&) noexcept = default;
+CopyPlan::~CopyPlan() = default;
+CopyPlan::CopyPlan(CopyPlan&&) noexcept = default;
 
-void Movement::run_task(std::byte* const* bases, std::int64_t task) const {
-    const auto walk = static_cast<std::size_t>(std::upper_bound(tasks_.begin(), tasks_.end(), task) - tasks_.begin());
-    walks_[walk]->run(bases, walk == 0 ? task : task - tasks_[walk - 1]);
+void CopyPlan::run_task(std::byte* const* bases, std::int64_t task) const {
+    const auto strategy = static_cast<std::size_t>(std::upper_bound(tasks_.begin(), tasks_.end(), task) - tasks_.begin());
+    strategies_[strategy]->run(bases, strategy == 0 ? task : task - tasks_[strategy - 1]);
 }
 
-void Movement::run(std::byte* const* bases, Pool* pool) const {
-    if (walks_.empty()) return;
+void CopyPlan::run(std::byte* const* bases, ThreadPool* pool) const {
+    if (strategies_.empty()) return;
     if (pool != nullptr && bytes_ >= warm_threads_from_ && (bytes_ >= threads_from_ || pool->is_warm())) {
-        pool->each(tasks_.back(), [&](std::int64_t task, int) { run_task(bases, task); });
+        pool->parallel_for(tasks_.back(), [&](std::int64_t task, int) { run_task(bases, task); });
         return;
     }
-    for (const auto& walk : walks_)
-        for (std::int64_t task = 0; task < walk->tasks(); ++task) walk->run(bases, task);
+    for (const auto& strategy : strategies_)
+        for (std::int64_t task = 0; task < strategy->tasks(); ++task) strategy->run(bases, task);
 }
 
-const char* Movement::name() const { return walks_.empty() ? "nothing" : walks_.front()->name(); }
+const char* CopyPlan::name() const { return strategies_.empty() ? "nothing" : strategies_.front()->name(); }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

@@ -1,4 +1,4 @@
-// Any number of strided copies as one job: planned once, run on all threads.
+// Any number of strided copies as one job, planned once and run on all threads.
 #pragma once
 
 #include <cstddef>
@@ -8,63 +8,66 @@
 
 #include "thread_pool.h"
 
-namespace dovetail::moving {
+namespace dovetail::copying {
 
-// One axis of a copy: how many elements, and how far apart they lie, in bytes (any sign, zero repeats a source).
-struct Stride {
+// One axis of a copy: its size, and its strides in bytes. Strides have any sign; a source stride of zero repeats.
+struct CopyAxis {
     std::int64_t size;
     std::int64_t dst;
     std::int64_t src;
 };
 
-// Where the first element lies: an offset from a base, or from nothing where it is a constant.
-struct Place {
+// The address of a first element: an offset from a base pointer, or from a constant.
+struct Location {
     int base = 0;
     std::int64_t offset = 0;
     const std::byte* constant = nullptr;
 
-    std::byte* in(std::byte* const* bases) const { return constant ? const_cast<std::byte*>(constant) + offset : bases[base] + offset; }
+    std::byte* resolve(std::byte* const* bases) const {
+        return constant ? const_cast<std::byte*>(constant) + offset : bases[base] + offset;
+    }
 };
 
-struct Piece {
-    Place dst;
-    Place src;
-    std::vector<Stride> axes;
+struct CopyRegion {
+    Location dst;
+    Location src;
+    std::vector<CopyAxis> axes;
     std::size_t itemsize;
 };
 
-// What the pieces of one job have in common decides how it is done (movement.cpp chooses; the others do).
-class Walk;
-struct Shape;
-struct Manner;
+// The strategies that a plan chooses among (strategy.h).
+class CopyStrategy;
+struct NormalizedCopy;
+struct CopyOptions;
 
-// From so many bytes on, in all, destinations are written past the cache.
-std::size_t past_cache_from();
+// Bytes of a whole copy from which its stores are non-temporal.
+std::size_t non_temporal_threshold();
 
-// Whether the processor is known to fetch ahead within a page only, and to have a second cache to hold what many rows bring in.
-bool fetches_within_pages();
+// True if the hardware prefetcher is known not to cross pages, and the L2 cache to hold what explicit prefetches of many rows
+// bring in.
+bool prefetches_within_pages();
 
-// Pieces may be done in any order and at once: no destination overlaps another one or a source.
-class Movement {
+// The regions may be copied in any order and concurrently: no destination overlaps another destination or a source.
+class CopyPlan {
 public:
-    explicit Movement(std::vector<Piece> pieces);
-    ~Movement();
-    Movement(Movement&&) noexcept;
+    explicit CopyPlan(std::vector<CopyRegion> regions);
+    ~CopyPlan();
+    CopyPlan(CopyPlan&&) noexcept;
 
     std::size_t bytes() const { return bytes_; }
-    // A pool may be absent.
-    void run(std::byte* const* bases, Pool* pool) const;
-    // How it is done, for a plan: "rows", "tiles", "lanes" ...
+    // `pool` may be null: the copy is then single-threaded.
+    void run(std::byte* const* bases, ThreadPool* pool) const;
+    // The name of the strategy in a plan: "rows", "tiled transpose", "interleave" ...
     const char* name() const;
 
 private:
-    void choose_walks(std::vector<Shape>& shapes, const Manner& manner);
+    void choose_strategies(std::vector<NormalizedCopy>& normalized_regions, const CopyOptions& options);
     void run_task(std::byte* const* bases, std::int64_t task) const;
 
     std::size_t bytes_ = 0;
     std::size_t threads_from_ = 0, warm_threads_from_ = 0;
-    std::vector<std::unique_ptr<Walk>> walks_;
-    std::vector<std::int64_t> tasks_;  // up to and including each walk
+    std::vector<std::unique_ptr<CopyStrategy>> strategies_;
+    std::vector<std::int64_t> tasks_;  // cumulative task count, by strategy
 };
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

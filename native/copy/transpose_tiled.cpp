@@ -2,158 +2,173 @@
 
 #include "copy/strategy.h"
 
-namespace dovetail::moving {
+namespace dovetail::copying {
 namespace {
 
-// The block that is turned at once: long enough runs on both sides for the memory, small enough for the cache.
+// The size of a block: long runs on both sides for the memory, small enough for the cache.
 constexpr std::int64_t kReadBytes = 256;
 constexpr std::int64_t kReadElements = 64;
 constexpr std::int64_t kWrittenBytes = 1024;
 
-struct Extent {
+struct BlockedAxis {
     std::int64_t size = 1;
     std::int64_t block = 1;
     std::int64_t dst = 0;
     std::int64_t src = 0;
     bool shifts = false;
 
-    // Shifted blocks: the first one is short, so that the others begin at whole lines; the first and last may be empty.
-    std::int64_t blocks() const { return parts(size, block) + shifts; }
-    std::int64_t first(std::int64_t number, std::int64_t shift) const { return shifts ? most(0, (number - 1) * block + shift) : number * block; }
-    std::int64_t last(std::int64_t number, std::int64_t shift) const { return least(size, shifts ? number * block + shift : (number + 1) * block); }
+    // Shifted blocks: the first block is short, so that the others begin at cache lines; the first and last may be empty.
+    std::int64_t blocks() const { return ceil_div(size, block) + shifts; }
+    std::int64_t first(std::int64_t index, std::int64_t shift) const {
+        return shifts ? max(0, (index - 1) * block + shift) : index * block;
+    }
+    std::int64_t last(std::int64_t index, std::int64_t shift) const {
+        return min(size, shifts ? index * block + shift : (index + 1) * block);
+    }
 };
 
-// A transpose: `down` is contiguous in the destination, `along` in the source. `under` continues `down` in the destination, `beyond`
-// continues `along` in the source, where the axis itself is too short. A block is a part of all four; all other axes are walked.
-class Tiles : public Walk {
+// A transpose in blocks of four axes; all other axes are outer loops. `dst_inner` is contiguous in the destination, `src_inner`
+// in the source. `dst_outer` continues `dst_inner` in the destination and `src_outer` continues `src_inner` in the source, where
+// the inner axis is short.
+class TiledTranspose : public CopyStrategy {
 public:
-    Tiles(const Shape& shape, std::size_t down, std::size_t along, const Manner& manner)
-        : dst_(shape.dst), src_(shape.src), width_(shape.run), past_cache_(manner.past_cache) {
-        std::vector<Stride> axes = shape.axes;
-        down_ = extent(axes[down]);
-        along_ = extent(axes[along]);
-        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::max(down, along)));
-        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::min(down, along)));
-        const std::int64_t columns = least(kReadElements, kReadBytes / width_), run = down_.size * width_;
-        down_.block = least(down_.size, most(1, kWrittenBytes / width_));
-        along_.block = least(along_.size, columns);
-        if (run < kWrittenBytes) under_ = take(axes, &Stride::dst, run, kWrittenBytes / run);
-        if (along_.size < columns) beyond_ = take(axes, &Stride::src, along_.size * width_, columns / along_.size);
-        down_.shifts = past_cache_ && down_.size > down_.block && 64 % width_ == 0;
-        along_.shifts = past_cache_ && along_.size * width_ >= kWrittenBytes && along_.size > along_.block && 64 % width_ == 0;
-        for (const Stride& axis : axes) others_.push_back(extent(axis));
-        others_.insert(others_.end(), {under_, down_, beyond_, along_});
-        for (const Extent& axis : others_) blocks_ *= axis.blocks();
-        const std::int64_t block_bytes = width_ * under_.block * down_.block * beyond_.block * along_.block;
-        task_blocks_ = most(1, manner.task_bytes / block_bytes);
+    TiledTranspose(const NormalizedCopy& normalized, std::size_t dst_inner, std::size_t src_inner, const CopyOptions& options)
+        : dst_(normalized.dst), src_(normalized.src), width_(normalized.run), non_temporal_(options.non_temporal) {
+        std::vector<CopyAxis> axes = normalized.axes;
+        dst_inner_ = axis_of(axes[dst_inner]);
+        src_inner_ = axis_of(axes[src_inner]);
+        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::max(dst_inner, src_inner)));
+        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::min(dst_inner, src_inner)));
+        const std::int64_t columns = min(kReadElements, kReadBytes / width_), run = dst_inner_.size * width_;
+        dst_inner_.block = min(dst_inner_.size, max(1, kWrittenBytes / width_));
+        src_inner_.block = min(src_inner_.size, columns);
+        if (run < kWrittenBytes) dst_outer_ = take_axis(axes, &CopyAxis::dst, run, kWrittenBytes / run);
+        if (src_inner_.size < columns)
+            src_outer_ = take_axis(axes, &CopyAxis::src, src_inner_.size * width_, columns / src_inner_.size);
+        dst_inner_.shifts = non_temporal_ && dst_inner_.size > dst_inner_.block && 64 % width_ == 0;
+        src_inner_.shifts =
+            non_temporal_ && src_inner_.size * width_ >= kWrittenBytes && src_inner_.size > src_inner_.block && 64 % width_ == 0;
+        for (const CopyAxis& axis : axes) axes_.push_back(axis_of(axis));
+        axes_.insert(axes_.end(), {dst_outer_, dst_inner_, src_outer_, src_inner_});
+        for (const BlockedAxis& axis : axes_) blocks_ *= axis.blocks();
+        const std::int64_t block_bytes = width_ * dst_outer_.block * dst_inner_.block * src_outer_.block * src_inner_.block;
+        task_blocks_ = max(1, options.task_bytes / block_bytes);
     }
 
-    std::int64_t tasks() const override { return parts(blocks_, task_blocks_); }
-    const char* name() const override { return "tiles"; }
+    std::int64_t tasks() const override { return ceil_div(blocks_, task_blocks_); }
+    const char* name() const override { return "tiled transpose"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
-        std::byte* const dst = dst_.in(bases);
-        const std::byte* const src = src_.in(bases);
-        const std::int64_t end = least(blocks_, (task + 1) * task_blocks_);
-        for (std::int64_t block = task * task_blocks_; block < end; ++block) turn(dst, src, block);
-        if (past_cache_) movers().settle();
+        std::byte* const dst = dst_.resolve(bases);
+        const std::byte* const src = src_.resolve(bases);
+        const std::int64_t end = min(blocks_, (task + 1) * task_blocks_);
+        for (std::int64_t block = task * task_blocks_; block < end; ++block) transpose_block(dst, src, block);
+        if (non_temporal_) copy_kernels().store_fence();
     }
 
 private:
-    // Where a block lies and how large it is, the four axes of a block last.
-    struct Part {
+    // The address and the size of a block, whose four axes are the last ones.
+    struct BlockView {
         std::byte* dst;
         const std::byte* src;
-        std::int64_t under, down, beyond, along;
+        std::int64_t dst_outer, dst_inner, src_outer, src_inner;
     };
 
-    static Extent extent(const Stride& axis) { return {axis.size, 1, axis.dst, axis.src}; }
+    static BlockedAxis axis_of(const CopyAxis& axis) { return {axis.size, 1, axis.dst, axis.src}; }
 
-    static Extent take(std::vector<Stride>& axes, std::int64_t Stride::* stride, std::int64_t bytes, std::int64_t block) {
+    static BlockedAxis take_axis(std::vector<CopyAxis>& axes, std::int64_t CopyAxis::* stride, std::int64_t bytes,
+                                 std::int64_t block) {
         for (std::size_t i = 0; i < axes.size(); ++i)
             if (axes[i].*stride == bytes) {
-                Extent found = extent(axes[i]);
-                found.block = least(found.size, block);
+                BlockedAxis axis = axis_of(axes[i]);
+                axis.block = min(axis.size, block);
                 axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
-                return found;
+                return axis;
             }
         return {};
     }
 
-    // How many elements until a line begins.
-    std::int64_t to_line(const std::byte* at) const { return (0 - reinterpret_cast<std::uintptr_t>(at)) % 64 / width_; }
+    // Elements up to the next cache line.
+    std::int64_t elements_to_line(const std::byte* position) const {
+        return (0 - reinterpret_cast<std::uintptr_t>(position)) % 64 / width_;
+    }
 
-    void turn(std::byte* dst, const std::byte* src, std::int64_t block) const {
+    void transpose_block(std::byte* dst, const std::byte* src, std::int64_t block) const {
         std::int64_t sizes[4];
-        const std::int64_t dst_shift = to_line(dst), src_shift = to_line(src);
-        for (std::size_t i = others_.size(), last = i; i-- > 0;) {
-            const Extent& axis = others_[i];
+        const std::int64_t dst_shift = elements_to_line(dst), src_shift = elements_to_line(src);
+        for (std::size_t i = axes_.size(), last = i; i-- > 0;) {
+            const BlockedAxis& axis = axes_[i];
             const std::int64_t shift = i + 1 == last ? src_shift : dst_shift;
-            const std::int64_t number = block % axis.blocks(), at = axis.first(number, shift);
+            const std::int64_t index = block % axis.blocks(), position = axis.first(index, shift);
             block /= axis.blocks();
-            dst += at * axis.dst;
-            src += at * axis.src;
-            if (last - i <= 4) sizes[i + 4 - last] = axis.last(number, shift) - at;
+            dst += position * axis.dst;
+            src += position * axis.src;
+            if (last - i <= 4) sizes[i + 4 - last] = axis.last(index, shift) - position;
         }
         if (sizes[1] <= 0 || sizes[3] <= 0) return;
-        const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3]};
-        if (past_cache_)
-            turn_past(part);
+        const BlockView view{dst, src, sizes[0], sizes[1], sizes[2], sizes[3]};
+        if (non_temporal_)
+            transpose_and_stream(view);
         else
-            turn_into(part, dst, under_.dst, beyond_.dst, along_.dst);
+            transpose_into(view, dst, dst_outer_.dst, src_outer_.dst, src_inner_.dst);
     }
 
-    void turn_into(const Part& part, std::byte* dst, std::ptrdiff_t under, std::ptrdiff_t beyond, std::ptrdiff_t along) const {
-        for (std::int64_t i = 0; i < part.under; ++i)
-            for (std::int64_t j = 0; j < part.beyond; ++j)
-                movers().transpose(dst + i * under + j * beyond, along, part.src + i * under_.src + j * beyond_.src, down_.src, part.down,
-                                   part.along, static_cast<std::size_t>(width_));
+    void transpose_into(const BlockView& view, std::byte* dst, std::ptrdiff_t dst_outer, std::ptrdiff_t src_outer,
+                        std::ptrdiff_t src_inner) const {
+        for (std::int64_t i = 0; i < view.dst_outer; ++i)
+            for (std::int64_t j = 0; j < view.src_outer; ++j)
+                copy_kernels().transpose(dst + i * dst_outer + j * src_outer, src_inner,
+                                         view.src + i * dst_outer_.src + j * src_outer_.src, dst_inner_.src, view.dst_inner,
+                                         view.src_inner, static_cast<std::size_t>(width_));
     }
 
-    // Turned into a block of its own, from which it goes in whole runs past the cache: one for all columns where they follow each other
-    // in the destination too. An odd line between the runs keeps them from falling on the same places of the cache.
-    void turn_past(const Part& part) const {
+    // Transposes into a block in L1, then streams its runs: a single run if the columns are consecutive in the destination too.
+    // One extra line between the runs avoids set conflicts.
+    void transpose_and_stream(const BlockView& view) const {
         alignas(64) std::byte block[(kWrittenBytes + 64) * kReadElements];
-        const std::int64_t run = part.under * part.down * width_;
-        const bool joins = along_.dst == run;
-        const std::int64_t step = joins ? run : kWrittenBytes + 64;
-        turn_into(part, block, part.down * width_, part.along * step, step);
-        for (std::int64_t j = 0; j < part.beyond; ++j) {
-            if (joins) {
-                movers().stream(part.dst + j * beyond_.dst, block + j * part.along * step, static_cast<std::size_t>(part.along * run));
+        const std::int64_t run = view.dst_outer * view.dst_inner * width_;
+        const bool is_consecutive = src_inner_.dst == run;
+        const std::int64_t step = is_consecutive ? run : kWrittenBytes + 64;
+        transpose_into(view, block, view.dst_inner * width_, view.src_inner * step, step);
+        for (std::int64_t j = 0; j < view.src_outer; ++j) {
+            if (is_consecutive) {
+                copy_kernels().stream(view.dst + j * src_outer_.dst, block + j * view.src_inner * step,
+                                      static_cast<std::size_t>(view.src_inner * run));
                 continue;
             }
-            for (std::int64_t i = 0; i < part.along; ++i)
-                movers().stream(part.dst + j * beyond_.dst + i * along_.dst, block + (j * part.along + i) * step,
-                                static_cast<std::size_t>(run));
+            for (std::int64_t i = 0; i < view.src_inner; ++i)
+                copy_kernels().stream(view.dst + j * src_outer_.dst + i * src_inner_.dst, block + (j * view.src_inner + i) * step,
+                                      static_cast<std::size_t>(run));
         }
     }
 
-    Place dst_;
-    Place src_;
+    Location dst_;
+    Location src_;
     std::int64_t width_;
-    bool past_cache_;
-    Extent under_, down_, beyond_, along_;
-    std::vector<Extent> others_;
+    bool non_temporal_;
+    BlockedAxis dst_outer_, dst_inner_, src_outer_, src_inner_;
+    std::vector<BlockedAxis> axes_;
     std::int64_t blocks_ = 1;
     std::int64_t task_blocks_;
 };
 
 // The axis that is contiguous in the source.
-std::size_t contiguous_in_source(const Shape& shape) {
+std::size_t contiguous_in_source(const NormalizedCopy& normalized) {
     std::size_t i = 0;
-    while (i < shape.axes.size() && shape.axes[i].src != shape.run) ++i;
+    while (i < normalized.axes.size() && normalized.axes[i].src != normalized.run) ++i;
     return i;
 }
 
 }  // namespace
 
-std::unique_ptr<Walk> walk_tiles(const Shape& shape, const Manner& manner) {
-    if (shape.axes.size() < 2 || shape.run > kReadBytes / 2 || shape.axes.back().dst != shape.run) return nullptr;
-    const std::size_t down = shape.axes.size() - 1, along = contiguous_in_source(shape);
-    if (along >= down) return nullptr;
-    if (auto matrices = walk_matrices(shape, down, along, manner)) return matrices;
-    return walk_turns(shape, along, std::make_unique<Tiles>(shape, down, along, manner), manner);
+std::unique_ptr<CopyStrategy> make_transpose(const NormalizedCopy& normalized, const CopyOptions& options) {
+    if (normalized.axes.size() < 2 || normalized.run > kReadBytes / 2 || normalized.axes.back().dst != normalized.run)
+        return nullptr;
+    const std::size_t dst_inner = normalized.axes.size() - 1, src_inner = contiguous_in_source(normalized);
+    if (src_inner >= dst_inner) return nullptr;
+    if (auto matrices = make_batched_transpose(normalized, dst_inner, src_inner, options)) return matrices;
+    return make_streaming_transpose(normalized, src_inner,
+                                    std::make_unique<TiledTranspose>(normalized, dst_inner, src_inner, options), options);
 }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

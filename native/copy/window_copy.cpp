@@ -10,17 +10,17 @@
 namespace dovetail {
 namespace {
 
-// ---- what a window may touch ----
+// ---- bounds ----
 
 std::uint64_t magnitude(std::int64_t stride) {
     return stride < 0 ? ~static_cast<std::uint64_t>(stride) + 1 : static_cast<std::uint64_t>(stride);
 }
 
-// How far an axis reaches from its first element, if that is at most `room`.
-bool reach_within(std::int64_t size, std::int64_t stride, std::uint64_t room, std::uint64_t& reach) {
+// Sets `reach` to the distance from the first to the last element of an axis; false if it is greater than `available`.
+bool reach_within(std::int64_t size, std::int64_t stride, std::uint64_t available, std::uint64_t& reach) {
     const auto steps = static_cast<std::uint64_t>(size - 1);
     const auto step = magnitude(stride);
-    if (steps != 0 && step > room / steps) return false;
+    if (steps != 0 && step > available / steps) return false;
     reach = steps * step;
     return true;
 }
@@ -32,14 +32,14 @@ void check_bounds(const Window& window, std::int64_t Axis::* stride, std::int64_
     std::uint64_t below = static_cast<std::uint64_t>(offset);
     std::uint64_t above = elements - 1 - below;
     for (const Axis& axis : window.axes) {
-        std::uint64_t& room = axis.*stride < 0 ? below : above;
+        std::uint64_t& available = axis.*stride < 0 ? below : above;
         std::uint64_t reach = 0;
-        if (!reach_within(axis.size, axis.*stride, room, reach)) throw outside();
-        room -= reach;
+        if (!reach_within(axis.size, axis.*stride, available, reach)) throw outside();
+        available -= reach;
     }
 }
 
-// Each axis must step beyond all that the smaller ones reach. Runs after check_bounds, so that no sum overflows.
+// Each axis must step beyond the reach of all smaller axes. Runs after check_bounds, so that no sum overflows.
 void check_written_once(const Window& window) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> axes;
     for (const Axis& axis : window.axes)
@@ -47,69 +47,70 @@ void check_written_once(const Window& window) {
     std::sort(axes.begin(), axes.end());
     std::uint64_t reached = 0;
     for (const auto& [step, steps] : axes) {
-        if (step <= reached) throw std::invalid_argument("dst: the window writes an element twice");
+        if (step <= reached) throw std::invalid_argument("dst: the window writes an element more than once");
         reached += step * steps;
     }
 }
 
-// ---- the order in which it is walked ----
+// ---- traversal order ----
 
-// Axes in byte strides, outermost first, all dst strides positive, neighbours that make one run joined.
-struct Walk {
+// Axes in byte strides, outermost first, with positive dst strides and adjacent axes merged.
+struct Traversal {
     std::vector<Axis> axes;
     std::ptrdiff_t dst;
     std::ptrdiff_t src;
 };
 
-void run_upwards(Axis& axis, Walk& walk) {
+void make_ascending(Axis& axis, Traversal& traversal) {
     if (axis.dst_stride >= 0) return;
-    walk.dst += (axis.size - 1) * axis.dst_stride;
-    walk.src += (axis.size - 1) * axis.src_stride;
+    traversal.dst += (axis.size - 1) * axis.dst_stride;
+    traversal.src += (axis.size - 1) * axis.src_stride;
     axis.dst_stride = -axis.dst_stride;
     axis.src_stride = -axis.src_stride;
 }
 
-bool continues(const Axis& outer, const Axis& inner) {
+bool can_merge(const Axis& outer, const Axis& inner) {
     return outer.dst_stride == inner.dst_stride * inner.size && outer.src_stride == inner.src_stride * inner.size;
 }
 
-Walk plan(const Window& window) {
+Traversal plan(const Window& window) {
     const auto itemsize = static_cast<std::int64_t>(window.itemsize);
-    Walk walk{{}, window.dst_offset * itemsize, window.src_offset * itemsize};
+    Traversal traversal{{}, window.dst_offset * itemsize, window.src_offset * itemsize};
     std::vector<Axis> axes;
     for (const Axis& axis : window.axes) {
         if (axis.size == 1) continue;
         axes.push_back({axis.size, axis.dst_stride * itemsize, axis.src_stride * itemsize});
-        run_upwards(axes.back(), walk);
+        make_ascending(axes.back(), traversal);
     }
     std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.dst_stride > b.dst_stride; });
     for (const Axis& axis : axes) {
-        if (!walk.axes.empty() && continues(walk.axes.back(), axis))
-            walk.axes.back() = {walk.axes.back().size * axis.size, axis.dst_stride, axis.src_stride};
+        if (!traversal.axes.empty() && can_merge(traversal.axes.back(), axis))
+            traversal.axes.back() = {traversal.axes.back().size * axis.size, axis.dst_stride, axis.src_stride};
         else
-            walk.axes.push_back(axis);
+            traversal.axes.push_back(axis);
     }
-    return walk;
+    return traversal;
 }
 
 // ---- one run ----
 
-// Whole elements move by memcpy of a constant length: the compiler makes one load and one store of it, aligned or not. Strides are
-// passed by value, since a byte written might be a byte of anything that is referred to.
+// A memcpy of constant length compiles to one load and one store, aligned or not. Strides are passed by value, since a stored
+// byte might alias anything passed by reference.
 template <std::size_t Bytes>
-inline void step_typed(std::byte* dst, const std::byte* src, std::int64_t size, std::ptrdiff_t dst_step, std::ptrdiff_t src_step) {
+inline void step_typed(std::byte* dst, const std::byte* src, std::int64_t size, std::ptrdiff_t dst_step,
+                       std::ptrdiff_t src_step) {
     std::int64_t i = 0;
     for (; i + 4 <= size; i += 4, dst += 4 * dst_step, src += 4 * src_step) {
-        std::byte four[4][Bytes];
-        for (int j = 0; j < 4; ++j) std::memcpy(four[j], src + j * src_step, Bytes);
-        for (int j = 0; j < 4; ++j) std::memcpy(dst + j * dst_step, four[j], Bytes);
+        std::byte elements[4][Bytes];
+        for (int j = 0; j < 4; ++j) std::memcpy(elements[j], src + j * src_step, Bytes);
+        for (int j = 0; j < 4; ++j) std::memcpy(dst + j * dst_step, elements[j], Bytes);
     }
     for (; i < size; ++i, dst += dst_step, src += src_step) std::memcpy(dst, src, Bytes);
 }
 
 template <std::size_t Bytes>
 void run_typed(std::byte* dst, const std::byte* src, const Axis& run, std::size_t) {
-    // The common case, a dense destination, with its stride known to the compiler.
+    // The common case of a dense destination, with its stride known at compile time.
     if (run.dst_stride == static_cast<std::int64_t>(Bytes))
         step_typed<Bytes>(dst, src, run.size, static_cast<std::ptrdiff_t>(Bytes), run.src_stride);
     else
@@ -124,9 +125,9 @@ void run_contiguous(std::byte* dst, const std::byte* src, const Axis& run, std::
     std::memcpy(dst, src, static_cast<std::size_t>(run.size) * itemsize);
 }
 
-using Run = void (*)(std::byte*, const std::byte*, const Axis&, std::size_t);
+using RunFunction = void (*)(std::byte*, const std::byte*, const Axis&, std::size_t);
 
-Run choose(const Axis& run, std::size_t itemsize) {
+RunFunction select_run(const Axis& run, std::size_t itemsize) {
     const auto step = static_cast<std::int64_t>(itemsize);
     if (run.dst_stride == step && run.src_stride == step) return run_contiguous;
     switch (itemsize) {
@@ -141,24 +142,24 @@ Run choose(const Axis& run, std::size_t itemsize) {
 
 // ---- all runs ----
 
-void copy_apart(const Window& window, std::byte* dst, const std::byte* src) {
-    Walk walk = plan(window);
-    dst += walk.dst;
-    src += walk.src;
-    if (walk.axes.empty()) {
+void copy_disjoint(const Window& window, std::byte* dst, const std::byte* src) {
+    Traversal traversal = plan(window);
+    dst += traversal.dst;
+    src += traversal.src;
+    if (traversal.axes.empty()) {
         std::memcpy(dst, src, window.itemsize);
         return;
     }
-    const Axis inner = walk.axes.back();
-    walk.axes.pop_back();
-    const Run run = choose(inner, window.itemsize);
-    std::vector<std::int64_t> position(walk.axes.size(), 0);
+    const Axis inner = traversal.axes.back();
+    traversal.axes.pop_back();
+    const RunFunction run = select_run(inner, window.itemsize);
+    std::vector<std::int64_t> position(traversal.axes.size(), 0);
     for (;;) {
         run(dst, src, inner, window.itemsize);
-        std::size_t depth = walk.axes.size();
+        std::size_t depth = traversal.axes.size();
         for (;; --depth) {
             if (depth == 0) return;
-            const Axis& axis = walk.axes[depth - 1];
+            const Axis& axis = traversal.axes[depth - 1];
             if (++position[depth - 1] < axis.size) {
                 dst += axis.dst_stride;
                 src += axis.src_stride;
@@ -171,9 +172,9 @@ void copy_apart(const Window& window, std::byte* dst, const std::byte* src) {
     }
 }
 
-// The first byte that a window touches, and the one after its last.
-std::pair<const std::byte*, const std::byte*> extent(
-    const Window& window, std::int64_t Axis::* stride, std::int64_t offset, const std::byte* buffer) {
+// The first byte that a window touches, and the byte after its last one.
+std::pair<const std::byte*, const std::byte*> extent(const Window& window, std::int64_t Axis::* stride, std::int64_t offset,
+                                                     const std::byte* buffer) {
     std::int64_t low = offset;
     std::int64_t high = offset;
     for (const Axis& axis : window.axes) {
@@ -190,7 +191,7 @@ bool may_share(const Window& window, const std::byte* dst, const std::byte* src)
     return before(written.first, read.second) && before(read.first, written.second);
 }
 
-// The same elements laid end to end in row-major order.
+// Strides of the same elements in row-major order.
 std::vector<std::int64_t> packed_strides(const Window& window) {
     std::vector<std::int64_t> strides(window.axes.size());
     std::int64_t stride = 1;
@@ -205,9 +206,9 @@ bool Window::is_empty() const {
 }
 
 void check(const Window& window, std::size_t dst_bytes, std::size_t src_bytes) {
-    if (window.itemsize == 0) throw std::invalid_argument("an element has at least one byte");
+    if (window.itemsize == 0) throw std::invalid_argument("itemsize must be at least 1");
     for (const Axis& axis : window.axes)
-        if (axis.size < 0) throw std::invalid_argument("a size is negative");
+        if (axis.size < 0) throw std::invalid_argument("sizes must not be negative");
     if (window.is_empty()) return;
     check_bounds(window, &Axis::dst_stride, window.dst_offset, dst_bytes, "dst");
     check_bounds(window, &Axis::src_stride, window.src_offset, src_bytes, "src");
@@ -224,17 +225,17 @@ std::size_t bytes_moved(const Window& window) {
 void copy(const Window& window, std::byte* dst, const std::byte* src) {
     if (window.is_empty()) return;
     if (!may_share(window, dst, src)) {
-        copy_apart(window, dst, src);
+        copy_disjoint(window, dst, src);
         return;
     }
-    std::vector<std::byte> apart(bytes_moved(window));
+    std::vector<std::byte> temporary(bytes_moved(window));
     const auto strides = packed_strides(window);
     Window gather = window;
     Window scatter = window;
     gather.dst_offset = scatter.src_offset = 0;
     for (std::size_t i = 0; i < strides.size(); ++i) gather.axes[i].dst_stride = scatter.axes[i].src_stride = strides[i];
-    copy_apart(gather, apart.data(), src);
-    copy_apart(scatter, dst, apart.data());
+    copy_disjoint(gather, temporary.data(), src);
+    copy_disjoint(scatter, dst, temporary.data());
 }
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// The strided copy of a window: the one way in which data moves.
+// The strided copy of a window.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace dovetail {
 
-// One axis of a window: how many elements, and how far apart they lie, in elements (any sign), in either buffer.
+// One axis of a window: its size, and its strides in elements in either buffer. Strides have any sign.
 struct Axis {
     std::int64_t size;
     std::int64_t dst_stride;
@@ -23,14 +23,14 @@ struct Window {
     bool is_empty() const;
 };
 
-// Throws std::invalid_argument unless every element of the window lies inside both buffers (sizes in bytes) and no
-// element of dst is written twice. Exact for any numbers: nothing is computed that could overflow.
+// Throws std::invalid_argument unless every element of the window lies inside both buffers (sizes in bytes) and no element of dst
+// is written twice. No intermediate result overflows, whatever the numbers.
 void check(const Window& window, std::size_t dst_bytes, std::size_t src_bytes);
 
-// The bytes that a checked window moves; at most the bytes of dst.
+// The bytes that a checked window copies; at most the bytes of dst.
 std::size_t bytes_moved(const Window& window);
 
-// Copies a checked window. The result is as though all of src had been read before dst was written.
+// Copies a checked window. The buffers may overlap: the result is as if all of src had been read before dst was written.
 void copy(const Window& window, std::byte* dst, const std::byte* src);
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// The lines of elements along one axis of operands that have the same sizes elsewhere.
+// The lines of elements along one axis, of operands with equal sizes on all other axes.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,24 @@
 
 namespace dovetail {
 
-// Lines are numbered row-major over all axes but `axis`.
-class Lines {
+// Lines are numbered in row-major order over all axes but `axis`.
+class AxisLines {
 public:
-    // Throws std::invalid_argument where the operands' other sizes differ.
-    Lines(std::size_t axis, std::initializer_list<const Operand*> operands) {
+    // Throws std::invalid_argument if the operands' other sizes differ.
+    AxisLines(std::size_t axis, std::initializer_list<const Operand*> operands) {
         const Operand& first = **operands.begin();
-        if (axis >= first.rank()) throw std::invalid_argument("there is no such axis");
+        if (axis >= first.rank()) throw std::invalid_argument("axis is out of range");
         for (std::size_t i = 0; i < first.rank(); ++i)
             if (i != axis) {
                 sizes_.push_back(first.sizes[i]);
                 count_ *= first.sizes[i];
             }
         for (const Operand* operand : operands) {
-            if (operand->rank() != first.rank()) throw std::invalid_argument("ranks differ");
+            if (operand->rank() != first.rank()) throw std::invalid_argument("operands must have equal ranks");
             for (std::size_t i = 0; i < first.rank(); ++i) {
                 if (i == axis) continue;
-                if (operand->sizes[i] != first.sizes[i]) throw std::invalid_argument("sizes off the axis differ");
+                if (operand->sizes[i] != first.sizes[i])
+                    throw std::invalid_argument("operands must have equal sizes on all other axes");
                 strides_.push_back(operand->strides[i]);
             }
         }
@@ -35,7 +36,7 @@ public:
 
     std::int64_t count() const { return count_; }
 
-    // How many bytes into an operand (by its place in the list) a line begins.
+    // The byte offset of a line's first element, in the operand with this index in the list.
     std::int64_t start(std::size_t operand, std::int64_t line) const {
         const std::int64_t* strides = strides_.data() + operand * sizes_.size();
         std::int64_t offset = 0;
@@ -43,14 +44,14 @@ public:
         return offset;
     }
 
-    // How many lines from this one on lie `step` bytes apart each: along the last of the other axes.
-    std::int64_t beside(std::int64_t line) const { return sizes_.empty() ? 1 : sizes_.back() - line % sizes_.back(); }
+    // The number of lines from this one on that are `step` bytes apart: along the last of the other axes.
+    std::int64_t adjacent(std::int64_t line) const { return sizes_.empty() ? 1 : sizes_.back() - line % sizes_.back(); }
     std::int64_t step(std::size_t operand) const { return sizes_.empty() ? 0 : strides_[(operand + 1) * sizes_.size() - 1]; }
 
 private:
     std::int64_t count_ = 1;
     std::vector<std::int64_t> sizes_;
-    std::vector<std::int64_t> strides_;  // of one operand after the other
+    std::vector<std::int64_t> strides_;  // operand by operand
 };
 
 }  // namespace dovetail

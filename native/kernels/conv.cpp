@@ -9,144 +9,142 @@ namespace dovetail {
 
 namespace {
 
-constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
-constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in the second level of cache
-constexpr std::int64_t kBoxFloats = 48 << 10;
+constexpr std::int64_t kTileFloats = kMaxRows * kMaxVectors * 16;
+constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in L2
+constexpr std::int64_t kPatchFloats = 48 << 10;
 constexpr std::int64_t kTasksPerThread = 6;
-constexpr std::int64_t kAlone = std::int64_t{1} << 29;  // multiplications of one task of one thread
-// Below so many multiplications of each element it costs too much to say where the pixels of a tile lie; and a cut has to be so much
-// cheaper to be worth it.
-constexpr std::int64_t kLeastDepth = 64;
-constexpr double kAcross = 0.95;
-constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications that are not worth waking a thread for
+constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
+// Products per output element below which computing input offsets for each tile costs too much; and the relative cost below which
+// tiles that span rows are used.
+constexpr std::int64_t kMinDepth = 64;
+constexpr double kSpanningCost = 0.95;
+constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications below which waking a thread does not pay
 
-std::int64_t whole(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
+std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 16; }
 
-std::int64_t up_to_line(std::int64_t floats) { return whole(floats, 16) * 16; }
-
-std::vector<float> padded(std::vector<float> values, std::int64_t most) {
+std::vector<float> with_padding(std::vector<float> values, std::int64_t most) {
     values.resize(values.size() + static_cast<std::size_t>(most));
     return values;
 }
 
-std::vector<float> narrowed(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+std::vector<float> to_floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
 }  // namespace
 
-Conv::Conv(const Spec& spec, Store& store)
-    : x_(spec.inputs.at(0)),
-      y_(spec.outputs.at(0)),
-      finish_(spec),
-      geometry_(spec, finish_),
-      table_(product_table()),
-      stages_(stage_table()) {
+Conv::Conv(const Spec& spec, WeightCache& cache)
+    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), epilogue_(spec), geometry_(spec, epilogue_), kernels_(gemm_kernels()),
+      prologue_(prologue_kernels()) {
     const Operand& w = spec.inputs.at(1);
-    if (!w.is_constant()) throw std::invalid_argument("conv: the weights are no constant");
+    if (!w.is_constant()) throw std::invalid_argument("conv: the weights must be constant");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
-        throw std::invalid_argument("conv: the weights have other channels than the operands");
-    take_channels();
+        throw std::invalid_argument("conv: the channels of weights and operands disagree");
+    merge_depthwise_groups();
     has_prologue_ = spec.has("prologue_scale");
-    scale_ = narrowed(spec.reals("prologue_scale"));
-    shift_ = narrowed(spec.reals("prologue_shift"));
-    clamp_ = spec.integer("prologue_relu") != 0;
+    scale_ = to_floats(spec.reals("prologue_scale"));
+    shift_ = to_floats(spec.reals("prologue_shift"));
+    prologue_relu_ = spec.integer("prologue_relu") != 0;
     const auto channels = static_cast<std::size_t>(has_prologue_ ? x_.sizes[1] : 0);
-    if (scale_.size() != channels || shift_.size() != channels) throw std::invalid_argument("conv: a prologue of other channels");
+    if (scale_.size() != channels || shift_.size() != channels)
+        throw std::invalid_argument("conv: the prologue must have one value for each input channel");
     if (spec.integer("has_bias") != 0) {
-        bias_ = padded(floats_of(spec.inputs.at(2)), kMostVectors * 16);
-        if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMostVectors * 16))
-            throw std::invalid_argument("conv: another bias");
+        bias_ = with_padding(floats_of(spec.inputs.at(2)), kMaxVectors * 16);
+        if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMaxVectors * 16))
+            throw std::invalid_argument("conv: the bias must have one value for each output channel");
     }
     if (y_.count() == 0) return;
-    choose_reading();
+    choose_input_mode();
     choose_sizes();
-    pack_weights(spec, store);
+    pack_weights(spec, cache);
 }
 
-// Groups of one channel and one output are multiplied all together, each channel by weights of its own.
-void Conv::take_channels() {
-    by_channel_ = geometry_.groups > 1 && geometry_.channels == 1 && geometry_.outputs == 1;
-    if (!by_channel_) return;
+// Depthwise convolution: all channels are multiplied together, each by weights of its own.
+void Conv::merge_depthwise_groups() {
+    is_depthwise_ = geometry_.groups > 1 && geometry_.channels == 1 && geometry_.outputs == 1;
+    if (!is_depthwise_) return;
     geometry_.channels = geometry_.outputs = geometry_.groups;
     geometry_.groups = 1;
 }
 
-void Conv::choose_reading() {
-    const bool side_by_side = x_.sizes[1] == 1 || geometry_.x.channel == 1;
-    const bool joined = geometry_.dilation[2] == 1 && geometry_.kernel[2] > 1 && !by_channel_;
-    if (side_by_side && !has_prologue_)
-        reading_ = joined && geometry_.channels < 8 ? Reading::rows : Reading::in_place;
+void Conv::choose_input_mode() {
+    const bool is_channels_last = x_.sizes[1] == 1 || geometry_.x.channel == 1;
+    const bool merges_taps = geometry_.dilation[2] == 1 && geometry_.kernel[2] > 1 && !is_depthwise_;
+    if (is_channels_last && !has_prologue_)
+        input_mode_ = merges_taps && geometry_.channels < 8 ? InputMode::rows : InputMode::in_place;
     else if (geometry_.is_pointwise())
-        reading_ = Reading::pixels;
+        input_mode_ = InputMode::pixels;
     else
-        reading_ = Reading::rows;
+        input_mode_ = InputMode::rows;
 }
 
-// Whether each row of the results goes on where the one before it ends.
-bool Conv::is_even() const {
-    const Geometry& g = geometry_;
-    const auto is_even = [&g](const Layout& layout) { return layout.at[1] == layout.at[2] * g.out[2]; };
-    return g.out[1] > 1 && is_even(g.y) && (!finish_.has_residual || is_even(g.residual));
+// True if each row of the output continues where the one before it ends.
+bool Conv::has_contiguous_rows() const {
+    const ConvGeometry& g = geometry_;
+    const auto has_contiguous_rows = [&g](const TensorStrides& layout) {
+        return layout.spatial[1] == layout.spatial[2] * g.out[2];
+    };
+    return g.out[1] > 1 && has_contiguous_rows(g.y) && (!epilogue_.has_residual || has_contiguous_rows(g.residual));
 }
 
-// Short rows leave tiles half empty: where it pays they are cut as one.
-void Conv::choose_cut() {
-    const Geometry& g = geometry_;
-    const std::int64_t step = reading_ == Reading::in_place ? g.x.at[2] * g.stride[2] : 0, depth = g.taps() * g.channels;
-    cut_ = cut_of(g.out[2], g.outputs, step, depth, table_);
-    if (reading_ != Reading::in_place || by_channel_ || depth < kLeastDepth || !is_even()) return;
-    const Cut cut = cut_of(g.out[1] * g.out[2], g.outputs, step, depth, table_);
-    across_ = cut.cost < kAcross * cut_.cost * static_cast<double>(g.out[1]);
-    if (across_) cut_ = cut;
+// Short rows leave tiles half empty: where it pays, all rows of a plane are tiled as one line.
+void Conv::choose_tiling() {
+    const ConvGeometry& g = geometry_;
+    const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0,
+                       depth = g.taps() * g.channels;
+    tiling_ = tiling_of(g.out[2], g.outputs, step, depth, kernels_);
+    if (input_mode_ != InputMode::in_place || is_depthwise_ || depth < kMinDepth || !has_contiguous_rows()) return;
+    const Tiling across_rows = tiling_of(g.out[1] * g.out[2], g.outputs, step, depth, kernels_);
+    spans_rows_ = across_rows.cost < kSpanningCost * tiling_.cost * static_cast<double>(g.out[1]);
+    if (spans_rows_) tiling_ = across_rows;
 }
 
 void Conv::choose_sizes() {
-    const Geometry& g = geometry_;
-    choose_cut();
-    panels_ = panels_of(g.outputs, cut_.vectors, table_.lanes);
-    if (by_channel_) {
-        cut_.tiles = whole(g.out[2], kMostPixels);
-        panels_ = {{0, g.outputs, static_cast<int>(whole(g.outputs, table_.lanes))}};
-        in_threes_ = g.kernel[2] == 3 && g.stride[2] == g.dilation[2];
+    const ConvGeometry& g = geometry_;
+    choose_tiling();
+    panels_ = panels_of(g.outputs, tiling_.vectors, kernels_.lanes);
+    if (is_depthwise_) {
+        tiling_.tiles = ceil_div(g.out[2], kMaxPixels);
+        panels_ = {{0, g.outputs, static_cast<int>(ceil_div(g.outputs, kernels_.lanes))}};
+        in_triples_ = g.kernel[2] == 3 && g.stride[2] == g.dilation[2];
     }
-    tile_floats_ = std::max<std::int64_t>(kTileFloats, by_channel_ ? kMostPixels * panels_[0].vectors * table_.lanes : 0);
-    const bool runs = reading_ == Reading::rows && g.dilation[2] == 1 && !by_channel_;
+    tile_floats_ = std::max<std::int64_t>(kTileFloats, is_depthwise_ ? kMaxPixels * panels_[0].vectors * kernels_.lanes : 0);
+    const bool runs = input_mode_ == InputMode::rows && g.dilation[2] == 1 && !is_depthwise_;
     segments_ = runs ? g.kernel[0] * g.kernel[1] : g.taps();
-    length_ = by_channel_ ? 1 : g.taps() * g.channels / segments_;
-    chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * cut_.vectors * table_.lanes * 4), 1);
-    // With steps of 1 only the last tap of the last row reads anything that is new.
-    const bool is_large = x_.count() * 4 > kSecondCache && g.stride == Three{1, 1, 1};
-    asks_ = reading_ == Reading::in_place && !by_channel_ && (g.taps() == 1 || is_large);
-    zeros_.assign(static_cast<std::size_t>(by_channel_ ? g.channels : length_), 0.0f);
+    length_ = is_depthwise_ ? 1 : g.taps() * g.channels / segments_;
+    chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * tiling_.vectors * kernels_.lanes * 4), 1);
+    // With strides of 1, only the last tap of the last row reads new data.
+    const bool is_large = x_.count() * 4 > kL2Bytes && g.stride == Spatial{1, 1, 1};
+    prefetches_input_ = input_mode_ == InputMode::in_place && !is_depthwise_ && (g.taps() == 1 || is_large);
+    zeros_.assign(static_cast<std::size_t>(is_depthwise_ ? g.channels : length_), 0.0f);
 
-    // Rows of pixels that would lie a power of two apart fall on each other in the cache.
-    pitch_ = reading_ == Reading::pixels ? up_to_line(g.channels) + 16 : g.channels;
-    box_pixels_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
+    // An extra line between pixels avoids set conflicts of pixels a power of two apart.
+    pitch_ = input_mode_ == InputMode::pixels ? round_to_line(g.channels) + 16 : g.channels;
+    patch_pixels_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
     const auto rows_of = [&](std::int64_t lines) { return (lines - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1; };
     const std::int64_t most = std::max<std::int64_t>(g.lines() / 8, 1);
     block_lines_ = 1;
     while (block_lines_ < std::min(g.out[1], most) &&
-           g.kernel[0] * rows_of(block_lines_ + 1) * box_pixels_ * g.channels <= kBoxFloats)
+           g.kernel[0] * rows_of(block_lines_ + 1) * patch_pixels_ * g.channels <= kPatchFloats)
         ++block_lines_;
-    box_rows_ = rows_of(block_lines_);
-    small_count_ = line_pixels() / cut_.tiles;
-    large_tiles_ = line_pixels() % cut_.tiles;
-    small_ = table_of(small_count_);
-    large_ = table_of(small_count_ + 1);
-    common_.length = length_;
-    common_.scale = 1;
-    finish_.set(common_);
+    patch_rows_ = rows_of(block_lines_);
+    small_count_ = line_pixels() / tiling_.tiles;
+    large_tiles_ = line_pixels() % tiling_.tiles;
+    small_offsets_ = input_offsets(small_count_);
+    large_offsets_ = input_offsets(small_count_ + 1);
+    shared_fields_.length = length_;
+    shared_fields_.scale = 1;
+    epilogue_.apply_to(shared_fields_);
 }
 
-// Where weights lie for the positions of all segments in turn.
-std::vector<std::int64_t> Conv::order_of(const std::vector<std::int64_t>& strides) const {
-    const Geometry& g = geometry_;
+// The source offsets of packed positions, segment by segment.
+std::vector<std::int64_t> Conv::source_offsets(const std::vector<std::int64_t>& strides) const {
+    const ConvGeometry& g = geometry_;
     const std::size_t rank = strides.size();
     const auto step = [&](std::size_t axis) { return axis + rank >= 5 ? strides[axis + rank - 3] : 0; };
     std::vector<std::int64_t> order;
     for (std::int64_t d = 0; d < g.kernel[0]; ++d)
         for (std::int64_t h = 0; h < g.kernel[1]; ++h) {
             const std::int64_t at = d * step(0) + h * step(1);
-            if (by_channel_) {
+            if (is_depthwise_) {
                 for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + w * step(2));
             } else {
                 for (std::int64_t w = 0; w < g.kernel[2]; ++w)
@@ -156,77 +154,79 @@ std::vector<std::int64_t> Conv::order_of(const std::vector<std::int64_t>& stride
     return order;
 }
 
-void Conv::pack_weights(const Spec& spec, Store& store) {
+void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     const auto strides = float_strides(spec, spec.inputs.at(1));
     const auto* from = reinterpret_cast<const float*>(spec.inputs.at(1).constant);
-    const auto order = order_of(strides);
-    // Bytes from one group's weights to the next one's, where they do not follow on each other.
-    const std::int64_t apart = spec.integer("group_step", (by_channel_ ? 1 : geometry_.outputs) * strides[0] * 4) / 4;
-    const std::int64_t column = by_channel_ ? apart : strides[0];
-    // One number per output channel.
+    const auto order = source_offsets(strides);
+    // Floats from one group's weights to the next one's.
+    const std::int64_t apart = spec.integer("group_step", (is_depthwise_ ? 1 : geometry_.outputs) * strides[0] * 4) / 4;
+    const std::int64_t column = is_depthwise_ ? apart : strides[0];
+    // One factor per output channel.
     const bool scaled = spec.integer("has_factor") != 0;
     const auto factor = scaled ? floats_of(spec.inputs.at(3)) : std::vector<float>();
-    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1])) throw std::invalid_argument("conv: another factor");
+    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1]))
+        throw std::invalid_argument("conv: the factor must have one value for each output channel");
     for (std::int64_t group = 0; group < geometry_.groups; ++group) {
         const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
-        weights_.push_back(pack_once(store, "conv", {from + group * apart, order, column, of_group}, panels_, table_.lanes));
+        weights_.push_back(pack_cached(cache, "conv", {from + group * apart, order, column, of_group}, panels_, kernels_.lanes));
     }
 }
 
-// What `count` neighbouring pixels of a line read, from where the first tap of the first one lies.
-std::vector<std::int64_t> Conv::table_of(std::int64_t count) const {
-    const Geometry& g = geometry_;
-    Three at = g.x.at;
-    if (reading_ == Reading::pixels) at[2] = pitch_;
-    if (is_boxed()) at = {box_rows_ * box_pixels_ * g.channels, box_pixels_ * g.channels, g.channels};
+// The input offsets of `count` adjacent pixels of a line, from the first tap of the first pixel.
+std::vector<std::int64_t> Conv::input_offsets(std::int64_t count) const {
+    const ConvGeometry& g = geometry_;
+    Spatial at = g.x.spatial;
+    if (input_mode_ == InputMode::pixels) at[2] = pitch_;
+    if (copies_rows()) at = {patch_rows_ * patch_pixels_ * g.channels, patch_pixels_ * g.channels, g.channels};
     const std::int64_t inner = segments_ / (g.kernel[0] * g.kernel[1]);
-    const std::int64_t step = (reading_ == Reading::pixels ? 1 : g.stride[2]) * at[2];
+    const std::int64_t step = (input_mode_ == InputMode::pixels ? 1 : g.stride[2]) * at[2];
     std::vector<std::int64_t> table;
     for (std::int64_t d = 0; d < g.kernel[0]; ++d)
         for (std::int64_t h = 0; h < g.kernel[1]; ++h)
             for (std::int64_t i = 0; i < inner; ++i)
                 for (std::int64_t r = 0; r < count; ++r)
-                    table.push_back(d * (is_boxed() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] +
+                    table.push_back(d * (copies_rows() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] +
                                     i * g.dilation[2] * at[2] + r * step);
     return table;
 }
 
 std::int64_t Conv::units() const {
-    if (!is_boxed()) return geometry_.lines() / (across_ ? geometry_.out[1] : 1) * cut_.tiles;
-    return geometry_.images * geometry_.out[0] * whole(geometry_.out[1], block_lines_);
+    if (!copies_rows()) return geometry_.lines() / (spans_rows_ ? geometry_.out[1] : 1) * tiling_.tiles;
+    return geometry_.images * geometry_.out[0] * ceil_div(geometry_.out[1], block_lines_);
 }
 
 std::size_t Conv::scratch_bytes() const {
-    const std::int64_t box = is_boxed()                    ? geometry_.kernel[0] * box_rows_ * box_pixels_ * geometry_.channels
-                             : reading_ == Reading::pixels ? kMostRows * pitch_
-                                                           : 0;
-    return static_cast<std::size_t>(up_to_line(segments_ * kMostRows * 2) + up_to_line(box) + 2 * tile_floats_) * sizeof(float);
+    const std::int64_t patch = copies_rows() ? geometry_.kernel[0] * patch_rows_ * patch_pixels_ * geometry_.channels
+                               : input_mode_ == InputMode::pixels ? kMaxRows * pitch_
+                                                                  : 0;
+    return static_cast<std::size_t>(round_to_line(segments_ * kMaxRows * 2) + round_to_line(patch) + 2 * tile_floats_) *
+           sizeof(float);
 }
 
-Conv::Room Conv::room_of(const Run& run, int worker) const {
+Conv::Workspace Conv::workspace_of(const Run& run, int worker) const {
     auto* at = reinterpret_cast<float*>(run.scratch_of(worker));
-    auto* tiles = at + up_to_line(segments_ * kMostRows * 2);
+    auto* tiles = at + round_to_line(segments_ * kMaxRows * 2);
     return {reinterpret_cast<std::int64_t*>(at), tiles + 2 * tile_floats_, tiles, tiles + tile_floats_, 0};
 }
 
 std::string Conv::name() const {
-    static const char* const ways[] = {"in place", "pixels", "rows"};
-    return std::string("conv ") + ways[static_cast<int>(reading_)] + " " + name_of(isa());
+    static const char* const modes[] = {"in place", "pixels", "rows"};
+    return std::string("conv ") + modes[static_cast<int>(input_mode_)] + " " + name_of(isa());
 }
 
 void Conv::run(const Run& run) const {
     if (y_.count() == 0) return;
     const auto panels = static_cast<std::int64_t>(panels_.size());
-    const std::int64_t chunks = whole(panels, chunk_panels_), all = units(), threads = run.pool->threads();
-    const bool small = y_.count() * segments_ * length_ < kSmallWork;
-    // Groups of few channels share cache lines of the result: one thread makes all of them for its pixels.
-    const std::int64_t together = chunks == 1 && threads > 1 && all >= kTasksPerThread * threads ? geometry_.groups : 1;
-    const std::int64_t apart = geometry_.groups / together;
+    const std::int64_t chunks = ceil_div(panels, chunk_panels_), all = units(), threads = run.pool->threads();
+    const bool is_small = y_.count() * segments_ * length_ < kSmallWork;
+    // Groups of few channels share cache lines of the output: one thread computes all groups of its pixels.
+    const std::int64_t groups_per_task = chunks == 1 && threads > 1 && all >= kTasksPerThread * threads ? geometry_.groups : 1;
+    const std::int64_t apart = geometry_.groups / groups_per_task;
     const std::int64_t work_alone = y_.count() / geometry_.groups * segments_ * length_ / chunks;
-    const std::int64_t wanted = small           ? 1
-                                : threads == 1 ? run.pool->parts(all, work_alone, kAlone)
-                                               : whole(kTasksPerThread * threads, chunks * apart);
-    const std::int64_t parts = std::min(all, wanted);
+    const std::int64_t target_parts = is_small       ? 1
+                                      : threads == 1 ? run.pool->task_count(all, work_alone, kSingleThreadTaskWork)
+                                                     : ceil_div(kTasksPerThread * threads, chunks * apart);
+    const std::int64_t parts = std::min(all, target_parts);
     const auto of_group = [&](std::int64_t index, std::int64_t group, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
         Task share{group,
@@ -235,110 +235,111 @@ void Conv::run(const Run& run) const {
                    part * all / parts,
                    (part + 1) * all / parts,
                    {}};
-        // The chunk that this thread will come to if each takes its turn.
+        // The chunk of this thread's next task if the tasks are taken in turn.
         const std::int64_t next = chunk + (parts == 1 ? threads : 1);
-        if (next < chunks) share.ahead = ahead_of(share, next, chunks);
-        work(run, share, worker);
+        if (next < chunks) share.prefetch = prefetch_of(share, next, chunks);
+        run_task(run, share, worker);
     };
     const auto task = [&](std::int64_t index, int worker) {
-        const std::int64_t first = index / parts / chunks * together;
-        for (std::int64_t group = first; group < first + together; ++group) of_group(index, group, worker);
+        const std::int64_t first = index / parts / chunks * groups_per_task;
+        for (std::int64_t group = first; group < first + groups_per_task; ++group) of_group(index, group, worker);
     };
     const std::int64_t tasks = parts * chunks * apart;
-    if (small)
+    if (is_small)
         for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
     else
-        run.pool->each(tasks, task);
+        run.pool->parallel_for(tasks, task);
 }
 
-Ahead Conv::ahead_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const {
+WeightPrefetch Conv::prefetch_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const {
     const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
-    const auto begin = [&](std::int64_t each) {
-        const std::int64_t panel = each * panels / chunks;
+    const auto begin = [&](std::int64_t index) {
+        const std::int64_t panel = index * panels / chunks;
         return panel < panels ? panels_[static_cast<std::size_t>(panel)].first
-                              : whole(geometry_.outputs, table_.lanes) * table_.lanes;
+                              : ceil_div(geometry_.outputs, kernels_.lanes) * kernels_.lanes;
     };
-    const std::int64_t tiles = (task.last_unit - task.first_unit) * (is_boxed() ? block_lines_ * cut_.tiles : 1);
+    const std::int64_t tiles = (task.last_unit - task.first_unit) * (copies_rows() ? block_lines_ * tiling_.tiles : 1);
     return {weights_[static_cast<std::size_t>(task.group)].get() + begin(chunk) * depth,
             (begin(chunk + 1) - begin(chunk)) * depth, tiles};
 }
 
-void Conv::work(const Run& run, const Task& task, int worker) const {
-    Room room = room_of(run, worker);
-    if (is_boxed())
-        for (std::int64_t unit = task.first_unit; unit < task.last_unit; ++unit) block(run, task, room, unit);
+void Conv::run_task(const Run& run, const Task& task, int worker) const {
+    Workspace workspace = workspace_of(run, worker);
+    if (copies_rows())
+        for (std::int64_t unit = task.first_unit; unit < task.last_unit; ++unit) multiply_block(run, task, workspace, unit);
     else
-        lines(run, task, room);
+        multiply_lines(run, task, workspace);
 }
 
-// Divisions are made once for a line: a tile of few channels takes no longer than some of them.
-void Conv::lines(const Run& run, const Task& task, Room& room) const {
-    std::int64_t line = task.first_unit / cut_.tiles, tile = task.first_unit % cut_.tiles;
-    for (std::int64_t left = task.last_unit - task.first_unit; left > 0; ++line, tile = 0) {
-        const Line at = line_of(geometry_, across_ ? line * geometry_.out[1] : line);
-        for (; left > 0 && tile < cut_.tiles; ++tile, --left) {
+// Divisions are made once per line: a tile of few channels takes no longer than some of them.
+void Conv::multiply_lines(const Run& run, const Task& task, Workspace& workspace) const {
+    std::int64_t line = task.first_unit / tiling_.tiles, tile = task.first_unit % tiling_.tiles;
+    for (std::int64_t remaining = task.last_unit - task.first_unit; remaining > 0; ++line, tile = 0) {
+        const OutputLine at = line_of(geometry_, spans_rows_ ? line * geometry_.out[1] : line);
+        for (; remaining > 0 && tile < tiling_.tiles; ++tile, --remaining) {
             const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
-            if (reading_ == Reading::pixels)
-                tile_of_pixels(run, task, room, at, first, count);
-            else if (across_)
-                tile_across(run, task, room, at, first, count);
+            if (input_mode_ == InputMode::pixels)
+                multiply_pixels(run, task, workspace, at, first, count);
+            else if (spans_rows_)
+                multiply_across_rows(run, task, workspace, at, first, count);
             else
-                tile_in_place(run, task, room, at, first, count);
+                multiply_in_place(run, task, workspace, at, first, count);
         }
     }
 }
 
 namespace {
 
-float* at(float* base, const Layout& layout, const Line& line, std::int64_t pixel, std::int64_t channel) {
-    return base + line.image * layout.image + channel * layout.channel + line.depth * layout.at[0] + line.row * layout.at[1] +
-           pixel * layout.at[2];
+float* at(float* base, const TensorStrides& layout, const OutputLine& line, std::int64_t pixel, std::int64_t channel) {
+    return base + line.image * layout.image + channel * layout.channel + line.depth * layout.spatial[0] +
+           line.row * layout.spatial[1] + pixel * layout.spatial[2];
 }
 
 }  // namespace
 
-void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& place) const {
-    const Geometry& g = geometry_;
-    const Line& line = place.line;
+void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, const TilePosition& position) const {
+    const ConvGeometry& g = geometry_;
+    const OutputLine& line = position.line;
     const bool apart = g.y.channel != 1 && y_.sizes[1] != 1;
-    const bool residual_apart = finish_.has_residual && g.residual.channel != 1 && y_.sizes[1] != 1;
+    const bool residual_apart = epilogue_.has_residual && g.residual.channel != 1 && y_.sizes[1] != 1;
     auto* y = reinterpret_cast<float*>(run.at(y_));
-    auto* residual = finish_.has_residual ? reinterpret_cast<float*>(run.at(finish_.residual)) : nullptr;
-    ProductTile tile = common_;
-    tile.base = place.base;
-    tile.rows = place.rows;
-    tile.segments = place.segments;
-    tile.ahead = place.ahead;
-    const std::int64_t index = room.tiles++;
-    const auto& by_channel = in_threes_ ? table_.by_channel_in_threes : table_.by_channel;
+    auto* residual = epilogue_.has_residual ? reinterpret_cast<float*>(run.at(epilogue_.residual)) : nullptr;
+    GemmTile tile = shared_fields_;
+    tile.base = position.base;
+    tile.rows = position.rows;
+    tile.segments = position.segments;
+    tile.next_input = position.next_input;
+    const std::int64_t index = workspace.tiles++;
+    const auto& depthwise = in_triples_ ? kernels_.depthwise_triples : kernels_.depthwise;
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
         const Panel& panel = panels_[p];
         const std::int64_t channel = task.group * g.outputs + panel.first,
-                           width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
-        float* to = at(y, g.y, line, place.first, channel);
+                           width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
+        float* to = at(y, g.y, line, position.first, channel);
         tile.weights = weights_[static_cast<std::size_t>(task.group)].get() + panel.first * segments_ * length_ +
-                       place.first_segment * length_ * width;
+                       position.first_segment * length_ * width;
         tile.weights_stride = width;
-        task.ahead.set(tile, index, static_cast<std::int64_t>(p - task.first_panel),
-                       static_cast<std::int64_t>(task.last_panel - task.first_panel));
+        task.prefetch.set(tile, index, static_cast<std::int64_t>(p - task.first_panel),
+                          static_cast<std::int64_t>(task.last_panel - task.first_panel));
         tile.columns = panel.columns;
         tile.bias = bias_.empty() ? nullptr : bias_.data() + channel;
-        tile.y = apart ? room.y : to;
-        tile.y_stride = apart ? width : g.y.at[2];
+        tile.y = apart ? workspace.y : to;
+        tile.y_stride = apart ? width : g.y.spatial[2];
         if (residual != nullptr) {
-            const float* from = at(residual, g.residual, line, place.first, channel);
-            tile.residual = residual_apart ? room.residual : from;
-            tile.residual_stride = residual_apart ? width : g.residual.at[2];
-            for (std::int64_t r = 0; residual_apart && r < place.count; ++r)
+            const float* from = at(residual, g.residual, line, position.first, channel);
+            tile.residual = residual_apart ? workspace.residual : from;
+            tile.residual_stride = residual_apart ? width : g.residual.spatial[2];
+            for (std::int64_t r = 0; residual_apart && r < position.count; ++r)
                 for (std::int64_t j = 0; j < panel.columns; ++j)
-                    room.residual[r * width + j] = from[r * g.residual.at[2] + j * g.residual.channel];
+                    workspace.residual[r * width + j] = from[r * g.residual.spatial[2] + j * g.residual.channel];
         }
-        (by_channel_ ? by_channel[place.count - 1] : table_.of[panel.vectors - 1][place.count - 1])(tile);
+        (is_depthwise_ ? depthwise[position.count - 1] : kernels_.tile[panel.vectors - 1][position.count - 1])(tile);
         for (std::int64_t j = 0; apart && j < panel.columns; ++j)
-            for (std::int64_t r = 0; r < place.count; ++r) to[r * g.y.at[2] + j * g.y.channel] = room.y[r * width + j];
+            for (std::int64_t r = 0; r < position.count; ++r)
+                to[r * g.y.spatial[2] + j * g.y.channel] = workspace.y[r * width + j];
     }
 }
 
-std::unique_ptr<Step> make_conv(const Spec& spec, Store& store) { return std::make_unique<Conv>(spec, store); }
+std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache) { return std::make_unique<Conv>(spec, cache); }
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// The numbers of a convolution, in three spatial axes whatever it has.
+// Sizes, strides and padding of a convolution, normalized to three spatial axes.
 #pragma once
 
 #include <array>
@@ -6,40 +6,40 @@
 #include <string>
 #include <vector>
 
-#include "kernels/epilogue.h"
 #include "kernel.h"
+#include "kernels/epilogue.h"
 
 namespace dovetail {
 
-using Three = std::array<std::int64_t, 3>;
+using Spatial = std::array<std::int64_t, 3>;
 
-// Where a tensor's elements lie, in floats.
-struct Layout {
+// Strides of a tensor, in floats.
+struct TensorStrides {
     std::int64_t image = 0;
     std::int64_t channel = 0;
-    Three at{};
+    Spatial spatial{};
 };
 
-// Throws std::invalid_argument unless windows of these sizes, steps and padding can be walked: nothing of them overflows.
+// Throws std::invalid_argument for windows, strides, dilations or padding so large that offsets could overflow.
 void check_windows(const std::string& kernel, const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides,
                    const std::vector<std::int64_t>& dilations, const std::vector<std::int64_t>& pads);
 
-struct Geometry {
+struct ConvGeometry {
     std::int64_t images, groups;
     std::int64_t channels, outputs;  // of one group
-    Three in, out, kernel, stride, dilation, before;
-    Layout x, y, residual;
+    Spatial in, out, kernel, stride, dilation, pad_begin;
+    TensorStrides x, y, residual;
 
-    // From the operands x, w, y and the attributes of convolution; throws std::invalid_argument where they do not fit together.
-    Geometry(const Spec& spec, const Finish& finish);
+    // From the operands x, w, y and the attributes of Conv. Throws std::invalid_argument if they disagree.
+    ConvGeometry(const Spec& spec, const Epilogue& epilogue);
 
     std::int64_t lines() const { return images * out[0] * out[1]; }
     std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-    // Each pixel is read where it lies, and nothing else: no window of a transposed convolution begins past the end.
+    // True if each output reads exactly one input pixel: no window of a transposed convolution begins past the end.
     bool is_pointwise() const {
         for (std::size_t i = 0; i < 3; ++i)
             if ((out[i] - 1) * stride[i] >= in[i]) return false;
-        return taps() == 1 && before == Three{};
+        return taps() == 1 && pad_begin == Spatial{};
     }
 
 private:

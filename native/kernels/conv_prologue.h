@@ -1,22 +1,22 @@
-// Copies of what a convolution reads, made task by task where it cannot be read in place.
+// The convolution prologue: copies of the input, made for each task where it cannot be read in place.
 #pragma once
 
 #include <cstdint>
 
 namespace dovetail {
 
-// What is done to an element on the way: x * scale + shift, then at least 0 where `clamp` is set. Null: nothing.
+// The map applied to each element: x * scale + shift, then max(0, .) if `clamp`. A null `scale` is the identity.
 struct Prologue {
     const float* scale = nullptr;  // by channel
     const float* shift = nullptr;
     bool clamp = false;
 };
 
-struct StageTable {
-    // to[0 .. count) = from[0], from[step], ... , which are channels in turn from `channel`.
+struct PrologueKernels {
+    // to[i] = f(from[i * step]) for i < count; element i has channel `channel` + i.
     void (*run)(float* to, const float* from, std::int64_t count, std::int64_t step, const Prologue& prologue,
                 std::int64_t channel);
-    // `count` runs, `from` and `to` steps apart, of `length` floats that lie side by side; those that come next are asked for.
+    // Copies `count` runs of `length` contiguous floats, `from_step` and `to_step` apart; the runs after them are prefetched.
     void (*pixels)(float* to, std::int64_t to_step, const float* from, std::int64_t from_step, std::int64_t count,
                    std::int64_t length, const Prologue& prologue, std::int64_t channel);
     // to[i * channels + c] = from[i + c * plane].
@@ -24,6 +24,6 @@ struct StageTable {
     void (*clear)(float* to, std::int64_t count);
 };
 
-const StageTable& stage_table();
+const PrologueKernels& prologue_kernels();
 
 }  // namespace dovetail

@@ -1,5 +1,5 @@
-// Transposed convolution: output pixels whose coordinates leave the same remainders by the strides are an ordinary convolution of
-// the input with some of the taps, in reverse.
+// Transposed convolution. Output pixels with equal coordinates modulo the strides are an ordinary convolution of the input with a
+// subset of the taps, reversed.
 #include <numeric>
 #include <stdexcept>
 
@@ -10,93 +10,94 @@
 namespace dovetail {
 namespace {
 
-std::int64_t whole(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
-
-// What one remainder of one axis comes to.
+// One residue class of output positions along one axis.
 struct Phase {
     std::int64_t first, pixels;        // of the output
-    std::int64_t tap, taps, tap_step;  // those that reach it, from the one that reads the first input pixel
-    std::int64_t before, dilation;     // of the convolution
+    std::int64_t tap, taps, tap_step;  // the taps that contribute, from the one that reads the first input pixel
+    std::int64_t pad_begin, dilation;  // of the convolution
 };
 
-constexpr std::int64_t kMostPhases = 1 << 12;
+constexpr std::int64_t kMaxPhases = 1 << 12;
 
 struct Axis {
-    std::int64_t out, kernel, stride, dilation, before;
+    std::int64_t out, kernel, stride, dilation, pad_begin;
 };
 
 Phase phase_of(const Axis& axis, std::int64_t remainder) {
-    Phase phase{remainder, whole(axis.out - remainder, axis.stride), 0, 0, 0, 0, 1};
+    Phase phase{remainder, ceil_div(axis.out - remainder, axis.stride), 0, 0, 0, 0, 1};
     std::int64_t last = -1;
     for (std::int64_t tap = axis.kernel; tap-- > 0;) {
-        if ((remainder + axis.before - tap * axis.dilation) % axis.stride != 0) continue;
+        if ((remainder + axis.pad_begin - tap * axis.dilation) % axis.stride != 0) continue;
         if (last < 0) phase.tap = tap;
         if (last >= 0) phase.tap_step = tap - last;
         last = tap;
         ++phase.taps;
     }
     if (phase.taps == 0) return phase;
-    // Input pixel q + (remainder + before - tap * dilation) / stride goes into output pixel number q.
-    phase.before = -(remainder + axis.before - phase.tap * axis.dilation) / axis.stride;
+    // Output pixel number q reads input pixel q + (remainder + pad - tap * dilation) / stride.
+    phase.pad_begin = -(remainder + axis.pad_begin - phase.tap * axis.dilation) / axis.stride;
     phase.dilation = axis.dilation / std::gcd(axis.dilation, axis.stride);
     return phase;
 }
 
-class ConvTranspose : public Step {
+class ConvTranspose : public Kernel {
 public:
-    ConvTranspose(const Spec& spec, Store& store);
+    ConvTranspose(const Spec& spec, WeightCache& cache);
     void run(const Run& run) const override {
-        for (const auto& part : parts_) part->run(run);
+        for (const auto& phase_spec : phases_) phase_spec->run(run);
     }
     std::size_t scratch_bytes() const override;
     std::string name() const override {
-        return "conv transpose, " + std::to_string(parts_.size()) + " " + (parts_.empty() ? "" : parts_[0]->name());
+        return "conv transpose, " + std::to_string(phases_.size()) + " " + (phases_.empty() ? "" : phases_[0]->name());
     }
 
 private:
-    void add(const Spec& spec, Store& store, const std::vector<Phase>& phases);
+    void add(const Spec& spec, WeightCache& cache, const std::vector<Phase>& phases);
 
-    std::vector<std::unique_ptr<Step>> parts_;
-    std::vector<float> zeros_;  // the weights of pixels that no tap reaches
+    std::vector<std::unique_ptr<Kernel>> phases_;
+    std::vector<float> zeros_;  // weights of output pixels without taps
 };
 
-std::vector<std::int64_t> numbers(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
+std::vector<std::int64_t> integers_of(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {
     const auto values = spec.integers(name);
-    if (!values.empty() && values.size() != count) throw std::invalid_argument(spec.kernel + ": " + name + " has another rank");
-    return values.empty() ? std::vector<std::int64_t>(count, otherwise) : values;
+    if (!values.empty() && values.size() != count)
+        throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
+    return values.empty() ? std::vector<std::int64_t>(count, fallback) : values;
 }
 
-ConvTranspose::ConvTranspose(const Spec& spec, Store& store) {
+ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     const Operand &w = spec.inputs.at(1), &x = spec.inputs.at(0), &y = spec.outputs.at(0);
     if (w.rank() < 3 || w.rank() != y.rank() || x.rank() != y.rank() || !w.is_constant() || w.element != Element::f32)
-        throw std::invalid_argument("conv_transpose: these weights are not served");
-    if (spec.has("prologue_scale")) throw std::invalid_argument("conv_transpose: no prologue");
+        throw std::invalid_argument("conv_transpose: the weights must be a constant f32 tensor of the rank of the operands");
+    if (spec.has("prologue_scale")) throw std::invalid_argument("conv_transpose: has no prologue");
     const std::int64_t groups = spec.integer("groups", 1);
     if (groups < 1 || w.sizes[0] != x.sizes[1] || w.sizes[0] % groups != 0 || w.sizes[1] * groups != y.sizes[1])
-        throw std::invalid_argument("conv_transpose: the operands disagree");
+        throw std::invalid_argument("conv_transpose: the shapes of the operands disagree");
     if (spec.integer("has_residual") != 0 && spec.inputs.back().sizes != y.sizes)
-        throw std::invalid_argument("conv_transpose: the residual has other sizes");
+        throw std::invalid_argument("conv_transpose: the residual must have the sizes of the output");
     zeros_.assign(static_cast<std::size_t>(w.sizes[0] * w.sizes[1]), 0.0f);
     const std::size_t count = w.rank() - 2;
-    const auto strides = numbers(spec, "strides", count, 1), dilations = numbers(spec, "dilations", count, 1);
-    const auto before = numbers(spec, "pads_begin", count, 0);
-    check_windows("conv_transpose", {w.sizes.begin() + 2, w.sizes.end()}, strides, dilations, before);
+    const auto strides = integers_of(spec, "strides", count, 1), dilations = integers_of(spec, "dilations", count, 1);
+    const auto pad_begin = integers_of(spec, "pads_begin", count, 0);
+    check_windows("conv_transpose", {w.sizes.begin() + 2, w.sizes.end()}, strides, dilations, pad_begin);
     std::int64_t all = 1;
     for (const auto stride : strides) {
-        if (stride > kMostPhases / all) throw std::invalid_argument("conv_transpose: too many phases");
+        if (stride > kMaxPhases / all)
+            throw std::invalid_argument("conv_transpose: the product of the strides must be at most 4096");
         all *= stride;
     }
     for (std::int64_t index = 0; index < all; ++index) {
         std::vector<Phase> phases;
         std::int64_t rest = index;
         for (std::size_t i = 0; i < count; rest /= strides[i++])
-            phases.push_back(phase_of({y.sizes[i + 2], w.sizes[i + 2], strides[i], dilations[i], before[i]}, rest % strides[i]));
-        add(spec, store, phases);
+            phases.push_back(
+                phase_of({y.sizes[i + 2], w.sizes[i + 2], strides[i], dilations[i], pad_begin[i]}, rest % strides[i]));
+        add(spec, cache, phases);
     }
 }
 
-// The operand's pixels of these phases: `count` of every `stride`th.
-void take_pixels(Operand& operand, const std::vector<Phase>& phases, const std::vector<std::int64_t>& strides) {
+// Restricts the operand to the pixels of these phases: `pixels` of every `stride`-th.
+void restrict_pixels(Operand& operand, const std::vector<Phase>& phases, const std::vector<std::int64_t>& strides) {
     for (std::size_t i = 0; i < phases.size(); ++i) {
         operand.offset += phases[i].first * operand.strides[i + 2];
         operand.strides[i + 2] *= strides[i];
@@ -104,51 +105,53 @@ void take_pixels(Operand& operand, const std::vector<Phase>& phases, const std::
     }
 }
 
-void ConvTranspose::add(const Spec& spec, Store& store, const std::vector<Phase>& phases) {
-    const auto strides = numbers(spec, "strides", phases.size(), 1);
-    Spec part = spec;
-    part.kernel = "conv";
-    Operand& w = part.inputs[1];
-    const Operand& given = spec.inputs[1];
+void ConvTranspose::add(const Spec& spec, WeightCache& cache, const std::vector<Phase>& phases) {
+    const auto strides = integers_of(spec, "strides", phases.size(), 1);
+    Spec phase_spec = spec;
+    phase_spec.kernel = "conv";
+    Operand& w = phase_spec.inputs[1];
+    const Operand& original = spec.inputs[1];
     const std::int64_t groups = spec.integer("groups", 1);
-    std::vector<std::int64_t> before, dilations, ones(phases.size(), 1);
-    bool reached = true;
+    std::vector<std::int64_t> pad_begin, dilations, ones(phases.size(), 1);
+    bool has_taps = true;
     for (std::size_t i = 0; i < phases.size(); ++i) {
         if (phases[i].pixels <= 0) return;
-        reached &= phases[i].taps > 0;
-        w.constant += phases[i].tap * given.strides[i + 2];
-        w.strides[i + 2] = phases[i].tap_step * given.strides[i + 2];
+        has_taps &= phases[i].taps > 0;
+        w.constant += phases[i].tap * original.strides[i + 2];
+        w.strides[i + 2] = phases[i].tap_step * original.strides[i + 2];
         w.sizes[i + 2] = phases[i].taps;
-        before.push_back(phases[i].before);
+        pad_begin.push_back(phases[i].pad_begin);
         dilations.push_back(phases[i].dilation);
     }
-    w.sizes[0] = given.sizes[1] * groups;
-    w.sizes[1] = given.sizes[0] / groups;
+    w.sizes[0] = original.sizes[1] * groups;
+    w.sizes[1] = original.sizes[0] / groups;
     std::swap(w.strides[0], w.strides[1]);
-    if (!reached) {
+    if (!has_taps) {
         w.constant = reinterpret_cast<const std::byte*>(zeros_.data());
         w.strides.assign(w.rank(), 0);
         std::fill(w.sizes.begin() + 2, w.sizes.end(), 1);
-        before.assign(phases.size(), 0);
+        pad_begin.assign(phases.size(), 0);
     }
-    part.attributes["group_step"] = reached ? given.sizes[0] / groups * given.strides[0] : std::int64_t{0};
-    part.attributes["strides"] = ones;
-    part.attributes["dilations"] = dilations;
-    part.attributes["pads_begin"] = before;
-    part.attributes["pads_end"] = std::vector<std::int64_t>(phases.size(), 0);
-    take_pixels(part.outputs[0], phases, strides);
-    if (spec.integer("has_residual") != 0) take_pixels(part.inputs.back(), phases, strides);
-    parts_.push_back(make_conv(part, store));
+    phase_spec.attributes["group_step"] = has_taps ? original.sizes[0] / groups * original.strides[0] : std::int64_t{0};
+    phase_spec.attributes["strides"] = ones;
+    phase_spec.attributes["dilations"] = dilations;
+    phase_spec.attributes["pads_begin"] = pad_begin;
+    phase_spec.attributes["pads_end"] = std::vector<std::int64_t>(phases.size(), 0);
+    restrict_pixels(phase_spec.outputs[0], phases, strides);
+    if (spec.integer("has_residual") != 0) restrict_pixels(phase_spec.inputs.back(), phases, strides);
+    phases_.push_back(make_conv(phase_spec, cache));
 }
 
 std::size_t ConvTranspose::scratch_bytes() const {
-    std::size_t most = 0;
-    for (const auto& part : parts_) most = std::max(most, part->scratch_bytes());
-    return most;
+    std::size_t bytes = 0;
+    for (const auto& phase_spec : phases_) bytes = std::max(bytes, phase_spec->scratch_bytes());
+    return bytes;
 }
 
 }  // namespace
 
-std::unique_ptr<Step> make_conv_transpose(const Spec& spec, Store& store) { return std::make_unique<ConvTranspose>(spec, store); }
+std::unique_ptr<Kernel> make_conv_transpose(const Spec& spec, WeightCache& cache) {
+    return std::make_unique<ConvTranspose>(spec, cache);
+}
 
 }  // namespace dovetail

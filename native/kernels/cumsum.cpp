@@ -1,21 +1,22 @@
-// cum_sum: at each place the sum of all before it on its line, in their order. range: whole numbers a step apart.
+// CumSum along one axis; each line is summed in order.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <type_traits>
 
-#include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/axis_lines.h"
+#include "kernels/kernels.h"
 
 namespace dovetail {
 namespace {
 
-constexpr std::int64_t kColumns = 64;  // lines that are summed up together
+constexpr std::int64_t kColumns = 64;  // lines summed together
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
 
-// Integers wrap.
+// Integers wrap around.
 template <typename T>
-T sum(T x, T y) {
+T add(T x, T y) {
     if constexpr (std::is_integral_v<T>)
         return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) + static_cast<std::make_unsigned_t<T>>(y));
     else
@@ -23,7 +24,7 @@ T sum(T x, T y) {
 }
 
 template <typename T>
-class CumSum : public Step {
+class CumSum : public Kernel {
 public:
     CumSum(const Spec& spec, std::size_t axis)
         : x_(spec.inputs[0]), y_(spec.outputs[0]), lines_(axis, {&x_, &y_}), size_(x_.sizes[axis]), x_stride_(x_.strides[axis]),
@@ -35,43 +36,43 @@ public:
         y_stride_ = -y_stride_;
     }
 
-    std::string name() const override { return std::string("cum_sum ") + name_of(x_.element); }
+    std::string name() const override { return std::string("cumsum ") + name_of(x_.element); }
 
     void run(const Run& run) const override {
         if (y_.count() == 0) return;
-        const std::int64_t together = std::max<std::int64_t>(1, kElementsPerTask / size_);
+        const std::int64_t lines_per_task = std::max<std::int64_t>(1, kElementsPerTask / size_);
         const bool in_columns = x_stride_ != sizeof(T) && lines_.step(0) == sizeof(T) && lines_.step(1) == sizeof(T);
-        run.pool->each((lines_.count() + together - 1) / together, [&](std::int64_t task, int) {
-            const std::int64_t end = std::min(lines_.count(), (task + 1) * together);
-            for (std::int64_t line = task * together; line < end;) {
-                const std::int64_t width = in_columns ? std::min({kColumns, lines_.beside(line), end - line}) : 1;
+        run.pool->parallel_for(ceil_div(lines_.count(), lines_per_task), [&](std::int64_t task, int) {
+            const std::int64_t end = std::min(lines_.count(), (task + 1) * lines_per_task);
+            for (std::int64_t line = task * lines_per_task; line < end;) {
+                const std::int64_t width = in_columns ? std::min({kColumns, lines_.adjacent(line), end - line}) : 1;
                 const std::byte* x = run.at(x_) + lines_.start(0, line) + first_x_;
                 std::byte* y = run.at(y_) + lines_.start(1, line) + first_y_;
-                width == 1 ? sum_up<1>(x, y, 1) : sum_up<kColumns>(x, y, width);
+                width == 1 ? sum_lines<1>(x, y, 1) : sum_lines<kColumns>(x, y, width);
                 line += width;
             }
         });
     }
 
 private:
-    // `width` lines beside each other.
-    template <std::int64_t kMost>
-    void sum_up(const std::byte* x, std::byte* y, std::int64_t width) const {
-        if (kMost == 1) width = 1;
-        T totals[kMost] = {};
+    // Sums `width` adjacent lines.
+    template <std::int64_t kMaxLines>
+    void sum_lines(const std::byte* x, std::byte* y, std::int64_t width) const {
+        if (kMaxLines == 1) width = 1;
+        T totals[kMaxLines] = {};
         if (!is_exclusive_) std::memcpy(totals, x, static_cast<std::size_t>(width) * sizeof(T));
         for (std::int64_t i = 0;; y += y_stride_) {
             std::memcpy(y, totals, static_cast<std::size_t>(width) * sizeof(T));
             if (++i == size_) return;
             if (!is_exclusive_) x += x_stride_;
             const T* row = reinterpret_cast<const T*>(x);
-            for (std::int64_t c = 0; c < width; ++c) totals[c] = sum(totals[c], row[c]);
+            for (std::int64_t c = 0; c < width; ++c) totals[c] = add(totals[c], row[c]);
             if (is_exclusive_) x += x_stride_;
         }
     }
 
     Operand x_, y_;
-    Lines lines_;
+    AxisLines lines_;
     std::int64_t size_;
     std::int64_t x_stride_;
     std::int64_t y_stride_;
@@ -86,17 +87,18 @@ void require(bool holds, const Spec& spec, const char* what) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_cum_sum(const Spec& spec, Store&) {
-    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "one input, one output");
+std::unique_ptr<Kernel> make_cumsum(const Spec& spec, WeightCache&) {
+    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "needs 1 input and 1 output");
     const Operand &x = spec.inputs[0], &y = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec, "input and output differ");
+    require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec,
+            "axis must be in range, and input and output equal in shape and type");
     switch (x.element) {
         case Element::f32: return std::make_unique<CumSum<float>>(spec, axis);
         case Element::f64: return std::make_unique<CumSum<double>>(spec, axis);
         case Element::i32: return std::make_unique<CumSum<std::int32_t>>(spec, axis);
         case Element::i64: return std::make_unique<CumSum<std::int64_t>>(spec, axis);
-        default: throw std::invalid_argument("cum_sum: f32, f64, i32 and i64 alone");
+        default: throw std::invalid_argument("cumsum: element type must be f32, f64, i32 or i64");
     }
 }
 

@@ -1,4 +1,4 @@
-// The instructions of elementwise chains.
+// The instructions of the fused elementwise kernel.
 #pragma once
 
 #include <cstdint>
@@ -8,38 +8,39 @@
 
 namespace dovetail {
 
-// What one instruction works on: rows of elements that lie dense in each row, rows `step` bytes apart. `to` may be one of `from`.
-// Of an operand that `is_one` a row is a single element, which stands for all; instructions of two operands take one such.
-struct Tile {
+// The operands of one instruction: rows of contiguous elements, `step` bytes apart. `to` may equal an element of `from`. A row of
+// an operand with `is_scalar` is a single element; only instructions of two operands take one.
+struct InstructionTile {
     std::int64_t rows;
     std::int64_t columns;
     std::byte* to;
     std::int64_t to_step;
     const std::byte* from[3];
     std::int64_t from_step[3];
-    bool is_one[3];
+    bool is_scalar[3];
 };
 
-using TileFunction = void (*)(const Tile& tile);
+using InstructionFunction = void (*)(const InstructionTile& tile);
 
-// `name` is an operation and the type it computes in: "add.f32". Instructions are numbered by their place in the table.
+// `name` is an operation and its type: "add.f32". An instruction's number is its index in the table.
 struct Opcode {
     const char* name;
-    TileFunction function;
+    InstructionFunction function;
     Element result;
     int arity;
     Element operands[3];
 };
 
-struct Opcodes {
+struct OpcodeTable {
     const Opcode* first;
     int count;
 };
 
-// The instructions in the form for the processor at hand; names, types and places are the same on all.
-const std::vector<Opcode>& chain_opcodes();
+// The instructions for the instruction set in use; names, types and numbers are the same in all of them.
+const std::vector<Opcode>& elementwise_opcodes();
 
 // The parts of the table, compiled once per instruction set.
-DOVETAIL_IN_EVERY_ISA(Opcodes float_opcodes(); Opcodes arithmetic_opcodes(); Opcodes logical_opcodes(); Opcodes cast_opcodes();)
+DOVETAIL_DECLARE_PER_ISA(OpcodeTable float_opcodes(); OpcodeTable arithmetic_opcodes(); OpcodeTable logical_opcodes();
+                         OpcodeTable cast_opcodes();)
 
 }  // namespace dovetail

@@ -5,12 +5,12 @@
 
 namespace dovetail {
 
-const std::vector<Opcode>& chain_opcodes() {
+const std::vector<Opcode>& elementwise_opcodes() {
     static const std::vector<Opcode> table = [] {
         std::vector<Opcode> all;
-        for (const Opcodes part : {DOVETAIL_CHOSEN(float_opcodes)(), DOVETAIL_CHOSEN(arithmetic_opcodes)(),
-                                   DOVETAIL_CHOSEN(logical_opcodes)(), DOVETAIL_CHOSEN(cast_opcodes)()})
-            all.insert(all.end(), part.first, part.first + part.count);
+        for (const OpcodeTable table_part : {DOVETAIL_SELECT_ISA(float_opcodes)(), DOVETAIL_SELECT_ISA(arithmetic_opcodes)(),
+                                             DOVETAIL_SELECT_ISA(logical_opcodes)(), DOVETAIL_SELECT_ISA(cast_opcodes)()})
+            all.insert(all.end(), table_part.first, table_part.first + table_part.count);
         return all;
     }();
     return table;
@@ -18,9 +18,9 @@ const std::vector<Opcode>& chain_opcodes() {
 
 namespace {
 
-constexpr std::int64_t kWords = 5;  // numbers of an instruction: opcode, destination, three operands
+constexpr std::int64_t kInstructionNumbers = 5;  // numbers of an instruction: opcode, destination, three operands
 
-std::invalid_argument refused(const std::string& why) { return std::invalid_argument("chain: " + why); }
+std::invalid_argument error(const std::string& message) { return std::invalid_argument("elementwise: " + message); }
 
 std::int64_t size_of(Element element) {
     switch (element) {
@@ -38,8 +38,8 @@ std::int64_t size_of(Element element) {
     }
 }
 
-void give_type(Register& reg, Element element) {
-    if (reg.is_typed && reg.element != element) throw refused("a register is used as two types");
+void assign_type(Register& reg, Element element) {
+    if (reg.is_typed && reg.element != element) throw error("a register is used as two types");
     reg.is_typed = true;
     reg.element = element;
     reg.itemsize = size_of(element);
@@ -48,60 +48,63 @@ void give_type(Register& reg, Element element) {
 }  // namespace
 
 void write_constant(std::byte* to, Element element, double value) {
-    const auto put = [to](auto typed) { std::memcpy(to, &typed, sizeof typed); };
+    const auto write = [to](auto typed) { std::memcpy(to, &typed, sizeof typed); };
     switch (element) {
-        case Element::f64: return put(value);
-        case Element::f32: return put(static_cast<float>(value));
-        case Element::i64: return put(static_cast<std::int64_t>(value));
-        case Element::i32: return put(static_cast<std::int32_t>(value));
-        case Element::i8: return put(static_cast<std::int8_t>(value));
-        case Element::u8: return put(static_cast<std::uint8_t>(value));
-        case Element::boolean: return put(static_cast<std::uint8_t>(value != 0));
-        default: throw refused("a constant of this type");
+        case Element::f64: return write(value);
+        case Element::f32: return write(static_cast<float>(value));
+        case Element::i64: return write(static_cast<std::int64_t>(value));
+        case Element::i32: return write(static_cast<std::int32_t>(value));
+        case Element::i8: return write(static_cast<std::int8_t>(value));
+        case Element::u8: return write(static_cast<std::uint8_t>(value));
+        case Element::boolean: return write(static_cast<std::uint8_t>(value != 0));
+        default: throw error("a constant must be a float, an i64, i32, i8, u8 or boolean");
     }
 }
 
-ChainCode read_chain_code(const Spec& spec) {
-    ChainCode program;
+Bytecode parse_bytecode(const Spec& spec) {
+    Bytecode bytecode;
     for (const Operand& input : spec.inputs) {
-        program.registers.emplace_back();
-        give_type(program.registers.back(), input.element);
+        bytecode.registers.emplace_back();
+        assign_type(bytecode.registers.back(), input.element);
     }
     for (const double constant : spec.reals("constants")) {
-        program.registers.emplace_back();
-        program.registers.back().constant = constant;
+        bytecode.registers.emplace_back();
+        bytecode.registers.back().constant = constant;
     }
-    const auto& opcodes = chain_opcodes();
+    const auto& opcodes = elementwise_opcodes();
     const auto code = spec.integers("code");
-    if (code.size() % kWords) throw refused("the code ends within an instruction");
-    for (std::size_t at = 0; at < code.size(); at += kWords) {
-        if (code[at] < 0 || code[at] >= static_cast<std::int64_t>(opcodes.size())) throw refused("no such opcode");
-        const Opcode& opcode = opcodes[static_cast<std::size_t>(code[at])];
-        if (code[at + 1] != static_cast<std::int64_t>(program.registers.size())) throw refused("registers are made in order");
-        Instruction instruction{opcode.function, opcode.arity, static_cast<int>(code[at + 1]), {kNone, kNone, kNone}};
+    if (code.size() % kInstructionNumbers) throw error("the code ends within an instruction");
+    for (std::size_t position = 0; position < code.size(); position += kInstructionNumbers) {
+        if (code[position] < 0 || code[position] >= static_cast<std::int64_t>(opcodes.size()))
+            throw error("there is no such opcode");
+        const Opcode& opcode = opcodes[static_cast<std::size_t>(code[position])];
+        if (code[position + 1] != static_cast<std::int64_t>(bytecode.registers.size()))
+            throw error("destinations must be consecutive registers");
+        Instruction instruction{opcode.function, opcode.arity, static_cast<int>(code[position + 1]), {kNone, kNone, kNone}};
         for (int i = 0; i < opcode.arity; ++i) {
-            const std::int64_t from = code[at + 2 + static_cast<std::size_t>(i)];
-            if (from < 0 || from >= code[at + 1]) throw refused("an operand that was not made yet");
-            give_type(program.registers[static_cast<std::size_t>(from)], opcode.operands[i]);
-            program.registers[static_cast<std::size_t>(from)].last_use = static_cast<int>(program.instructions.size());
+            const std::int64_t from = code[position + 2 + static_cast<std::size_t>(i)];
+            if (from < 0 || from >= code[position + 1]) throw error("an operand must be an earlier register");
+            assign_type(bytecode.registers[static_cast<std::size_t>(from)], opcode.operands[i]);
+            bytecode.registers[static_cast<std::size_t>(from)].last_use = static_cast<int>(bytecode.instructions.size());
             instruction.operands[i] = static_cast<int>(from);
         }
-        program.registers.emplace_back();
-        give_type(program.registers.back(), opcode.result);
-        program.instructions.push_back(instruction);
+        bytecode.registers.emplace_back();
+        assign_type(bytecode.registers.back(), opcode.result);
+        bytecode.instructions.push_back(instruction);
     }
-    if (program.registers.size() > kMaxRegisters) throw refused("too many registers");
+    if (bytecode.registers.size() > kMaxRegisters) throw error("too many registers");
     for (const std::int64_t result : spec.integers("results")) {
-        if (result < 0 || result >= static_cast<std::int64_t>(program.registers.size())) throw refused("no such result");
-        program.results.push_back(static_cast<int>(result));
+        if (result < 0 || result >= static_cast<std::int64_t>(bytecode.registers.size()))
+            throw error("a result must be a register");
+        bytecode.results.push_back(static_cast<int>(result));
     }
-    if (program.results.size() != spec.outputs.size() || spec.outputs.empty()) throw refused("one result for each output");
+    if (bytecode.results.size() != spec.outputs.size() || spec.outputs.empty()) throw error("needs one result for each output");
     for (std::size_t i = 0; i < spec.outputs.size(); ++i)
-        give_type(program.registers[static_cast<std::size_t>(program.results[i])], spec.outputs[i].element);
+        assign_type(bytecode.registers[static_cast<std::size_t>(bytecode.results[i])], spec.outputs[i].element);
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands)
-            if (operand.itemsize != size_of(operand.element)) throw refused("an element type without arithmetic");
-    return program;
+            if (operand.itemsize != size_of(operand.element)) throw error("operands must have an element type with arithmetic");
+    return bytecode;
 }
 
 }  // namespace dovetail

@@ -1,10 +1,10 @@
-// The code of a chain, read and checked: registers, and the instructions that fill them.
+// The bytecode of the fused elementwise kernel, parsed and checked.
 //
-// Registers are numbered: the inputs, then the constants, then what the instructions make, each made once.
+// Registers are numbered: the inputs, then the constants, then the results of the instructions, each assigned once.
 #pragma once
 
-#include "kernels/elementwise.h"
 #include "kernel.h"
+#include "kernels/elementwise.h"
 
 namespace dovetail {
 
@@ -16,32 +16,32 @@ struct Register {
     Element element = Element::other;
     std::int64_t itemsize = 0;
     int last_use = kNone;
-    // Given by the step: a slot of scratch memory, the operand in whose memory its elements stand.
+    // Set by the kernel: a slot of scratch memory, or the operand in whose memory the elements are.
     int slot = kNone;
     int operand = kNone;
     double constant = 0;
-    bool row_repeats = false;  // one row in its slot stands for all
-    bool is_one = false;       // one element stands for a row: it needs no slot
-    alignas(8) std::byte item[8] = {};  // a constant's element
+    bool row_repeats = false;           // one row in the slot serves all rows
+    bool is_scalar = false;             // one element serves a whole row; needs no slot
+    alignas(8) std::byte item[8] = {};  // the element of a constant
 };
 
 struct Instruction {
-    TileFunction function;
+    InstructionFunction function;
     int arity;
     int destination;
     int operands[3];
 };
 
-struct ChainCode {
+struct Bytecode {
     std::vector<Register> registers;
     std::vector<Instruction> instructions;
     std::vector<int> results;
 };
 
-// Throws std::invalid_argument for what is no chain.
-ChainCode read_chain_code(const Spec& spec);
+// Throws std::invalid_argument for invalid bytecode.
+Bytecode parse_bytecode(const Spec& spec);
 
-// A constant register's element.
+// Writes the element of a constant register.
 void write_constant(std::byte* to, Element element, double value);
 
 }  // namespace dovetail

@@ -22,14 +22,15 @@ Activation activation_of(const Spec& spec, const std::string& name) {
         {"gelu_erf", Activation::gelu_erf},
         {"gelu_tanh", Activation::gelu_tanh},
     };
-    for (const auto& [each, activation] : table)
-        if (name == each) return activation;
-    throw std::invalid_argument(spec.kernel + ": no activation " + name);
+    for (const auto& [candidate, activation] : table)
+        if (name == candidate) return activation;
+    throw std::invalid_argument(spec.kernel + ": there is no activation " + name);
 }
 
 }  // namespace
 
-Finish::Finish(const Spec& spec) : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
+Epilogue::Epilogue(const Spec& spec)
+    : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
     const std::string name = spec.text("activation", "none");
     activation = activation_of(spec, name);
     if (name == "relu") low = 0;
@@ -43,11 +44,12 @@ Finish::Finish(const Spec& spec) : low(-std::numeric_limits<float>::infinity()),
     residual_last = has_residual && spec.integer("residual_after_activation") != 0;
     if (!has_residual) return;
     residual = spec.inputs.back();
-    if (residual.sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": the residual has other sizes");
+    if (residual.sizes != spec.outputs.at(0).sizes)
+        throw std::invalid_argument(spec.kernel + ": the residual must have the sizes of the output");
 }
 
-void Finish::set(ProductTile& tile) const {
-    tile.finishes = true;
+void Epilogue::apply_to(GemmTile& tile) const {
+    tile.has_epilogue = true;
     tile.residual_last = residual_last;
     tile.low = low;
     tile.high = high;
@@ -56,11 +58,11 @@ void Finish::set(ProductTile& tile) const {
 }
 
 std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand) {
-    if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": an operand is not f32");
+    if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": operands must be f32");
     std::vector<std::int64_t> strides;
     for (std::size_t i = 0; i < operand.rank(); ++i) {
         const std::int64_t stride = operand.sizes[i] > 1 ? operand.strides[i] : 0;
-        if (stride % 4 != 0) throw std::invalid_argument(spec.kernel + ": a stride is no whole number of floats");
+        if (stride % 4 != 0) throw std::invalid_argument(spec.kernel + ": strides must be multiples of 4 bytes");
         strides.push_back(stride / 4);
     }
     return strides;

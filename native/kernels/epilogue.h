@@ -1,15 +1,15 @@
-// What is done to the sums of a convolution or a matrix product before they are written.
+// The epilogue of convolution and matrix multiplication: what is applied to accumulators before they are written.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "kernels/gemm_microkernel.h"
 #include "kernel.h"
+#include "kernels/gemm_microkernel.h"
 
 namespace dovetail {
 
-struct Finish {
+struct Epilogue {
     float low;  // bounds; NaN passes
     float high;
     Activation activation = Activation::bounds;
@@ -18,19 +18,20 @@ struct Finish {
     bool residual_last = false;
     Operand residual;
 
-    // The attributes "activation" ("none", "relu", "clip" between "low" and "high", or one of Activation's names; leaky_relu and elu
-    // have an "alpha", which matmul, whose "alpha" is a factor, calls "activation_alpha") and "residual_after_activation". The
-    // residual is the last input where "has_residual" is set.
-    explicit Finish(const Spec& spec);
+    // Reads the attributes "activation", its parameters and "residual_after_activation". The activation is "none", "relu", "clip"
+    // between "low" and "high", or a name of enum Activation. leaky_relu and elu have an "alpha"; matmul, whose "alpha" is a
+    // factor, calls it "activation_alpha". The residual is the last input if "has_residual" is set.
+    explicit Epilogue(const Spec& spec);
 
-    // Puts all but scale, bias and residual into a tile.
-    void set(ProductTile& tile) const;
+    // Sets all fields of the epilogue but scale, bias and residual.
+    void apply_to(GemmTile& tile) const;
 };
 
-// The constant one-dimensional operand, as floats.
+// The elements of a constant one-dimensional operand.
 std::vector<float> floats_of(const Operand& operand);
 
-// Strides in floats instead of bytes; throws where an operand is not f32 or lies between floats. An axis of size 1 takes no step.
+// Strides in floats instead of bytes. Throws if an operand is not f32 or has a stride that is no multiple of 4. An axis of size 1
+// has stride 0.
 std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand);
 
 }  // namespace dovetail

@@ -1,64 +1,64 @@
-// A tile of a matrix product, held in registers: the inner loop of convolution and of matrix multiplication.
+// The GEMM micro-kernel: a tile of a matrix product in registers, the inner loop of convolution and matrix multiplication.
 #pragma once
 
 #include <cstdint>
 
 namespace dovetail {
 
-// What follows the bounds.
+// The activation after the bounds.
 enum class Activation : std::uint8_t { bounds, leaky_relu, elu, sigmoid, silu, tanh, hardswish, gelu_erf, gelu_tanh };
 
-// y[r, j] = finish(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]) for `count` rows r and
-// `vectors` vectors of columns j. What a row reads lies in `segments` runs of `length` floats, each wherever its offset says: the taps of a
-// convolution, a plain row of a matrix (one segment), or zeros for padding.
-struct ProductTile {
+// y[r, j] = epilogue(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]), for `count` rows r and
+// `vectors` vectors of columns j. A row reads `segments` runs of `length` floats at independent offsets: the taps of a
+// convolution, a row of a matrix (one segment), or zeros for padding.
+struct GemmTile {
     const float* base;
     const std::int64_t* rows;  // segments x count, in floats
     std::int64_t segments;
     std::int64_t length;
     const float* weights;
     std::int64_t weights_stride;  // floats from one position to the next
-    const float* next;            // weights that are wanted later, and how many of them to fetch for each position meanwhile
-    std::int64_t next_step;
+    const float* next_weights;    // weights of a later tile, and how many of them to prefetch for each position
+    std::int64_t next_weights_step;
     float* y;
-    std::int64_t y_stride;  // floats from row to row
-    std::int64_t columns;   // those that are there: at most vectors * lanes
-    std::int64_t ahead;     // so many floats behind what the last segment reads lies what the next tile reads; 0: nowhere in particular
-    const float* from;      // what the sums go on from; null: zero
-    std::int64_t from_stride;
-    bool finishes;  // else y gets the bare sums
+    std::int64_t y_stride;    // floats from row to row
+    std::int64_t columns;     // valid columns: at most vectors * lanes
+    std::int64_t next_input;  // floats from the last segment's input to the next tile's input, which is prefetched; 0: none
+    const float* initial;     // initial values of the accumulators; null: zero
+    std::int64_t initial_stride;
+    bool has_epilogue;  // false: y gets the accumulators themselves
 
-    // What is done to a finished sum, in this order; a null pointer leaves a step out.
+    // The epilogue, in this order; a null pointer leaves a step out.
     float scale;
-    const float* bias;  // may be read up to the end of the last vector
+    const float* bias;  // readable up to the end of the last vector
     const float* residual;
     std::int64_t residual_stride;
-    bool residual_last;  // added after the bounds, not before
+    bool residual_last;  // added after the bounds and the activation, not before
     float low;           // bounds; NaN passes
     float high;
     Activation activation;
     float alpha;  // of the activation
 };
 
-using ProductFunction = void (*)(const ProductTile&);
+using GemmFunction = void (*)(const GemmTile&);
 
-constexpr int kMostVectors = 4;
-constexpr int kMostRows = 14;
-constexpr int kMostPixels = 8;
+constexpr int kMaxVectors = 4;
+constexpr int kMaxRows = 14;
+constexpr int kMaxPixels = 8;
 
-// The kernels of one instruction set: of[vectors - 1][count - 1], null beyond the rows that registers hold.
-struct ProductTable {
+// The micro-kernels of one instruction set: tile[vectors - 1][count - 1], null beyond the rows that fit the registers.
+struct GemmKernels {
     int lanes;
-    int rows[kMostVectors];  // 0: no kernel of so many vectors
-    ProductFunction of[kMostVectors][kMostRows];
-    // The product by channels, by the number of rows: y[r, c] = finish(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
-    ProductFunction by_channel[kMostPixels];
-    // The same where the segments come in threes, of which the second reads at r what the first reads at r + 1, and the third what
-    // the second does.
-    ProductFunction by_channel_in_threes[kMostPixels];
+    int rows[kMaxVectors];  // 0: no kernel of so many vectors
+    GemmFunction tile[kMaxVectors][kMaxRows];
+    // Depthwise kernels, by the number of rows: y[r, c] = epilogue(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
+    GemmFunction depthwise[kMaxPixels];
+    // The same for segments in triples: the second one reads at row r what the first reads at r + 1, and the third what the
+    // second does.
+    GemmFunction depthwise_triples[kMaxPixels];
 };
 
-// The table of isa().
-const ProductTable& product_table();
+// The micro-kernels of the instruction set in use.
+const GemmKernels& gemm_kernels();
 
 }  // namespace dovetail

@@ -1,18 +1,18 @@
-// The vector code of the processor at hand.
-#include "isa.h"
+// Selection of the vector code for the instruction set in use.
 #include "copy/copy_kernels.h"
-#include "kernels/runtime_packing.h"
-#include "kernels/gemm_microkernel.h"
+#include "isa.h"
 #include "kernels/conv_prologue.h"
+#include "kernels/gemm_microkernel.h"
+#include "kernels/runtime_packing.h"
 
 namespace dovetail {
 
-DOVETAIL_IN_EVERY_ISA(extern const PackTable packs; extern const ProductTable products; extern const StageTable stages;
-                      const Movers& own_movers();)
+DOVETAIL_DECLARE_PER_ISA(extern const PackingKernels packing_kernel_table; extern const GemmKernels gemm_kernel_table;
+                         extern const PrologueKernels prologue_kernel_table; const CopyKernels& isa_copy_kernels();)
 
-const ProductTable& product_table() { return DOVETAIL_CHOSEN(products); }
-const PackTable& pack_table() { return DOVETAIL_CHOSEN(packs); }
-const StageTable& stage_table() { return DOVETAIL_CHOSEN(stages); }
-const Movers& movers() { return DOVETAIL_CHOSEN(own_movers)(); }
+const GemmKernels& gemm_kernels() { return DOVETAIL_SELECT_ISA(gemm_kernel_table); }
+const PackingKernels& packing_kernels() { return DOVETAIL_SELECT_ISA(packing_kernel_table); }
+const PrologueKernels& prologue_kernels() { return DOVETAIL_SELECT_ISA(prologue_kernel_table); }
+const CopyKernels& copy_kernels() { return DOVETAIL_SELECT_ISA(isa_copy_kernels)(); }
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// Normalisation of rows of f32: softmax, layer normalisation, local response.
+// Normalization of rows of f32: softmax, layer normalization, RMS normalization, local response normalization.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace dovetail {
 
-// `count` elements of each of `width` rows, strides in bytes. Rows lie dense (stride 4) or beside each other (width_stride 4).
+// `width` rows of `count` elements, strides in bytes. Rows are contiguous (stride 4) or adjacent (width_stride 4).
 struct NormBlock {
     const std::byte* x;
     std::byte* y;
@@ -18,17 +18,17 @@ struct NormBlock {
     std::int64_t width;
     std::int64_t x_width_stride;
     std::int64_t y_width_stride;
-    // Rows of `count` numbers, or null: added to x first; by what the result is multiplied; what is added to it.
+    // `count` factors and addends of the normalized elements; null: none.
     const float* scale;
     const float* bias;
     float epsilon;
 };
 
-// The sum of `size` squares of neighbours around each of `count` channels of a pixel, `before` of them before it.
-struct ResponseBlock {
+// Local response normalization of pixels: for each of `channels`, the sum of squares over a window of `size` channels.
+struct LrnBlock {
     const std::byte* x;
     std::byte* y;
-    std::int64_t pixels;  // beside each other
+    std::int64_t pixels;  // contiguous or adjacent
     std::int64_t x_pixel;
     std::int64_t y_pixel;
     std::int64_t channels;
@@ -44,11 +44,11 @@ struct ResponseBlock {
 struct NormFunctions {
     void (*softmax)(const NormBlock& block);
     void (*log_softmax)(const NormBlock& block);
-    void (*layer)(const NormBlock& block);
-    void (*root_mean_square)(const NormBlock& block);
-    void (*response)(const ResponseBlock& block);
+    void (*layer_norm)(const NormBlock& block);
+    void (*rms_norm)(const NormBlock& block);
+    void (*lrn)(const LrnBlock& block);
 };
 
-DOVETAIL_IN_EVERY_ISA(NormFunctions norm_functions();)
+DOVETAIL_DECLARE_PER_ISA(NormFunctions norm_functions();)
 
 }  // namespace dovetail

@@ -1,50 +1,52 @@
-// Pooling of f32: channels that lie dense in vectors of channels, anything else row by row.
+// Pooling of f32: channels-last data in vectors of channels, other layouts row by row.
 #include "kernels/pool.h"
 
 #include <algorithm>
 #include <stdexcept>
 
+#include "copy/copy_kernels.h"
+#include "copy/strided_copy.h"
 #include "kernels/conv_geometry.h"
 #include "kernels/kernels.h"
-#include "copy/strided_copy.h"
-#include "copy/copy_kernels.h"
 
 namespace dovetail {
 namespace {
 
-// A window's elements pass at some 25 to the nanosecond: this takes longer than to call a thread. Every thread gets as much, as in the
-// step before, so that it finds what it reads in its own cache: one thread alone would fetch the others' from theirs.
+// A thread pools about 25 elements per nanosecond; a task of this size outweighs the cost of waking a thread. Every thread gets
+// an equal share, as in the kernel before, so that it finds its input in its own cache.
 constexpr std::int64_t kElementsPerTask = 1 << 17, kTasksPerThread = 4;
-// Elements that a row of windows may reach over, padding included: a worker has two lines of them.
-constexpr std::int64_t kMostSpan = 1 << 26;
+// Maximum span of a row of windows, padding included: each worker has two lines of that length.
+constexpr std::int64_t kMaxSpan = 1 << 26;
 
-std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
+std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {
     auto values = spec.integers(name);
-    if (values.empty()) values.assign(count, otherwise);
-    if (values.size() != count) throw std::invalid_argument("pool: one of " + std::string(name) + " for each spatial axis");
+    if (values.empty()) values.assign(count, fallback);
+    if (values.size() != count)
+        throw std::invalid_argument("pool: " + std::string(name) + " must have one value for each spatial axis");
     return values;
 }
 
-class Pooling : public Step {
+class Pooling : public Kernel {
 public:
     explicit Pooling(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
-        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("pool: f32 alone");
+        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("pool: operands must be f32");
         if (x_.rank() < 3 || x_.rank() > 5 || y_.rank() != x_.rank())
-            throw std::invalid_argument("pool: one to three spatial axes");
+            throw std::invalid_argument("pool: operands must have 1 to 3 spatial axes");
         const std::string mode = spec.text("mode");
         if (mode != "max" && mode != "average") throw std::invalid_argument("pool: there is no mode " + mode);
         read_axes(spec);
         is_empty_ = y_.count() == 0;
         if (!is_empty_) {
-            if (mode == "average") count(spec);
+            if (mode == "average") set_divisors(spec);
             for (PoolAxis& axis : plan_.axes) axis.trim();
-            if (plan_.axes[2].span() > kMostSpan) throw std::invalid_argument("pool: windows far apart");
+            if (plan_.axes[2].span() > kMaxSpan) throw std::invalid_argument("pool: the windows of a row span too many elements");
         }
         is_dense_ = (plan_.x_channel == 4 && plan_.y_channel == 4) || (plan_.channels == 1 && plan_.axes[2].x_stride != 4);
-        if (moving::fetches_within_pages() && x_.count() * 4 > kSecondCache) plan_.ahead = kPage;
-        const PoolFunctions found = DOVETAIL_CHOSEN(pool_functions)();
+        if (copying::prefetches_within_pages() && x_.count() * 4 > kL2Bytes) plan_.prefetch_bytes = kPage;
+        const PoolFunctions functions = DOVETAIL_SELECT_ISA(pool_functions)();
         const bool is_max = mode == "max";
-        function_ = is_dense_ ? (is_max ? found.dense_max : found.dense_average) : (is_max ? found.row_max : found.row_average);
+        function_ = is_dense_ ? (is_max ? functions.dense_max : functions.dense_average)
+                              : (is_max ? functions.row_max : functions.row_average);
         name_ = "pool " + mode + (is_dense_ ? " channels " : " rows ") + name_of(isa());
     }
 
@@ -56,26 +58,29 @@ public:
     void run(const Run& run) const override {
         if (is_empty_) return;
         PoolPlan plan = plan_;
-        for (int axis = 0; axis < 3; ++axis) plan.counts[axis] = counts_[axis].data();
+        for (int axis = 0; axis < 3; ++axis) plan.divisors[axis] = divisors_[axis].data();
         const std::byte* x = run.at(x_);
         std::byte* y = run.at(y_);
         const std::int64_t rows = plan.batch * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
         const std::int64_t work = y_.count() * plan.axes[0].kernel * plan.axes[1].kernel * plan.axes[2].kernel;
-        const std::int64_t threads = run.pool->threads(), each = std::min(work / (kElementsPerTask * threads), kTasksPerThread);
-        const std::int64_t tasks = threads == 1 ? run.pool->parts(rows, work) : each == 0 ? 1 : std::min(threads * each, rows);
+        const std::int64_t threads = run.pool->threads(),
+                           tasks_per_thread = std::min(work / (kElementsPerTask * threads), kTasksPerThread);
+        const std::int64_t tasks = threads == 1            ? run.pool->task_count(rows, work)
+                                   : tasks_per_thread == 0 ? 1
+                                                           : std::min(threads * tasks_per_thread, rows);
         const auto part = [&](std::int64_t task, int worker) {
             function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
                       reinterpret_cast<float*>(run.scratch_of(worker)));
         };
         if (tasks == 1) return part(0, 0);
-        run.pool->each(tasks, part);
+        run.pool->parallel_for(tasks, part);
     }
 
 private:
     void read_axes(const Spec& spec) {
         const std::size_t spatial = x_.rank() - 2;
         const auto kernel = spec.integers("kernel");
-        if (kernel.size() != spatial) throw std::invalid_argument("pool: a kernel size for each spatial axis");
+        if (kernel.size() != spatial) throw std::invalid_argument("pool: kernel must have one value for each spatial axis");
         const auto strides = per_axis(spec, "strides", spatial, 1);
         const auto dilations = per_axis(spec, "dilations", spatial, 1);
         const auto begins = per_axis(spec, "pads_begin", spatial, 0);
@@ -85,7 +90,7 @@ private:
                                            dilations[i],    begins[i],       x_.strides[i + 2], y_.strides[i + 2]};
         }
         if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
-            throw std::invalid_argument("pool: batch or channels differ");
+            throw std::invalid_argument("pool: input and output must have equal batch and channels");
         plan_.batch = x_.sizes[0];
         plan_.channels = x_.sizes[1];
         plan_.x_batch = x_.strides[0];
@@ -94,22 +99,23 @@ private:
         plan_.y_channel = y_.strides[1];
     }
 
-    // What sums are divided by: the elements "inside" the input, those of the "padded" input, or all of the "window".
-    void count(const Spec& spec) {
+    // Computes the divisors of average pooling: the elements "inside" the input, those of the "padded" input, or all of the
+    // "window".
+    void set_divisors(const Spec& spec) {
         const std::size_t spatial = x_.rank() - 2;
         const auto ends = per_axis(spec, "pads_end", spatial, 0);
         const std::string divisor = spec.text("divisor", "inside");
         if (divisor != "inside" && divisor != "padded" && divisor != "window")
-            throw std::invalid_argument("pool: no such divisor");
+            throw std::invalid_argument("pool: there is no divisor " + divisor);
         bool is_padded = false;
         for (std::size_t i = 0; i < spatial; ++i) is_padded = is_padded || ends[i] != 0 || plan_.axes[3 - spatial + i].begin != 0;
         for (std::size_t i = 0; i < 3; ++i) {
             const PoolAxis& axis = plan_.axes[i];
             const std::int64_t end = i + spatial < 3 ? 0 : ends[i + spatial - 3];
             for (std::int64_t o = 0; o < axis.out; ++o) {
-                std::int64_t found = divisor == "padded" ? axis.padded(o, end) : axis.last(o) - axis.first(o);
-                if (divisor == "window" && is_padded) found = axis.kernel;
-                counts_[i].push_back(static_cast<float>(std::max<std::int64_t>(found, 1)));
+                std::int64_t elements = divisor == "padded" ? axis.padded(o, end) : axis.last(o) - axis.first(o);
+                if (divisor == "window" && is_padded) elements = axis.kernel;
+                divisors_[i].push_back(static_cast<float>(std::max<std::int64_t>(elements, 1)));
             }
         }
     }
@@ -117,7 +123,7 @@ private:
     Operand x_;
     Operand y_;
     PoolPlan plan_;
-    std::vector<float> counts_[3];
+    std::vector<float> divisors_[3];
     PoolFunction function_;
     std::string name_;
     bool is_empty_ = false;
@@ -126,6 +132,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Step> make_pool(const Spec& spec, Store&) { return std::make_unique<Pooling>(spec); }
+std::unique_ptr<Kernel> make_pool(const Spec& spec, WeightCache&) { return std::make_unique<Pooling>(spec); }
 
 }  // namespace dovetail

@@ -4,15 +4,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "int_math.h"
 #include "kernel.h"
 
 namespace dovetail {
 
-// Inline functions that vector code calls are always inlined: a copy that the linker keeps might be the form for another
-// processor.
+// Inline functions called by vector code are always inlined: a merged copy might be compiled for another instruction set.
 #define DOVETAIL_ALWAYS_INLINE __attribute__((always_inline)) inline
 
-// One spatial axis: sizes and steps in elements, strides in bytes. Fewer than three axes are led by ones of size 1.
+// One spatial axis: sizes and steps in elements, strides in bytes. Missing leading axes have size 1.
 struct PoolAxis {
     std::int64_t size = 1;
     std::int64_t out = 1;
@@ -23,24 +23,24 @@ struct PoolAxis {
     std::int64_t x_stride = 0;
     std::int64_t y_stride = 0;
 
-    // The first place of window `o`, and the places k of it that are inside: [first, last).
+    // The first position of window `o`, and the range [first, last) of its taps inside the input.
     DOVETAIL_ALWAYS_INLINE std::int64_t start(std::int64_t o) const { return o * stride - begin; }
     DOVETAIL_ALWAYS_INLINE std::int64_t first(std::int64_t o) const {
         const std::int64_t missing = -start(o);
-        return missing <= 0 ? 0 : (missing + dilation - 1) / dilation;
+        return missing <= 0 ? 0 : ceil_div(missing, dilation);
     }
     DOVETAIL_ALWAYS_INLINE std::int64_t last(std::int64_t o) const {
-        const std::int64_t room = size - start(o);
-        const std::int64_t fitting = room <= 0 ? 0 : (room + dilation - 1) / dilation;
+        const std::int64_t available = size - start(o);
+        const std::int64_t fitting = available <= 0 ? 0 : ceil_div(available, dilation);
         return fitting < kernel ? fitting : kernel;
     }
-    // How many places of window `o` are inside of the padded input, with `end` elements of padding behind it.
+    // The number of taps of window `o` inside the padded input, with `end` elements of padding at the end.
     DOVETAIL_ALWAYS_INLINE std::int64_t padded(std::int64_t o, std::int64_t end) const {
-        const std::int64_t room = size + end - start(o);
-        const std::int64_t fitting = room <= 0 ? 0 : (room + dilation - 1) / dilation;
+        const std::int64_t available = size + end - start(o);
+        const std::int64_t fitting = available <= 0 ? 0 : ceil_div(available, dilation);
         return fitting < kernel ? fitting : kernel;
     }
-    // Drops the places that are outside of the input in every window; one stays where all are.
+    // Drops the taps that are outside the input in every window; one remains if all are.
     DOVETAIL_ALWAYS_INLINE void trim() {
         const std::int64_t from = first(out - 1), to = last(0);
         if (from < to) {
@@ -50,7 +50,7 @@ struct PoolAxis {
             kernel = 1;
         }
     }
-    // How far the windows together reach.
+    // The span of all windows together, in elements.
     DOVETAIL_ALWAYS_INLINE std::int64_t span() const { return (out - 1) * stride + (kernel - 1) * dilation + 1; }
 };
 
@@ -62,14 +62,14 @@ struct PoolPlan {
     std::int64_t x_channel = 0;
     std::int64_t y_batch = 0;
     std::int64_t y_channel = 0;
-    // How many bytes before it is read a place is asked for, in its row; 0: it is not.
-    std::int64_t ahead = 0;
-    // By what a sum is divided: the product of one number for each axis.
-    const float* counts[3] = {nullptr, nullptr, nullptr};
+    // Prefetch distance along a row, in bytes; 0: no prefetch.
+    std::int64_t prefetch_bytes = 0;
+    // The divisor of a sum: the product of one factor for each axis.
+    const float* divisors[3] = {nullptr, nullptr, nullptr};
 };
 
-// Tasks [first, last) of: an output row (batch, o0, o1) for channels that lie dense; (batch, channel, o0, o1) otherwise, with
-// `scratch` for pool_row_floats numbers.
+// Runs tasks [first, last). A task is an output row (batch, o0, o1) of channels-last data, else (batch, channel, o0, o1) with
+// `scratch` of pool_row_floats numbers.
 using PoolFunction = void (*)(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last,
                               float* scratch);
 
@@ -84,6 +84,6 @@ struct PoolFunctions {
     PoolFunction row_average;
 };
 
-DOVETAIL_IN_EVERY_ISA(PoolFunctions pool_functions();)
+DOVETAIL_DECLARE_PER_ISA(PoolFunctions pool_functions();)
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// range: whole numbers a step apart.
+// Range of integers: start + i * step.
 #include <stdexcept>
 
 #include "kernels/kernels.h"
@@ -7,7 +7,7 @@ namespace dovetail {
 namespace {
 
 template <typename T>
-class Range : public Step {
+class Range : public Kernel {
 public:
     explicit Range(const Spec& spec) : y_(spec.outputs[0]), start_(spec.integer("start")), step_(spec.integer("step")) {}
 
@@ -15,7 +15,8 @@ public:
 
     void run(const Run& run) const override {
         std::byte* y = run.at(y_);
-        for (std::int64_t i = 0; i < y_.sizes[0]; ++i, y += y_.strides[0]) *reinterpret_cast<T*>(y) = static_cast<T>(start_ + i * step_);
+        for (std::int64_t i = 0; i < y_.sizes[0]; ++i, y += y_.strides[0])
+            *reinterpret_cast<T*>(y) = static_cast<T>(start_ + i * step_);
     }
 
 private:
@@ -30,12 +31,13 @@ void require(bool holds, const Spec& spec, const char* what) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_range(const Spec& spec, Store&) {
-    require(spec.inputs.empty() && spec.outputs.size() == 1 && spec.outputs[0].rank() == 1, spec, "no input, one vector");
+std::unique_ptr<Kernel> make_range(const Spec& spec, WeightCache&) {
+    require(spec.inputs.empty() && spec.outputs.size() == 1 && spec.outputs[0].rank() == 1, spec,
+            "needs 0 inputs and 1 output of rank 1");
     switch (spec.outputs[0].element) {
         case Element::i32: return std::make_unique<Range<std::int32_t>>(spec);
         case Element::i64: return std::make_unique<Range<std::int64_t>>(spec);
-        default: throw std::invalid_argument("range: i32 and i64 alone");
+        default: throw std::invalid_argument("range: element type must be i32 or i64");
     }
 }
 

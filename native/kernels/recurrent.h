@@ -1,4 +1,4 @@
-// What a recurrent cell makes of its gates.
+// The cells of recurrent layers.
 #pragma once
 
 #include <cstdint>
@@ -7,26 +7,26 @@
 
 namespace dovetail {
 
-// One row of a batch at one moment. `gates`: by gate `size` sums, the states' products in them; `h` and `c` are its states, which become
-// the next.
-struct CellRow {
+// One batch row at one time step. `gates` holds `size` accumulators for each gate, with the products of the state in them. `h`
+// and `c` are the states, updated in place.
+struct CellStep {
     const float* gates;
-    const float* now;    // what the input brings, where `gates` has it not in it
-    const float* inner;  // what is added to the state's part of the last gate; null: nothing
+    const float* input;           // the input's contribution, if `gates` does not include it
+    const float* recurrent_bias;  // the recurrent bias of the last gate (linear_before_reset); null: none
     float* h;
     float* c;
     std::int64_t size;
-    std::int64_t place[4];  // of the gates i, o, f, c, in floats
-    bool input_forget;      // f is 1 - i
+    std::int64_t gate_offsets[4];  // of the gates i, o, f, c, in floats
+    bool input_forget;             // f = 1 - i
 };
 
 struct CellFunctions {
-    void (*lstm)(const CellRow& row);
-    void (*gru)(const CellRow& row);  // gates z, r, n, the reset after the product
-    void (*tanh)(const CellRow& row);
-    void (*relu)(const CellRow& row);
+    void (*lstm)(const CellStep& row);
+    void (*gru)(const CellStep& row);  // gates z, r, n; the reset gate is applied after the product
+    void (*tanh)(const CellStep& row);
+    void (*relu)(const CellStep& row);
 };
 
-DOVETAIL_IN_EVERY_ISA(CellFunctions cell_functions();)
+DOVETAIL_DECLARE_PER_ISA(CellFunctions cell_functions();)
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// Reductions: of everything along some axes one number.
+// Reductions of f32 over any axes.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace dovetail {
 
-// What becomes of each element, and how elements become one. What becomes of that one is the step's business.
+// Map and combine functions; the kernel applies the final map.
 enum class Reduction : int { sum, sum_abs, sum_square, sum_exp, max, min, product };
 constexpr int kReductions = 7;
 
-// `count` rows of `width` columns of f32, strides in bytes; each column is reduced. Totals are f64, one for each column and room
-// for a vector more; this block is added to what they hold.
+// `count` rows of `width` columns of f32, strides in bytes; each column is reduced. Totals are f64, one for each column plus one
+// vector; the block is combined with their present values.
 struct ReduceBlock {
     const std::byte* x;
     std::int64_t count;
@@ -21,7 +21,7 @@ struct ReduceBlock {
     std::int64_t width;
     std::int64_t column_stride;
     double* totals;
-    const float* offsets;  // sum_exp: what is taken off first, for each column
+    const float* offsets;  // sum_exp: subtracted first, by column
 };
 
 using ReduceFunction = void (*)(const ReduceBlock& block);
@@ -30,6 +30,6 @@ struct ReduceFunctions {
     ReduceFunction by[kReductions];
 };
 
-DOVETAIL_IN_EVERY_ISA(ReduceFunctions reduce_functions();)
+DOVETAIL_DECLARE_PER_ISA(ReduceFunctions reduce_functions();)
 
 }  // namespace dovetail

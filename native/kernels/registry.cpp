@@ -7,9 +7,9 @@ Factory factory_of(const std::string& kernel) {
         {"copy", make_copy},
         {"conv", make_conv},
         {"conv_transpose", make_conv_transpose},
-        {"chain", make_chain},
+        {"elementwise", make_elementwise},
         {"quantized_conv", make_quantized_conv},
-        {"byte_pool", make_byte_pool},
+        {"quantized_pool", make_quantized_pool},
         {"pool", make_pool},
         {"recurrent", make_recurrent},
         {"resize", make_resize},
@@ -19,22 +19,20 @@ Factory factory_of(const std::string& kernel) {
         {"layer_norm", make_layer_norm},
         {"rms_norm", make_rms_norm},
         {"lrn", make_lrn},
-        {"suppress", make_suppress},
+        {"nms", make_nms},
         {"top_k", make_top_k},
-        {"arg_extreme", make_arg_extreme},
-        {"cum_sum", make_cum_sum},
+        {"argminmax", make_argminmax},
+        {"cumsum", make_cumsum},
         {"range", make_range},
         {"tree_ensemble", make_tree_ensemble},
         {"matmul", make_matmul},
-        {"concat", make_concat},
-        {"split", make_split},
         {"fill", make_fill},
         {"gather", make_gather},
         {"gather_elements", make_gather_elements},
         {"gather_nd", make_gather_nd},
     };
-    const auto found = table.find(kernel);
-    return found == table.end() ? nullptr : found->second;
+    const auto factory = table.find(kernel);
+    return factory == table.end() ? nullptr : factory->second;
 }
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// Resampling over up to three spatial axes, each element a weighted sum of some of its axis.
+// Interpolation over up to three spatial axes: each output element is a weighted sum along each axis.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace dovetail {
 
-// One spatial axis: element o of the result is the sum over t of weights[o * taps + t] times element places[o * taps + t]. Strides in
-// bytes. Fewer than three axes are led by ones of size 1.
+// One spatial axis: output element o is the sum over t of weights[o * taps + t] times element indices[o * taps + t]. Strides in
+// bytes. Missing leading axes have size 1.
 struct ResizeAxis {
     std::int64_t size = 1;
     std::int64_t out = 1;
     std::int64_t taps = 1;
     std::int64_t x_stride = 0;
     std::int64_t y_stride = 0;
-    const std::int64_t* places = nullptr;
+    const std::int64_t* indices = nullptr;
     const float* weights = nullptr;
-    bool picks = true;  // one tap, of weight 1: an element as it is
+    bool is_copy = true;  // one tap of weight 1: elements are copied
 };
 
 struct ResizePlan {
@@ -30,8 +30,8 @@ struct ResizePlan {
     std::int64_t y_channel = 0;
 };
 
-// Tasks [first, last) of: a result's row (batch, o0, o1) for channels that lie dense; (batch, channel, o0, o1) otherwise. `scratch`: room
-// for one row of the source.
+// Runs tasks [first, last). A task is an output row (batch, o0, o1) of channels-last data, else (batch, channel, o0, o1).
+// `scratch` holds one row of the input.
 using ResizeFunction = void (*)(const ResizePlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last,
                                 float* scratch);
 
@@ -40,6 +40,6 @@ struct ResizeFunctions {
     ResizeFunction rows;
 };
 
-DOVETAIL_IN_EVERY_ISA(ResizeFunctions resize_functions();)
+DOVETAIL_DECLARE_PER_ISA(ResizeFunctions resize_functions();)
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// Elements in order, as whole numbers that are compared at once.
+// Sort keys: unsigned integers in the order of the elements.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace dovetail {
 
-// The order of a type's elements as that of whole numbers: a NaN above all others, both zeros alike.
+// The key of a float: NaN above all numbers, -0 equal to +0.
 template <typename Bits, typename T>
-Bits rank_of_real(T x) {
+Bits sort_key_of_float(T x) {
     constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
     if (x != x) return ~Bits{0};
     x += T{0};
@@ -17,9 +17,9 @@ Bits rank_of_real(T x) {
     return bits & sign ? ~bits : bits | sign;
 }
 
-inline std::uint32_t rank_of(float x) { return rank_of_real<std::uint32_t>(x); }
-inline std::uint64_t rank_of(double x) { return rank_of_real<std::uint64_t>(x); }
-inline std::uint32_t rank_of(std::int32_t x) { return static_cast<std::uint32_t>(x) ^ 0x80000000u; }
-inline std::uint64_t rank_of(std::int64_t x) { return static_cast<std::uint64_t>(x) ^ 0x8000000000000000u; }
+inline std::uint32_t sort_key(float x) { return sort_key_of_float<std::uint32_t>(x); }
+inline std::uint64_t sort_key(double x) { return sort_key_of_float<std::uint64_t>(x); }
+inline std::uint32_t sort_key(std::int32_t x) { return static_cast<std::uint32_t>(x) ^ 0x80000000u; }
+inline std::uint64_t sort_key(std::int64_t x) { return static_cast<std::uint64_t>(x) ^ 0x8000000000000000u; }
 
 }  // namespace dovetail

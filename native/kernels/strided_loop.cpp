@@ -9,14 +9,14 @@ namespace {
 
 using Operands = std::vector<const Operand*>;
 
-int denseness(std::int64_t stride, std::int64_t itemsize) { return stride == itemsize ? 2 : stride == 0 ? 1 : 0; }
+int contiguity(std::int64_t stride, std::int64_t itemsize) { return stride == itemsize ? 2 : stride == 0 ? 1 : 0; }
 
-// How well an axis serves as the innermost.
+// How well an axis serves as the innermost one.
 int fitness(const CommonAxis& axis, const Operands& inputs, const Operands& outputs) {
     int total = 0;
-    for (std::size_t i = 0; i < inputs.size(); ++i) total += denseness(axis.strides[i], inputs[i]->itemsize);
+    for (std::size_t i = 0; i < inputs.size(); ++i) total += contiguity(axis.strides[i], inputs[i]->itemsize);
     for (std::size_t i = 0; i < outputs.size(); ++i)
-        total += 2 * denseness(axis.strides[inputs.size() + i], outputs[i]->itemsize);
+        total += 2 * contiguity(axis.strides[inputs.size() + i], outputs[i]->itemsize);
     return total;
 }
 
@@ -26,16 +26,16 @@ std::int64_t reach(const CommonAxis& axis) {
     return total;
 }
 
-bool joins(const CommonAxis& outer, const CommonAxis& inner) {
+bool can_merge(const CommonAxis& outer, const CommonAxis& inner) {
     for (std::size_t i = 0; i < inner.strides.size(); ++i)
         if (outer.strides[i] != inner.strides[i] * inner.size) return false;
     return true;
 }
 
-std::vector<CommonAxis> joined(const std::vector<CommonAxis>& axes) {
+std::vector<CommonAxis> merged(const std::vector<CommonAxis>& axes) {
     std::vector<CommonAxis> result;
     for (const CommonAxis& axis : axes) {
-        if (!result.empty() && joins(result.back(), axis))
+        if (!result.empty() && can_merge(result.back(), axis))
             result.back() = {result.back().size * axis.size, axis.strides};
         else
             result.push_back(axis);
@@ -48,17 +48,17 @@ std::vector<CommonAxis> axes_of(const Operands& operands) {
     for (std::size_t axis = 0; axis < operands.front()->rank(); ++axis) {
         if (operands.front()->sizes[axis] == 1) continue;
         axes.push_back({operands.front()->sizes[axis], {}});
-        for (const Operand* each : operands) axes.back().strides.push_back(each->strides[axis]);
+        for (const Operand* operand : operands) axes.back().strides.push_back(operand->strides[axis]);
     }
     if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0)});
     return axes;
 }
 
 template <std::size_t Bytes>
-void copy_elements(Grid to, Grid from, std::int64_t rows, std::int64_t columns) {
+void copy_elements(StridedRows to, StridedRows from, std::int64_t rows, std::int64_t columns) {
     for (std::int64_t row = 0; row < rows; ++row) {
-        std::byte* into = to.place + row * to.row_step;
-        const std::byte* out_of = from.place + row * from.row_step;
+        std::byte* into = to.base + row * to.row_step;
+        const std::byte* out_of = from.base + row * from.row_step;
         if (to.column_step == static_cast<std::int64_t>(Bytes)) {
             for (std::int64_t i = 0; i < columns; ++i)
                 std::memcpy(into + i * static_cast<std::int64_t>(Bytes), out_of + i * from.column_step, Bytes);
@@ -74,25 +74,25 @@ void copy_elements(Grid to, Grid from, std::int64_t rows, std::int64_t columns) 
 std::vector<CommonAxis> common_axes(const Operands& inputs, const Operands& outputs) {
     Operands all = inputs;
     all.insert(all.end(), outputs.begin(), outputs.end());
-    for (const Operand* each : all)
-        if (each->sizes != all.front()->sizes) throw std::invalid_argument("operands differ in size");
+    for (const Operand* operand : all)
+        if (operand->sizes != all.front()->sizes) throw std::invalid_argument("operands must have equal sizes");
     auto axes = axes_of(all);
     std::stable_sort(axes.begin(), axes.end(), [](const CommonAxis& a, const CommonAxis& b) { return reach(a) > reach(b); });
-    // Joined first, so that the choice is among axes as long as they can be; and once more, since the choice moves one.
-    axes = joined(axes);
+    // Merged before the choice, so that the axes are as long as possible, and again after it, since the choice moves one axis.
+    axes = merged(axes);
     const auto best = std::max_element(axes.begin(), axes.end(), [&](const CommonAxis& a, const CommonAxis& b) {
         const int left = fitness(a, inputs, outputs);
         const int right = fitness(b, inputs, outputs);
         return left != right ? left < right : a.size < b.size;
     });
     std::rotate(best, best + 1, axes.end());
-    return joined(axes);
+    return merged(axes);
 }
 
-void copy_grid(Grid to, Grid from, std::int64_t rows, std::int64_t columns, std::int64_t itemsize) {
+void copy_strided(StridedRows to, StridedRows from, std::int64_t rows, std::int64_t columns, std::int64_t itemsize) {
     if (to.column_step == itemsize && from.column_step == itemsize) {
         for (std::int64_t row = 0; row < rows; ++row)
-            std::memcpy(to.place + row * to.row_step, from.place + row * from.row_step,
+            std::memcpy(to.base + row * to.row_step, from.base + row * from.row_step,
                         static_cast<std::size_t>(columns * itemsize));
         return;
     }

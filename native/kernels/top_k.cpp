@@ -1,116 +1,117 @@
-// top_k: the greatest or least elements of each line along an axis, in order, and where they stand.
+// TopK along one axis: values and indices, sorted by value or by index.
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/axis_lines.h"
+#include "kernels/kernels.h"
 #include "kernels/sort_keys.h"
 
 namespace dovetail {
 namespace {
 
-constexpr std::int64_t kBlock = 32;  // elements that are passed over together
+constexpr std::int64_t kBlock = 32;  // elements compared with the threshold together
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
 
-// A rank and a place: of two entries the greater one comes first, and of equal ranks the first place has the greater entry.
-using Wide = std::pair<std::uint64_t, std::uint64_t>;
-std::uint64_t entry_of(std::uint32_t rank, std::int64_t place) {
-    return static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(~place);
+// A sort key and an index: the greater entry comes first, and of equal keys the smaller index has the greater entry.
+using WideEntry = std::pair<std::uint64_t, std::uint64_t>;
+std::uint64_t entry_of(std::uint32_t key, std::int64_t position) {
+    return static_cast<std::uint64_t>(key) << 32 | static_cast<std::uint32_t>(~position);
 }
-Wide entry_of(std::uint64_t rank, std::int64_t place) { return {rank, ~static_cast<std::uint64_t>(place)}; }
-std::int64_t place_of(std::uint64_t entry) { return static_cast<std::uint32_t>(~entry); }
-std::int64_t place_of(const Wide& entry) { return static_cast<std::int64_t>(~entry.second); }
+WideEntry entry_of(std::uint64_t key, std::int64_t position) { return {key, ~static_cast<std::uint64_t>(position)}; }
+std::int64_t position_of(std::uint64_t entry) { return static_cast<std::uint32_t>(~entry); }
+std::int64_t position_of(const WideEntry& entry) { return static_cast<std::int64_t>(~entry.second); }
 
 template <typename T>
-class TopK : public Step {
-    using Entry = decltype(entry_of(rank_of(T{}), 0));
+class TopK : public Kernel {
+    using Entry = decltype(entry_of(sort_key(T{}), 0));
 
 public:
     TopK(const Spec& spec, std::size_t axis)
-        : x_(spec.inputs[0]), values_(spec.outputs[0]), places_(spec.outputs[1]), lines_(axis, {&x_, &values_, &places_}),
-          size_(x_.sizes[axis]), stride_(x_.strides[axis]), wanted_(values_.sizes[axis]), value_stride_(values_.strides[axis]),
-          place_stride_(places_.strides[axis]), is_largest_(spec.integer("largest") != 0), is_by_place_(spec.integer("by_place") != 0),
-          room_(std::min(size_, 2 * wanted_)) {}
+        : x_(spec.inputs[0]), values_(spec.outputs[0]), indices_(spec.outputs[1]), lines_(axis, {&x_, &values_, &indices_}),
+          size_(x_.sizes[axis]), stride_(x_.strides[axis]), k_(values_.sizes[axis]), value_stride_(values_.strides[axis]),
+          index_stride_(indices_.strides[axis]), is_largest_(spec.integer("largest") != 0),
+          sorts_by_index_(spec.integer("by_place") != 0), capacity_(std::min(size_, 2 * k_)) {}
 
     std::string name() const override { return std::string("top_k ") + name_of(x_.element); }
 
-    std::size_t scratch_bytes() const override { return static_cast<std::size_t>(room_) * sizeof(Entry); }
+    std::size_t scratch_bytes() const override { return static_cast<std::size_t>(capacity_) * sizeof(Entry); }
 
     void run(const Run& run) const override {
         if (values_.count() == 0) return;
-        const std::int64_t together = std::max<std::int64_t>(1, kElementsPerTask / size_);
-        run.pool->each((lines_.count() + together - 1) / together, [&](std::int64_t task, int worker) {
-            const std::int64_t end = std::min(lines_.count(), (task + 1) * together);
-            for (std::int64_t line = task * together; line < end; ++line)
-                choose_in(run, line, reinterpret_cast<Entry*>(run.scratch_of(worker)));
+        const std::int64_t lines_per_task = std::max<std::int64_t>(1, kElementsPerTask / size_);
+        run.pool->parallel_for(ceil_div(lines_.count(), lines_per_task), [&](std::int64_t task, int worker) {
+            const std::int64_t end = std::min(lines_.count(), (task + 1) * lines_per_task);
+            for (std::int64_t line = task * lines_per_task; line < end; ++line)
+                run_line(run, line, reinterpret_cast<Entry*>(run.scratch_of(worker)));
         });
     }
 
 private:
-    void choose_in(const Run& run, std::int64_t line, Entry* kept) const {
+    void run_line(const Run& run, std::int64_t line, Entry* entries) const {
         const std::byte* x = run.at(x_) + lines_.start(0, line);
-        choose(x, kept);
-        if (is_by_place_)
-            std::sort(kept, kept + wanted_, [](const Entry& a, const Entry& b) { return place_of(a) < place_of(b); });
+        select(x, entries);
+        if (sorts_by_index_)
+            std::sort(entries, entries + k_, [](const Entry& a, const Entry& b) { return position_of(a) < position_of(b); });
         else
-            std::sort(kept, kept + wanted_, std::greater<Entry>());
+            std::sort(entries, entries + k_, std::greater<Entry>());
         std::byte* value = run.at(values_) + lines_.start(1, line);
-        std::byte* index = run.at(places_) + lines_.start(2, line);
-        for (std::int64_t i = 0; i < wanted_; ++i, value += value_stride_, index += place_stride_) {
-            const std::int64_t place = place_of(kept[i]);
-            std::memcpy(value, x + place * stride_, sizeof(T));
-            if (places_.itemsize == 8)
-                *reinterpret_cast<std::int64_t*>(index) = place;
+        std::byte* index = run.at(indices_) + lines_.start(2, line);
+        for (std::int64_t i = 0; i < k_; ++i, value += value_stride_, index += index_stride_) {
+            const std::int64_t position = position_of(entries[i]);
+            std::memcpy(value, x + position * stride_, sizeof(T));
+            if (indices_.itemsize == 8)
+                *reinterpret_cast<std::int64_t*>(index) = position;
             else
-                *reinterpret_cast<std::int32_t*>(index) = static_cast<std::int32_t>(place);
+                *reinterpret_cast<std::int32_t*>(index) = static_cast<std::int32_t>(position);
         }
     }
 
-    // The first `wanted_` of a line into `kept`, in any order. Whenever `kept` is full, those that cannot be among them go, and the
-    // last of the others is a bar for all that follow.
-    void choose(const std::byte* x, Entry* kept) const {
+    // Collects the first `k_` of a line in `entries`, in any order. Whenever `entries` is full, it is reduced to the best `k_`;
+    // the last of these is the threshold for all that follow.
+    void select(const std::byte* x, Entry* entries) const {
         std::int64_t count = 0;
-        bool is_barred = false;
-        Entry bar{};
+        bool has_threshold = false;
+        Entry threshold{};
         T limit{};
-        T copied[kBlock];
+        T buffer[kBlock];
         for (std::int64_t first = 0; first < size_; first += kBlock) {
             const std::int64_t length = std::min(kBlock, size_ - first);
-            const T* block = block_at(x + first * stride_, length, copied);
-            if (is_barred && length == kBlock && !any_reaches(block, limit)) continue;
+            const T* block = block_at(x + first * stride_, length, buffer);
+            if (has_threshold && length == kBlock && !any_reaches(block, limit)) continue;
             for (std::int64_t i = 0; i < length; ++i) {
-                if (is_barred && !reaches(block[i], limit)) continue;
-                const auto rank = rank_of(block[i]);
-                const Entry found = entry_of(is_largest_ ? rank : ~rank, first + i);
-                if (is_barred && found < bar) continue;
-                if (count == room_) {
-                    keep_wanted(kept, count);
-                    count = wanted_;
-                    is_barred = true;
-                    bar = kept[wanted_ - 1];
-                    limit = *reinterpret_cast<const T*>(x + place_of(bar) * stride_);
-                    if (found < bar) continue;
+                if (has_threshold && !reaches(block[i], limit)) continue;
+                const auto key = sort_key(block[i]);
+                const Entry entry = entry_of(is_largest_ ? key : ~key, first + i);
+                if (has_threshold && entry < threshold) continue;
+                if (count == capacity_) {
+                    select_k(entries, count);
+                    count = k_;
+                    has_threshold = true;
+                    threshold = entries[k_ - 1];
+                    limit = *reinterpret_cast<const T*>(x + position_of(threshold) * stride_);
+                    if (entry < threshold) continue;
                 }
-                kept[count++] = found;
+                entries[count++] = entry;
             }
         }
-        keep_wanted(kept, count);
+        select_k(entries, count);
     }
 
-    void keep_wanted(Entry* kept, std::int64_t count) const {
-        if (count > wanted_) std::nth_element(kept, kept + wanted_ - 1, kept + count, std::greater<Entry>());
+    void select_k(Entry* entries, std::int64_t count) const {
+        if (count > k_) std::nth_element(entries, entries + k_ - 1, entries + count, std::greater<Entry>());
     }
 
-    const T* block_at(const std::byte* x, std::int64_t length, T* copied) const {
+    const T* block_at(const std::byte* x, std::int64_t length, T* buffer) const {
         if (stride_ == sizeof(T)) return reinterpret_cast<const T*>(x);
-        for (std::int64_t i = 0; i < length; ++i) copied[i] = *reinterpret_cast<const T*>(x + i * stride_);
-        return copied;
+        for (std::int64_t i = 0; i < length; ++i) buffer[i] = *reinterpret_cast<const T*>(x + i * stride_);
+        return buffer;
     }
 
-    // Whether an element may come before the bar, whose value is `limit`: a NaN may.
+    // True if an element may come before the threshold, whose value is `limit`. NaN always may.
     bool reaches(T x, T limit) const { return is_largest_ ? !(x < limit) : !(x > limit); }
 
     bool any_reaches(const T* block, T limit) const {
@@ -122,16 +123,16 @@ private:
         return any != 0;
     }
 
-    Operand x_, values_, places_;
-    Lines lines_;
+    Operand x_, values_, indices_;
+    AxisLines lines_;
     std::int64_t size_;
     std::int64_t stride_;
-    std::int64_t wanted_;
+    std::int64_t k_;
     std::int64_t value_stride_;
-    std::int64_t place_stride_;
+    std::int64_t index_stride_;
     bool is_largest_;
-    bool is_by_place_;
-    std::int64_t room_;
+    bool sorts_by_index_;
+    std::int64_t capacity_;
 };
 
 void require(bool holds, const char* what) {
@@ -140,21 +141,21 @@ void require(bool holds, const char* what) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_top_k(const Spec& spec, Store&) {
-    require(spec.inputs.size() == 1 && spec.outputs.size() == 2, "one input, two outputs");
-    const Operand &x = spec.inputs[0], &values = spec.outputs[0], &places = spec.outputs[1];
+std::unique_ptr<Kernel> make_top_k(const Spec& spec, WeightCache&) {
+    require(spec.inputs.size() == 1 && spec.outputs.size() == 2, "needs 1 input and 2 outputs");
+    const Operand &x = spec.inputs[0], &values = spec.outputs[0], &indices = spec.outputs[1];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && values.rank() == x.rank(), "there is no such axis");
-    require(values.sizes == places.sizes && values.sizes[axis] <= x.sizes[axis], "more than there are");
-    require(x.sizes[axis] < std::int64_t{1} << 31, "lines of 2^31 elements");
-    require(values.element == x.element, "values of another type");
-    require(places.element == Element::i32 || places.element == Element::i64, "places are i32 or i64");
+    require(axis < x.rank() && values.rank() == x.rank(), "axis is out of range");
+    require(values.sizes == indices.sizes && values.sizes[axis] <= x.sizes[axis], "k must be at most the size of the axis");
+    require(x.sizes[axis] < std::int64_t{1} << 31, "the axis must have less than 2^31 elements");
+    require(values.element == x.element, "values must have the type of the input");
+    require(indices.element == Element::i32 || indices.element == Element::i64, "indices must be i32 or i64");
     switch (x.element) {
         case Element::f32: return std::make_unique<TopK<float>>(spec, axis);
         case Element::f64: return std::make_unique<TopK<double>>(spec, axis);
         case Element::i32: return std::make_unique<TopK<std::int32_t>>(spec, axis);
         case Element::i64: return std::make_unique<TopK<std::int64_t>>(spec, axis);
-        default: throw std::invalid_argument("top_k: f32, f64, i32 and i64 alone");
+        default: throw std::invalid_argument("top_k: element type must be f32, f64, i32 or i64");
     }
 }
 

@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <cstring>
 
+#include "int_math.h"
+
 namespace dovetail {
 
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes) {
     std::vector<Panel> panels;
-    std::int64_t left = (columns + lanes - 1) / lanes;
-    for (std::int64_t first = 0; left > 0;) {
-        int vectors = static_cast<int>(std::min<std::int64_t>(left, widest));
-        if (left == widest + 1 && widest > 2) --vectors;
+    std::int64_t remaining = ceil_div(columns, lanes);
+    for (std::int64_t first = 0; remaining > 0;) {
+        int vectors = static_cast<int>(std::min<std::int64_t>(remaining, widest));
+        if (remaining == widest + 1 && widest > 2) --vectors;
         const std::int64_t width = static_cast<std::int64_t>(vectors) * lanes;
         panels.push_back({first, std::min(width, columns - first), vectors});
         first += width;
-        left -= vectors;
+        remaining -= vectors;
     }
     return panels;
 }
@@ -31,9 +33,9 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
             for (std::int64_t j = 0; j < panel.columns; ++j) to[j] = from[j * matrix.stride];
             if (matrix.factor != nullptr)
                 for (std::int64_t j = 0; j < panel.columns; ++j) to[j] *= matrix.factor[panel.first + j];
-            const std::int64_t whole = static_cast<std::int64_t>(panel.vectors) * lanes;
-            std::fill(to + panel.columns, to + whole, 0.0f);
-            to += whole;
+            const std::int64_t panel_width = static_cast<std::int64_t>(panel.vectors) * lanes;
+            std::fill(to + panel.columns, to + panel_width, 0.0f);
+            to += panel_width;
         }
     return packed;
 }
@@ -48,57 +50,56 @@ std::uint32_t bits_of(float number) {
 
 }  // namespace
 
-std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix,
-                                       const std::vector<Panel>& panels, int lanes) {
-    // The same constant may be read in several orders: what tells them apart is a number that depends on all of them.
-    auto mixed = static_cast<std::uint64_t>(matrix.stride);
-    const auto mix = [&mixed](std::uint64_t each) { mixed = (mixed ^ each) * 0x100000001b3u; };
-    for (const auto each : matrix.order) mix(static_cast<std::uint64_t>(each));
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
+                                         const std::vector<Panel>& panels, int lanes) {
+    // The same constant may be packed in several orders: the key holds an FNV hash of all of them.
+    auto hash = static_cast<std::uint64_t>(matrix.stride);
+    const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
+    for (const auto offset : matrix.order) mix(static_cast<std::uint64_t>(offset));
     if (matrix.factor != nullptr)
         for (const Panel& panel : panels)
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
-    std::string key = packing + " " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.from)) + " " + std::to_string(mixed);
+    std::string key = packing + " " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.from)) + " " + std::to_string(hash);
     for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
-    return std::static_pointer_cast<const float>(store.keep(key, [&] {
+    return std::static_pointer_cast<const float>(cache.get_or_create(key, [&] {
         std::size_t width = 0;
         for (const Panel& panel : panels) width += static_cast<std::size_t>(panel.vectors * lanes);
-        store.count(width * matrix.order.size() * sizeof(float));
+        cache.add_bytes(width * matrix.order.size() * sizeof(float));
         return std::static_pointer_cast<const void>(pack(matrix, panels, lanes));
     }));
 }
 
-void Ahead::set(ProductTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const {
-    tile.next = tile.weights;
-    tile.next_step = 0;
+void WeightPrefetch::set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const {
+    tile.next_weights = tile.weights;
+    tile.next_weights_step = 0;
     const std::int64_t parts = tiles * panels, positions = tile.segments * tile.length;
     if (from == nullptr || positions == 0) return;
-    tile.next = from + floats * (index * panels + panel) / parts;
-    tile.next_step = (floats / parts + positions - 1) / positions;
+    tile.next_weights = from + floats * (index * panels + panel) / parts;
+    tile.next_weights_step = (floats / parts + positions - 1) / positions;
 }
 
 namespace {
 
-// Cycles that a tile takes for one position: multiplications, two a cycle, unless each has to wait for the one before it, what is
-// read from the first level of cache, two a cycle, takes longer, or the weights cannot come in so fast from the second one; and
-// what a tile costs beside them.
+// Cycles of a tile per position: the maximum of two multiplications per cycle, the latency of one, two L1 loads per cycle, and
+// the L2 bandwidth for weights; plus a constant overhead.
 double cost_of(double rows, int vectors, int lanes) {
     constexpr double latency = 4, line = 2.2;
     const double products = rows * vectors / 2, loads = (rows + vectors) / 2, weights = line * vectors * lanes / 16;
     return std::max({products, loads, weights, latency}) + 0.4;
 }
 
-// A panel and the next one have room in the second level of cache.
+// A panel and the next one fit into L2.
 constexpr std::int64_t kPanelBytes = 640 << 10;
 
-// Rows a multiple of a page apart share one set of the first level of cache, which holds twelve lines.
-std::int64_t most_rows(int vectors, std::int64_t step, const ProductTable& table) {
+// Rows a multiple of a page apart map to one L1 set, which holds twelve lines.
+std::int64_t max_rows(int vectors, std::int64_t step, const GemmKernels& table) {
     const std::int64_t most = table.rows[vectors - 1];
     return step != 0 && step % 1024 == 0 ? std::min<std::int64_t>(most, 9) : most;
 }
 
 double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t most, int lanes) {
     double cost = 0;
-    const auto tiles = static_cast<double>((length + most - 1) / most);
+    const auto tiles = static_cast<double>(ceil_div(length, most));
     for (const Panel& panel : panels_of(columns, widest, lanes))
         cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors, lanes);
     return cost;
@@ -106,17 +107,17 @@ double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64
 
 }  // namespace
 
-Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const ProductTable& table) {
-    Cut best{};
-    double least = 0;
-    for (int widest = kMostVectors; widest > 0; --widest) {
-        const std::int64_t most = most_rows(widest, step, table);
+Tiling tiling_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const GemmKernels& table) {
+    Tiling best{};
+    double lowest_cost = 0;
+    for (int widest = kMaxVectors; widest > 0; --widest) {
+        const std::int64_t most = max_rows(widest, step, table);
         const bool fits = depth * widest * table.lanes * 4 <= kPanelBytes || widest <= 2;
         if (most == 0 || !fits) continue;
         const double cost = cost_of(length, columns, widest, most, table.lanes);
-        if (best.vectors != 0 && cost >= least) continue;
-        least = cost;
-        best = {widest, std::max<std::int64_t>((length + most - 1) / most, 1), cost};
+        if (best.vectors != 0 && cost >= lowest_cost) continue;
+        lowest_cost = cost;
+        best = {widest, std::max<std::int64_t>(ceil_div(length, most), 1), cost};
     }
     return best;
 }

@@ -1,26 +1,26 @@
-// Weights in the order in which tiles read them.
+// Packed weights: constants in the order in which GEMM tiles read them.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "kernels/gemm_microkernel.h"
 #include "kernel.h"
+#include "kernels/gemm_microkernel.h"
 
 namespace dovetail {
 
-// A run of columns that one tile covers.
+// The columns of one tile.
 struct Panel {
     std::int64_t first;  // column
     std::int64_t columns;
     int vectors;
 };
 
-// `columns` cut into panels of `widest` vectors; no panel of one vector is left beside wider ones.
+// Divides `columns` into panels of `widest` vectors. A panel of one vector occurs only if `widest` is at most 2, or alone.
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes);
 
-// A matrix of constants: element (k, j) lies at `from` + order[k] + j * stride floats, and is multiplied by factor[j] unless that is null.
+// A matrix of constants: element (k, j) is from[order[k] + j * stride] * factor[j]; a null `factor` is 1.
 struct Matrix {
     const float* from;
     std::vector<std::int64_t> order;
@@ -28,31 +28,32 @@ struct Matrix {
     const float* factor = nullptr;
 };
 
-// The matrix panel by panel, in each k by k whole vectors, zeros behind the last column. A panel begins at first * depth floats.
+// Packs a matrix panel by panel: for each k whole vectors, with zeros after the last column. A panel begins at first * depth
+// floats.
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
 
-// The same, kept in the store under the constant's address and what distinguishes this packing.
-std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix,
-                                       const std::vector<Panel>& panels, int lanes);
+// The packed matrix in the cache, under the constant's address and all that distinguishes this packing.
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
+                                         const std::vector<Panel>& panels, int lanes);
 
-// Weights that come to be read when a run of panels is done: each tile fetches its part of them into the second level of cache.
-struct Ahead {
-    const float* from;  // null: nothing follows
+// A prefetch of the next weights into L2, shared out among the tiles of a task.
+struct WeightPrefetch {
+    const float* from;  // null: no prefetch
     std::int64_t floats;
-    std::int64_t tiles;  // that share the work
+    std::int64_t tiles;  // that share the prefetch
 
-    // Puts into `tile`, the `index`th of them and at `panel` of `panels`, what it is to fetch.
-    void set(ProductTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const;
+    // Sets the prefetch of `tile`, which has number `index` and is at `panel` of `panels`.
+    void set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const;
 };
 
-// How a line of `length` rows is cut into tiles of nearly equal size, and how wide the panels beside it are.
-struct Cut {
+// How a line of rows is divided into tiles of nearly equal size, and how wide its panels are.
+struct Tiling {
     int vectors;         // of the widest panel
     std::int64_t tiles;  // of a line
-    double cost;         // of a line, in cycles for each position
+    double cost;         // of a line, in cycles per position
 };
 
-// The cheapest cut for the registers there are. `step`: floats from row to row. `depth`: positions that a panel holds together.
-Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const ProductTable& table);
+// The tiling of least cost for the available registers. `step`: floats from row to row. `depth`: positions of one panel.
+Tiling tiling_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const GemmKernels& table);
 
 }  // namespace dovetail

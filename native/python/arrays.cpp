@@ -1,6 +1,7 @@
-// Whole numpy arrays joined, cut and copied, read through numpy's own C interface: an nb::ndarray argument costs more than a small copy.
+// Fast paths of concat, split and copy for whole numpy arrays.
 //
-// Each function does the plain case and returns None for every other one, errors included: array_ops.py has the rules and their words.
+// Arrays are read through numpy's C interface: an nb::ndarray argument costs more than a small copy. Each function serves the
+// plain case and returns None for all others, errors included. array_ops.py has the rules and the error messages.
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
@@ -18,8 +19,8 @@
 #include <sched.h>
 #endif
 
-#include "copy/strided_copy.h"
 #include "copy/copy_kernels.h"
+#include "copy/strided_copy.h"
 
 namespace nb = nanobind;
 
@@ -28,11 +29,11 @@ namespace {
 
 using Objects = std::vector<PyArrayObject*>;
 
-// Up to here a copy is done before other threads could be told of it.
-constexpr std::size_t kAloneUpTo = 64 * 1024;
-constexpr std::size_t kBlocksAloneUpTo = 160 * 1024;
+// Bytes below which a copy takes less time than waking other threads.
+constexpr std::size_t kMinThreadedBytes = 64 * 1024;
+constexpr std::size_t kMinThreadedBytesManyArrays = 160 * 1024;
 
-// ---- the threads of array-level calls: as many as DOVETAIL_THREADS says, else as this process may use ----
+// ---- threads of array-level calls: DOVETAIL_THREADS, else all cores of this process ----
 
 int usable_cores() {
 #if defined(__linux__)
@@ -42,21 +43,21 @@ int usable_cores() {
     return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-Pool& pool() {
-    static Pool* const shared = [] {
-        const char* said = std::getenv("DOVETAIL_THREADS");
-        const int threads = said ? std::atoi(said) : 0;
-        return new Pool(threads > 0 ? threads : usable_cores());
+ThreadPool& pool() {
+    static ThreadPool* const shared = [] {
+        const char* requested = std::getenv("DOVETAIL_THREADS");
+        const int threads = requested ? std::atoi(requested) : 0;
+        return new ThreadPool(threads > 0 ? threads : usable_cores());
     }();
     return *shared;
 }
 
-// ---- what numpy says of an array ----
+// ---- properties of arrays ----
 
-bool is_plain(PyObject* object) {
+bool has_long_runs(PyObject* object) {
     if (!PyArray_CheckExact(object)) return false;
     const PyArray_Descr* descr = PyArray_DESCR(reinterpret_cast<PyArrayObject*>(object));
-    // Elements that refer to something else are not moved as bytes.
+    // Elements that hold references must not be copied as bytes.
     return !PyDataType_FLAGCHK(descr, NPY_ITEM_REFCOUNT | NPY_NEEDS_INIT | NPY_LIST_PICKLE) && PyDataType_ELSIZE(descr) > 0;
 }
 
@@ -72,7 +73,7 @@ struct Extent {
     const std::byte* last;
 };
 
-// The bytes between which all elements lie.
+// The address range of all elements.
 Extent extent_of(PyArrayObject* array) {
     Extent extent{data_of(array), data_of(array) + PyArray_ITEMSIZE(array)};
     for (int i = 0; i < PyArray_NDIM(array); ++i) {
@@ -89,23 +90,23 @@ bool may_share(PyArrayObject* a, PyArrayObject* b) {
     return one.first < other.last && other.first < one.last;
 }
 
-// Each axis steps beyond all that the smaller ones reach.
+// True if each axis steps beyond the reach of all smaller axes, so that no element is written twice.
 bool is_written_once(PyArrayObject* array) {
     if (PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) == 0) return true;
     std::vector<std::pair<npy_intp, npy_intp>> axes;
     for (int i = 0; i < PyArray_NDIM(array); ++i)
         if (PyArray_DIM(array, i) > 1) axes.emplace_back(std::abs(PyArray_STRIDE(array, i)), PyArray_DIM(array, i) - 1);
     std::sort(axes.begin(), axes.end());
-    npy_intp reached = PyArray_ITEMSIZE(array) - 1;
+    npy_intp reach_end = PyArray_ITEMSIZE(array) - 1;
     for (const auto& [step, steps] : axes) {
-        if (step <= reached) return false;
-        reached += step * steps;
+        if (step <= reach_end) return false;
+        reach_end += step * steps;
     }
     return true;
 }
 
-// Judged by their extents alone: arrays that only interleave are taken for sharing.
-bool share_none(const Objects& arrays) {
+// Compares address ranges only: arrays that merely interleave count as sharing memory.
+bool are_disjoint(const Objects& arrays) {
     std::vector<Extent> extents;
     for (PyArrayObject* array : arrays)
         if (PyArray_SIZE(array) != 0) extents.push_back(extent_of(array));
@@ -115,49 +116,51 @@ bool share_none(const Objects& arrays) {
     return true;
 }
 
-// Whether an array that was given may be written: of this type and shape, and apart from `others`.
+// True if `object` may be written: of this type and shape, and disjoint from `others`.
 bool may_write(PyObject* object, PyArrayObject* like, const npy_intp* sizes, PyArrayObject* const* others, std::size_t count) {
-    if (!is_plain(object)) return false;
+    if (!has_long_runs(object)) return false;
     auto* out = reinterpret_cast<PyArrayObject*>(object);
     if (!PyArray_ISWRITEABLE(out) || !same_type(out, like) || PyArray_NDIM(out) != PyArray_NDIM(like)) return false;
     if (!std::equal(sizes, sizes + PyArray_NDIM(out), PyArray_DIMS(out)) || !is_written_once(out)) return false;
     return std::none_of(others, others + count, [out](PyArrayObject* other) { return may_share(out, other); });
 }
 
-PyArrayObject* make(PyArrayObject* like, const npy_intp* sizes) {
+PyArrayObject* new_array(PyArrayObject* like, const npy_intp* sizes) {
     PyArray_Descr* descr = PyArray_DESCR(like);
     Py_INCREF(descr);
     return reinterpret_cast<PyArrayObject*>(
         PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), sizes, nullptr, nullptr, 0, nullptr));
 }
 
-PyArrayObject* keep(PyObject* object) {
+PyArrayObject* new_reference(PyObject* object) {
     Py_INCREF(object);
     return reinterpret_cast<PyArrayObject*>(object);
 }
 
-// ---- the work ----
+// ---- the operations ----
 
-// A window of these sizes, `to_offset` and `from_offset` bytes from where the arrays begin.
-moving::Piece piece_of(PyArrayObject* to, npy_intp to_offset, PyArrayObject* from, npy_intp from_offset, const npy_intp* sizes) {
-    moving::Piece piece{{0, to_offset, data_of(to)}, {0, from_offset, data_of(from)}, {}, static_cast<std::size_t>(PyArray_ITEMSIZE(to))};
-    for (int i = 0; i < PyArray_NDIM(to); ++i) piece.axes.push_back({sizes[i], PyArray_STRIDE(to, i), PyArray_STRIDE(from, i)});
-    return piece;
+// A region of these sizes, `to_offset` and `from_offset` bytes from the starts of the arrays.
+copying::CopyRegion region_of(PyArrayObject* to, npy_intp to_offset, PyArrayObject* from, npy_intp from_offset,
+                              const npy_intp* sizes) {
+    copying::CopyRegion region{
+        {0, to_offset, data_of(to)}, {0, from_offset, data_of(from)}, {}, static_cast<std::size_t>(PyArray_ITEMSIZE(to))};
+    for (int i = 0; i < PyArray_NDIM(to); ++i) region.axes.push_back({sizes[i], PyArray_STRIDE(to, i), PyArray_STRIDE(from, i)});
+    return region;
 }
 
-// The arrays are held meanwhile: without the lock another thread may empty the list they came from.
-void move(std::vector<moving::Piece> pieces, const Objects& held) {
-    const moving::Movement movement(std::move(pieces));
-    if (movement.bytes() < kAloneUpTo) return movement.run(nullptr, nullptr);
-    for (PyArrayObject* array : held) Py_INCREF(array);
+// The references keep the arrays alive: without the interpreter lock, another thread may empty the list that held them.
+void run_copy(std::vector<copying::CopyRegion> regions, const Objects& references) {
+    const copying::CopyPlan plan(std::move(regions));
+    if (plan.bytes() < kMinThreadedBytes) return plan.run(nullptr, nullptr);
+    for (PyArrayObject* array : references) Py_INCREF(array);
     PyThreadState* state = PyEval_SaveThread();
-    movement.run(nullptr, &pool());
+    plan.run(nullptr, &pool());
     PyEval_RestoreThread(state);
-    for (PyArrayObject* array : held) Py_DECREF(array);
+    for (PyArrayObject* array : references) Py_DECREF(array);
 }
 
-// Contiguous arrays in a contiguous one: in each of `outer` rows, a run of each. Small jobs only.
-void join_small(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, std::size_t outer) {
+// Copies contiguous arrays into a contiguous one, single-threaded: in each of `outer` rows, one run of each array.
+void copy_into_small(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, std::size_t outer) {
     std::byte* dst = data_of(out);
     const auto row = static_cast<std::ptrdiff_t>(bytes_of(out) / outer);
     for (std::size_t k = 0; k < count; ++k) {
@@ -165,7 +168,8 @@ void join_small(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t co
         if (outer == 1)
             std::memcpy(dst, data_of(arrays[k]), run);
         else if (run != 0)
-            movers().copy_rows(dst, row, data_of(arrays[k]), static_cast<std::ptrdiff_t>(run), static_cast<std::int64_t>(outer), run);
+            copy_kernels().copy_rows(dst, row, data_of(arrays[k]), static_cast<std::ptrdiff_t>(run),
+                                     static_cast<std::int64_t>(outer), run);
         dst += run;
     }
 }
@@ -177,28 +181,29 @@ std::size_t rows_before(PyArrayObject* array, int axis) {
 }
 
 bool is_small(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, std::size_t outer) {
-    return bytes_of(out) < (outer == 1 && count > 16 ? kBlocksAloneUpTo : kAloneUpTo) && PyArray_IS_C_CONTIGUOUS(out) &&
+    return bytes_of(out) < (outer == 1 && count > 16 ? kMinThreadedBytesManyArrays : kMinThreadedBytes) &&
+           PyArray_IS_C_CONTIGUOUS(out) &&
            std::all_of(arrays, arrays + count, [](PyArrayObject* array) { return PyArray_IS_C_CONTIGUOUS(array); });
 }
 
-void join(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, int axis) {
+void copy_into(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, int axis) {
     if (PyArray_SIZE(out) == 0) return;
     const std::size_t outer = rows_before(out, axis);
-    if (is_small(out, arrays, count, outer)) return join_small(out, arrays, count, outer);
-    std::vector<moving::Piece> pieces;
+    if (is_small(out, arrays, count, outer)) return copy_into_small(out, arrays, count, outer);
+    std::vector<copying::CopyRegion> regions;
     npy_intp start = 0;
-    Objects held{out};
+    Objects references{out};
     for (std::size_t k = 0; k < count; ++k) {
-        pieces.push_back(piece_of(out, start, arrays[k], 0, PyArray_DIMS(arrays[k])));
+        regions.push_back(region_of(out, start, arrays[k], 0, PyArray_DIMS(arrays[k])));
         start += PyArray_DIM(arrays[k], axis) * PyArray_STRIDE(out, axis);
-        held.push_back(arrays[k]);
+        references.push_back(arrays[k]);
     }
-    move(std::move(pieces), held);
+    run_copy(std::move(regions), references);
 }
 
-// ---- the calls ----
+// ---- the entry points ----
 
-// An index in range, counted from the front; -1 for anything else.
+// An axis in range, counted from the front; -1 for any other object.
 int axis_of(PyObject* object, int rank) {
     if (!PyLong_CheckExact(object)) return -1;
     int overflow = 0;
@@ -207,14 +212,14 @@ int axis_of(PyObject* object, int rank) {
     return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// Whether these arrays can be joined; `sizes` becomes the shape of the result.
-bool agree(PyObject* const* items, std::size_t count, int axis, npy_intp* sizes) {
+// True if these arrays can be concatenated; `sizes` becomes the shape of the result.
+bool can_concatenate(PyObject* const* items, std::size_t count, int axis, npy_intp* sizes) {
     auto* first = reinterpret_cast<PyArrayObject*>(items[0]);
     const int rank = PyArray_NDIM(first);
     std::copy_n(PyArray_DIMS(first), rank, sizes);
     for (std::size_t k = 1; k < count; ++k) {
         auto* array = reinterpret_cast<PyArrayObject*>(items[k]);
-        if (!is_plain(items[k]) || PyArray_NDIM(array) != rank || !same_type(array, first)) return false;
+        if (!has_long_runs(items[k]) || PyArray_NDIM(array) != rank || !same_type(array, first)) return false;
         for (int i = 0; i < rank; ++i)
             if (i != axis && PyArray_DIM(array, i) != sizes[i]) return false;
         if (__builtin_add_overflow(sizes[axis], PyArray_DIM(array, axis), &sizes[axis])) return false;
@@ -222,132 +227,137 @@ bool agree(PyObject* const* items, std::size_t count, int axis, npy_intp* sizes)
     return true;
 }
 
-// Arguments by position or by name, absent ones null. False: something else was passed.
+// Reads arguments by position or by name; absent ones are null. Returns false for any other argument.
 template <std::size_t Count>
-bool take_arguments(PyObject* const* args, Py_ssize_t given, PyObject* names, PyObject* const (&wanted)[Count], PyObject* (&into)[Count]) {
-    if (given > static_cast<Py_ssize_t>(Count)) return false;
-    std::copy_n(args, given, into);
+bool parse_arguments(PyObject* const* args, Py_ssize_t out_object, PyObject* names, PyObject* const (&keywords)[Count],
+                     PyObject* (&arguments)[Count]) {
+    if (out_object > static_cast<Py_ssize_t>(Count)) return false;
+    std::copy_n(args, out_object, arguments);
     const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     for (Py_ssize_t i = 0; i < named; ++i) {
         PyObject* name = PyTuple_GetItem(names, i);
-        const auto place = static_cast<std::size_t>(std::find(wanted, wanted + Count, name) - wanted);
-        if (place == Count || into[place] != nullptr) return false;
-        into[place] = args[given + i];
+        const auto index = static_cast<std::size_t>(std::find(keywords, keywords + Count, name) - keywords);
+        if (index == Count || arguments[index] != nullptr) return false;
+        arguments[index] = args[out_object + i];
     }
     return true;
 }
 
-// Names as Python interns them, so that identity decides.
+// Interned names can be compared by identity.
 PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); }
 
 bool is_absent(PyObject* object) { return object == nullptr || object == Py_None; }
 
-// The array, null where the case is not plain; an error may be set.
-PyArrayObject* concat_plain(PyObject* list, PyObject* axis_object, PyObject* given) {
+// The concatenated array; null if the case is not plain. A Python error may be set.
+PyArrayObject* concat_plain(PyObject* list, PyObject* axis_object, PyObject* out_object) {
     const bool is_list = PyList_CheckExact(list);
     if (!is_list && !PyTuple_CheckExact(list)) return nullptr;
     const auto count = static_cast<std::size_t>(is_list ? PyList_Size(list) : PyTuple_Size(list));
     if (count == 0) return nullptr;
-    constexpr std::size_t few = 16;
-    PyObject* some[few];
-    std::vector<PyObject*> many;
-    PyObject** items = some;
-    if (count > few) {
-        many.resize(count);
-        items = many.data();
+    constexpr std::size_t kInlineItems = 16;
+    PyObject* inline_items[kInlineItems];
+    std::vector<PyObject*> heap_items;
+    PyObject** items = inline_items;
+    if (count > kInlineItems) {
+        heap_items.resize(count);
+        items = heap_items.data();
     }
     for (std::size_t k = 0; k < count; ++k) {
         const auto at = static_cast<Py_ssize_t>(k);
         items[k] = is_list ? PyList_GetItem(list, at) : PyTuple_GetItem(list, at);
     }
-    if (!is_plain(items[0])) return nullptr;
+    if (!has_long_runs(items[0])) return nullptr;
     auto* const* arrays = reinterpret_cast<PyArrayObject* const*>(items);
     const int axis = axis_of(axis_object, PyArray_NDIM(arrays[0]));
     npy_intp sizes[NPY_MAXDIMS];
-    if (axis < 0 || !agree(items, count, axis, sizes)) return nullptr;
-    if (!is_absent(given) && !may_write(given, arrays[0], sizes, arrays, count)) return nullptr;
-    PyArrayObject* out = is_absent(given) ? make(arrays[0], sizes) : keep(given);
-    if (out != nullptr) join(out, arrays, count, axis);
+    if (axis < 0 || !can_concatenate(items, count, axis, sizes)) return nullptr;
+    if (!is_absent(out_object) && !may_write(out_object, arrays[0], sizes, arrays, count)) return nullptr;
+    PyArrayObject* out = is_absent(out_object) ? new_array(arrays[0], sizes) : new_reference(out_object);
+    if (out != nullptr) copy_into(out, arrays, count, axis);
     return out;
 }
 
-PyArrayObject* copy_plain(PyObject* view, PyObject* given) {
-    if (!is_plain(view)) return nullptr;
+PyArrayObject* copy_plain(PyObject* view, PyObject* out_object) {
+    if (!has_long_runs(view)) return nullptr;
     auto* from = reinterpret_cast<PyArrayObject*>(view);
-    if (!is_absent(given) && !may_write(given, from, PyArray_DIMS(from), &from, 1)) return nullptr;
-    PyArrayObject* out = is_absent(given) ? make(from, PyArray_DIMS(from)) : keep(given);
+    if (!is_absent(out_object) && !may_write(out_object, from, PyArray_DIMS(from), &from, 1)) return nullptr;
+    PyArrayObject* out = is_absent(out_object) ? new_array(from, PyArray_DIMS(from)) : new_reference(out_object);
     if (out == nullptr || PyArray_SIZE(out) == 0) return out;
     if (is_small(out, &from, 1, 1))
         std::memcpy(data_of(out), data_of(from), bytes_of(out));
     else
-        move({piece_of(out, 0, from, 0, PyArray_DIMS(from))}, {out, from});
+        run_copy({region_of(out, 0, from, 0, PyArray_DIMS(from))}, {out, from});
     return out;
 }
 
-// A quick function answers itself or asks the Python function that it was made for, which knows every rule.
-PyObject* or_ask(PyObject* done, PyObject* rules, PyObject* const* args, Py_ssize_t given, PyObject* names) {
-    if (done != nullptr) return done;
+// The result of the fast path, or that of the Python function, which handles every case.
+PyObject* or_delegate(PyObject* result, PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
+    if (result != nullptr) return result;
     if (PyErr_Occurred()) return nullptr;
-    return PyObject_Vectorcall(rules, args, static_cast<std::size_t>(given), names);
+    return PyObject_Vectorcall(rules, args, static_cast<std::size_t>(out_object), names);
 }
 
-PyObject* concat(PyObject* rules, PyObject* const* args, Py_ssize_t given, PyObject* names) {
-    static PyObject* const wanted[] = {interned("arrays"), interned("axis"), interned("out")};
-    PyObject* found[3] = {};
-    PyArrayObject* done = nullptr;
-    if (take_arguments(args, given, names, wanted, found) && found[0] && found[1]) done = concat_plain(found[0], found[1], found[2]);
-    return or_ask(reinterpret_cast<PyObject*>(done), rules, args, given, names);
+PyObject* concat(PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
+    static PyObject* const keywords[] = {interned("arrays"), interned("axis"), interned("out")};
+    PyObject* arguments[3] = {};
+    PyArrayObject* result = nullptr;
+    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0] && arguments[1])
+        result = concat_plain(arguments[0], arguments[1], arguments[2]);
+    return or_delegate(reinterpret_cast<PyObject*>(result), rules, args, out_object, names);
 }
 
-PyObject* copy(PyObject* rules, PyObject* const* args, Py_ssize_t given, PyObject* names) {
-    static PyObject* const wanted[] = {interned("view"), interned("out")};
-    PyObject* found[2] = {};
-    PyArrayObject* done = nullptr;
-    if (take_arguments(args, given, names, wanted, found) && found[0]) done = copy_plain(found[0], found[1]);
-    return or_ask(reinterpret_cast<PyObject*>(done), rules, args, given, names);
+PyObject* copy(PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
+    static PyObject* const keywords[] = {interned("view"), interned("out")};
+    PyObject* arguments[2] = {};
+    PyArrayObject* result = nullptr;
+    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0])
+        result = copy_plain(arguments[0], arguments[1]);
+    return or_delegate(reinterpret_cast<PyObject*>(result), rules, args, out_object, names);
 }
 
-// The pieces of a contiguous array into contiguous arrays. Small jobs only.
-void cut_small(PyArrayObject* from, PyArrayObject* const* pieces, std::size_t count, std::size_t outer) {
+// Copies parts of a contiguous array into contiguous arrays, single-threaded.
+void copy_out_small(PyArrayObject* from, PyArrayObject* const* regions, std::size_t count, std::size_t outer) {
     const std::byte* src = data_of(from);
     const auto row = static_cast<std::ptrdiff_t>(bytes_of(from) / outer);
     for (std::size_t k = 0; k < count; ++k) {
-        const std::size_t run = bytes_of(pieces[k]) / outer;
+        const std::size_t run = bytes_of(regions[k]) / outer;
         if (outer == 1)
-            std::memcpy(data_of(pieces[k]), src, run);
+            std::memcpy(data_of(regions[k]), src, run);
         else if (run != 0)
-            movers().copy_rows(data_of(pieces[k]), static_cast<std::ptrdiff_t>(run), src, row, static_cast<std::int64_t>(outer), run);
+            copy_kernels().copy_rows(data_of(regions[k]), static_cast<std::ptrdiff_t>(run), src, row,
+                                     static_cast<std::int64_t>(outer), run);
         src += run;
     }
 }
 
-void cut(PyArrayObject* from, PyArrayObject* const* into, std::size_t count, int axis) {
+void copy_out(PyArrayObject* from, PyArrayObject* const* arguments, std::size_t count, int axis) {
     if (PyArray_SIZE(from) == 0) return;
     const std::size_t outer = rows_before(from, axis);
-    if (is_small(from, into, count, outer)) return cut_small(from, into, count, outer);
-    std::vector<moving::Piece> pieces;
+    if (is_small(from, arguments, count, outer)) return copy_out_small(from, arguments, count, outer);
+    std::vector<copying::CopyRegion> regions;
     npy_intp start = 0;
-    Objects held{from};
+    Objects references{from};
     for (std::size_t k = 0; k < count; ++k) {
-        pieces.push_back(piece_of(into[k], 0, from, start, PyArray_DIMS(into[k])));
-        start += PyArray_DIM(into[k], axis) * PyArray_STRIDE(from, axis);
-        held.push_back(into[k]);
+        regions.push_back(region_of(arguments[k], 0, from, start, PyArray_DIMS(arguments[k])));
+        start += PyArray_DIM(arguments[k], axis) * PyArray_STRIDE(from, axis);
+        references.push_back(arguments[k]);
     }
-    move(std::move(pieces), held);
+    run_copy(std::move(regions), references);
 }
 
 PyArrayObject* view_of(PyArrayObject* from, const npy_intp* sizes, std::byte* data) {
     PyArray_Descr* descr = PyArray_DESCR(from);
     Py_INCREF(descr);
     const int flags = PyArray_FLAGS(from) & NPY_ARRAY_WRITEABLE;
-    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(from), sizes, PyArray_STRIDES(from), data, flags, nullptr);
+    PyObject* view =
+        PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(from), sizes, PyArray_STRIDES(from), data, flags, nullptr);
     if (view == nullptr) return nullptr;
     Py_INCREF(from);
     auto* made = reinterpret_cast<PyArrayObject*>(view);
     return PyArray_SetBaseObject(made, reinterpret_cast<PyObject*>(from)) == 0 ? made : nullptr;
 }
 
-// The lengths as numbers, none where they are not plain: exact integers from 0 that add up to `whole`.
+// The lengths as numbers; empty unless they are exact integers >= 0 that add up to `whole`.
 std::vector<npy_intp> lengths_of(PyObject* sequence, npy_intp whole) {
     const bool is_list = PyList_CheckExact(sequence);
     if (!is_list && !PyTuple_CheckExact(sequence)) return {};
@@ -364,52 +374,53 @@ std::vector<npy_intp> lengths_of(PyObject* sequence, npy_intp whole) {
     return whole == 0 ? lengths : std::vector<npy_intp>();
 }
 
-// A list of the pieces of an array that has been found plain, null where `out` or memory says no.
-PyObject* pieces_of(PyArrayObject* from, const std::vector<npy_intp>& lengths, int axis, PyObject* given, bool copies) {
+// A list of the parts of a plain array; null if `out` does not fit or memory is exhausted.
+PyObject* split_into(PyArrayObject* from, const std::vector<npy_intp>& lengths, int axis, PyObject* out_object, bool copies) {
     nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(lengths.size())));
     if (!list.is_valid()) return nullptr;
-    Objects pieces;
+    Objects regions;
     npy_intp sizes[NPY_MAXDIMS];
     std::copy_n(PyArray_DIMS(from), PyArray_NDIM(from), sizes);
     std::byte* data = data_of(from);
     for (std::size_t k = 0; k < lengths.size(); ++k) {
         sizes[axis] = lengths[k];
-        PyArrayObject* piece = nullptr;
-        if (given != nullptr) {
-            PyObject* item = PyList_GetItem(given, static_cast<Py_ssize_t>(k));
-            if (may_write(item, from, sizes, &from, 1)) piece = keep(item);
+        PyArrayObject* region = nullptr;
+        if (out_object != nullptr) {
+            PyObject* item = PyList_GetItem(out_object, static_cast<Py_ssize_t>(k));
+            if (may_write(item, from, sizes, &from, 1)) region = new_reference(item);
         } else {
-            piece = copies ? make(from, sizes) : view_of(from, sizes, data);
+            region = copies ? new_array(from, sizes) : view_of(from, sizes, data);
         }
-        if (piece == nullptr) return nullptr;
-        PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(k), reinterpret_cast<PyObject*>(piece));
-        pieces.push_back(piece);
+        if (region == nullptr) return nullptr;
+        PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(k), reinterpret_cast<PyObject*>(region));
+        regions.push_back(region);
         data += lengths[k] * PyArray_STRIDE(from, axis);
     }
-    if (given != nullptr && !share_none(pieces)) return nullptr;
-    if (copies) cut(from, pieces.data(), pieces.size(), axis);
+    if (out_object != nullptr && !are_disjoint(regions)) return nullptr;
+    if (copies) copy_out(from, regions.data(), regions.size(), axis);
     return list.release().ptr();
 }
 
-PyObject* split_plain(PyObject* array, PyObject* sequence, PyObject* axis_object, PyObject* given, PyObject* copies) {
-    if (!is_plain(array)) return nullptr;
+PyObject* split_plain(PyObject* array, PyObject* sequence, PyObject* axis_object, PyObject* out_object, PyObject* copies) {
+    if (!has_long_runs(array)) return nullptr;
     auto* from = reinterpret_cast<PyArrayObject*>(array);
     const int axis = axis_of(axis_object, PyArray_NDIM(from));
     if (axis < 0 || (copies != nullptr && !PyBool_Check(copies))) return nullptr;
     const std::vector<npy_intp> lengths = lengths_of(sequence, PyArray_DIM(from, axis));
     if (lengths.empty()) return nullptr;
-    if (is_absent(given)) return pieces_of(from, lengths, axis, nullptr, copies == Py_True);
-    const bool fits = PyList_CheckExact(given) && PyList_Size(given) == static_cast<Py_ssize_t>(lengths.size());
-    return fits ? pieces_of(from, lengths, axis, given, true) : nullptr;
+    if (is_absent(out_object)) return split_into(from, lengths, axis, nullptr, copies == Py_True);
+    const bool fits = PyList_CheckExact(out_object) && PyList_Size(out_object) == static_cast<Py_ssize_t>(lengths.size());
+    return fits ? split_into(from, lengths, axis, out_object, true) : nullptr;
 }
 
-PyObject* split(PyObject* rules, PyObject* const* args, Py_ssize_t given, PyObject* names) {
-    static PyObject* const wanted[] = {interned("array"), interned("lengths"), interned("axis"), interned("out"), interned("copy")};
-    PyObject* found[5] = {};
-    PyObject* done = nullptr;
-    if (take_arguments(args, given, names, wanted, found) && found[0] && found[1] && found[2])
-        done = split_plain(found[0], found[1], found[2], found[3], found[4]);
-    return or_ask(done, rules, args, given, names);
+PyObject* split(PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
+    static PyObject* const keywords[] = {interned("array"), interned("lengths"), interned("axis"), interned("out"),
+                                         interned("copy")};
+    PyObject* arguments[5] = {};
+    PyObject* result = nullptr;
+    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0] && arguments[1] && arguments[2])
+        result = split_plain(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
+    return or_delegate(result, rules, args, out_object, names);
 }
 
 template <typename F>
@@ -423,15 +434,16 @@ PyMethodDef methods[] = {
     {"split", function(split), METH_FASTCALL | METH_KEYWORDS, nullptr},
 };
 
-nb::object or_none(PyObject* done) {
-    if (done == nullptr && PyErr_Occurred()) throw nb::python_error();
-    return done ? nb::steal(done) : nb::none();
+nb::object or_none(PyObject* result) {
+    if (result == nullptr && PyErr_Occurred()) throw nb::python_error();
+    return result ? nb::steal(result) : nb::none();
 }
 
-// One of the functions above, asking `rules` where a case is not plain, and documented by it.
-nb::object quick(PyMethodDef& method, const nb::object& rules, const char* signature) {
+// A fast path that delegates other cases to `rules` and takes its docstring.
+nb::object fast_path(PyMethodDef& method, const nb::object& rules, const char* signature) {
     static std::vector<std::unique_ptr<std::string>> texts;
-    texts.push_back(std::make_unique<std::string>(std::string(method.ml_name) + signature + "\n--\n\n" + nb::cast<std::string>(rules.attr("__doc__"))));
+    texts.push_back(std::make_unique<std::string>(std::string(method.ml_name) + signature + "\n--\n\n" +
+                                                  nb::cast<std::string>(rules.attr("__doc__"))));
     method.ml_doc = texts.back()->c_str();
     return nb::steal(PyCFunction_NewEx(&method, rules.ptr(), nb::object(rules.attr("__module__")).ptr()));
 }
@@ -445,9 +457,10 @@ int import_numpy() {
 
 void bind_arrays(nb::module_& m) {
     if (import_numpy() != 0) throw nb::python_error();
-    m.def("quick_concat", [](const nb::object& rules) { return quick(methods[0], rules, "(arrays, axis, out=None)"); });
-    m.def("quick_copy", [](const nb::object& rules) { return quick(methods[1], rules, "(view, out=None)"); });
-    m.def("quick_split", [](const nb::object& rules) { return quick(methods[2], rules, "(array, lengths, axis, out=None, copy=False)"); });
+    m.def("quick_concat", [](const nb::object& rules) { return fast_path(methods[0], rules, "(arrays, axis, out=None)"); });
+    m.def("quick_copy", [](const nb::object& rules) { return fast_path(methods[1], rules, "(view, out=None)"); });
+    m.def("quick_split",
+          [](const nb::object& rules) { return fast_path(methods[2], rules, "(array, lengths, axis, out=None, copy=False)"); });
     m.def("try_concat", [](nb::handle arrays, nb::handle axis, nb::handle out) {
         return or_none(reinterpret_cast<PyObject*>(concat_plain(arrays.ptr(), axis.ptr(), out.ptr())));
     });
@@ -458,14 +471,15 @@ void bind_arrays(nb::module_& m) {
         return or_none(split_plain(array.ptr(), lengths.ptr(), axis.ptr(), out.ptr(), nullptr));
     });
     m.def("addresses", [](const nb::list& items) {
-        nb::list found;
+        nb::list arguments;
         for (const nb::handle item : items) {
             const bool is_array = PyArray_Check(item.ptr());
-            found.append(is_array ? reinterpret_cast<std::uintptr_t>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(item.ptr()))) : 0);
+            arguments.append(
+                is_array ? reinterpret_cast<std::uintptr_t>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(item.ptr()))) : 0);
         }
-        return found;
+        return arguments;
     });
-    m.def("past_cache_from", &moving::past_cache_from);
+    m.def("non_temporal_threshold", &copying::non_temporal_threshold);
     m.def("array_threads", [] { return pool().threads(); });
 }
 

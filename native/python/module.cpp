@@ -1,4 +1,4 @@
-// Bindings only: what Python may call, and how buffers come in. The work is in kernels/.
+// The extension module dovetail._native: copy_window, and the bindings of program.cpp and arrays.cpp.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,16 +10,16 @@
 namespace nb = nanobind;
 
 namespace dovetail {
-void bind_program(nb::module_& m);  // bind_program.cpp
-void bind_arrays(nb::module_& m);   // bind_arrays.cpp
-}
+void bind_program(nb::module_& m);  // program.cpp
+void bind_arrays(nb::module_& m);   // arrays.cpp
+}  // namespace dovetail
 
 namespace {
 
-// Below this, letting other threads run costs more than the copy.
+// Bytes below which releasing the interpreter lock costs more than the copy.
 constexpr std::size_t kReleaseFromBytes = 64 * 1024;
 
-// A contiguous buffer, held for as long as this lives.
+// A contiguous Python buffer, released with this object.
 class Buffer {
 public:
     Buffer(nb::handle object, int flags) {
@@ -41,7 +41,7 @@ using Numbers = std::vector<std::int64_t>;
 dovetail::Window window_of(const Numbers& sizes, std::int64_t dst_offset, const Numbers& dst_strides, std::int64_t src_offset,
                            const Numbers& src_strides, std::size_t itemsize) {
     if (dst_strides.size() != sizes.size() || src_strides.size() != sizes.size())
-        throw std::invalid_argument("sizes and strides differ in length");
+        throw std::invalid_argument("needs as many strides as sizes");
     dovetail::Window window{{}, dst_offset, src_offset, itemsize};
     for (std::size_t i = 0; i < sizes.size(); ++i) window.axes.push_back({sizes[i], dst_strides[i], src_strides[i]});
     return window;
@@ -50,12 +50,12 @@ dovetail::Window window_of(const Numbers& sizes, std::int64_t dst_offset, const 
 void copy_window(nb::handle dst, nb::handle src, const Numbers& sizes, std::int64_t dst_offset, const Numbers& dst_strides,
                  std::int64_t src_offset, const Numbers& src_strides, std::size_t itemsize) {
     const auto window = window_of(sizes, dst_offset, dst_strides, src_offset, src_strides, itemsize);
-    const Buffer into(dst, PyBUF_WRITABLE);
-    const Buffer from(src, PyBUF_SIMPLE);
-    dovetail::check(window, into.bytes(), from.bytes());
+    const Buffer dst_buffer(dst, PyBUF_WRITABLE);
+    const Buffer src_buffer(src, PyBUF_SIMPLE);
+    dovetail::check(window, dst_buffer.bytes(), src_buffer.bytes());
     std::optional<nb::gil_scoped_release> released;
     if (dovetail::bytes_moved(window) >= kReleaseFromBytes) released.emplace();
-    dovetail::copy(window, into.data(), from.data());
+    dovetail::copy(window, dst_buffer.data(), src_buffer.data());
 }
 
 const char* compiler() {

@@ -1,4 +1,5 @@
-// Bindings of the pool, the store and the program. The planner is the only caller: what it passes is checked by engine/plan_verifier.py.
+// Bindings of the thread pool, the weight cache, the arena pool and the program. The planner is the only caller;
+// engine/plan_verifier.py checks its plans.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
@@ -18,7 +19,7 @@ using namespace nb::literals;
 namespace dovetail {
 namespace {
 
-// buffer, offset, element, itemsize, sizes, strides, address of the constant (0: none), its reach
+// buffer, offset, element, itemsize, sizes, strides, address of the constant (0: none), first and last byte of its memory
 using Row = std::tuple<int, std::int64_t, std::string, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>,
                        std::uintptr_t, std::int64_t, std::int64_t>;
 
@@ -46,7 +47,7 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
     return spec;
 }
 
-// One step as Program.add takes it.
+// The arguments of Program.add.
 using SpecRow = std::tuple<std::string, std::vector<Row>, std::vector<Row>, std::map<std::string, Attribute>>;
 
 std::vector<Spec> specs_of(const std::vector<SpecRow>& rows) {
@@ -55,118 +56,127 @@ std::vector<Spec> specs_of(const std::vector<SpecRow>& rows) {
     return specs;
 }
 
-// Number, operand types and result type of each chain instruction.
+// Number, operand types and result type of each instruction of the elementwise bytecode.
 std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes() {
-    std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> found;
+    std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes_by_name;
     int number = 0;
-    for (const Opcode& opcode : chain_opcodes()) {
+    for (const Opcode& opcode : elementwise_opcodes()) {
         std::vector<std::string> operands;
         for (int i = 0; i < opcode.arity; ++i) operands.push_back(name_of(opcode.operands[i]));
-        found[opcode.name] = {number++, operands, name_of(opcode.result)};
+        opcodes_by_name[opcode.name] = {number++, operands, name_of(opcode.result)};
     }
-    return found;
+    return opcodes_by_name;
 }
 
-// Asks whether a signal came whose handler raises, as that of Ctrl-C does. In other threads than the main one none ever does.
+// Polls Python for a signal whose handler raises, such as that of Ctrl-C. Only the main thread ever sees one.
 class Signals : public Interrupt {
 public:
-    Signals() : before_(of_thread()) { of_thread() = this; }
-    ~Signals() override { of_thread() = before_; }
+    Signals() : previous_(current()) { current() = this; }
+    ~Signals() override { current() = previous_; }
 
-    bool asked() override {
-        const nb::gil_scoped_acquire held;
+    bool poll() override {
+        const nb::gil_scoped_acquire lock;
         return PyErr_CheckSignals() != 0;
     }
 
 private:
-    Interrupt* const before_;
+    Interrupt* const previous_;
 };
 
-// A room for one call, given back when Python lets it go.
-class Visit {
+// The workspace of one call, released when Python frees this object.
+class Execution {
 public:
-    explicit Visit(std::shared_ptr<Program> program) : program_(std::move(program)), room_(program_->enter()) {}
-    ~Visit() { program_->leave(room_); }
-    Visit(const Visit&) = delete;
-    Visit& operator=(const Visit&) = delete;
+    explicit Execution(std::shared_ptr<Program> program) : program_(std::move(program)), workspace_(program_->acquire()) {}
+    ~Execution() { program_->release(workspace_); }
+    Execution(const Execution&) = delete;
+    Execution& operator=(const Execution&) = delete;
 
-    std::uintptr_t arena() const { return reinterpret_cast<std::uintptr_t>(program_->arena(room_)); }
+    std::uintptr_t arena() const { return reinterpret_cast<std::uintptr_t>(program_->arena(workspace_)); }
 
-    void run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) { walk(addresses, first, last, nullptr); }
+    void run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
+        execute(addresses, first, last, nullptr);
+    }
 
     std::vector<std::int64_t> profile(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
         std::vector<std::int64_t> times(program_->size());
-        walk(addresses, first, last, times.data());
+        execute(addresses, first, last, times.data());
         return times;
     }
 
 private:
-    void walk(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last, std::int64_t* times) {
-        if (last > program_->size() || first > last) throw std::invalid_argument("there are no such steps");
-        if (addresses.size() != program_->buffers()) throw std::invalid_argument("one address per buffer");
+    void execute(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last, std::int64_t* times) {
+        if (last > program_->size() || first > last)
+            throw std::invalid_argument("steps " + std::to_string(first) + " to " + std::to_string(last) + " of a program of " +
+                                        std::to_string(program_->size()));
+        if (addresses.size() != program_->buffers())
+            throw std::invalid_argument("needs " + std::to_string(program_->buffers()) + " addresses, got " +
+                                        std::to_string(addresses.size()));
         std::vector<std::byte*> bases;
         for (const auto address : addresses) bases.push_back(reinterpret_cast<std::byte*>(address));
         Signals signals;
         try {
             const nb::gil_scoped_release released;
-            program_->run(room_, bases.data(), first, last, times);
+            program_->run(workspace_, bases.data(), first, last, times);
         } catch (const Interrupted&) {
             throw nb::python_error();
         }
     }
 
     std::shared_ptr<Program> program_;
-    Program::Room* room_;
+    Program::Workspace* workspace_;
 };
 
 }  // namespace
 
 void bind_program(nb::module_& m) {
-    // Its arguments are the step's number and the error's code.
+    // The arguments of the exception are the step's number and the error code.
     static PyObject* step_failed = PyErr_NewException("dovetail._native.StepFailed", PyExc_RuntimeError, nullptr);
     m.attr("StepFailed") = nb::borrow(step_failed);
-    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    nb::register_exception_translator([](const std::exception_ptr& exception, void*) {
         try {
-            std::rethrow_exception(thrown);
-        } catch (const StepFailed& failed) {
-            PyErr_SetObject(step_failed, nb::make_tuple(failed.step, failed.code).ptr());
+            std::rethrow_exception(exception);
+        } catch (const StepFailed& failure) {
+            PyErr_SetObject(step_failed, nb::make_tuple(failure.step, failure.code).ptr());
         }
     });
     m.def("isa", [] { return name_of(isa()); });
-    m.def("has_matrix_unit", [] { return matrix_unit() != nullptr; });
+    m.def("has_amx", [] { return amx_unit() != nullptr; });
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
-    m.def("chain_opcodes", &opcodes);
-    nb::class_<Pool>(m, "Pool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &Pool::threads);
-    nb::class_<Store>(m, "Store").def(nb::init<>()).def_prop_ro("bytes", &Store::bytes);
+    m.def("elementwise_opcodes", &opcodes);
+    nb::class_<ThreadPool>(m, "ThreadPool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &ThreadPool::threads);
+    nb::class_<WeightCache>(m, "WeightCache").def(nb::init<>()).def_prop_ro("bytes", &WeightCache::bytes);
+    nb::class_<ArenaPool>(m, "ArenaPool").def(nb::init<>());
     nb::class_<Program>(m, "Program")
-        .def(nb::init<std::shared_ptr<Pool>, std::shared_ptr<Store>, std::size_t, std::vector<Reach>>(), "pool"_a, "store"_a,
-             "arena_bytes"_a, "reaches"_a)
-        .def("add",
-             [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
-                const std::map<std::string, Attribute>& attributes, bool shared) {
-                 const Spec spec = spec_of(kernel, inputs, outputs, attributes);
-                 const nb::gil_scoped_release released;
-                 program.add(spec, shared);
-             },
-             "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
-        .def("names",
-             [](const Program& program) {
-                 std::vector<std::string> names;
-                 for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.step(i).name());
-                 return names;
-             });
-    nb::class_<Template>(m, "Template")
-        .def("__init__",
-             [](Template* made, const std::vector<SpecRow>& steps, const std::vector<SpecRow>& slopes) {
-                 new (made) Template(specs_of(steps), specs_of(slopes));
-             },
-             "steps"_a, "slopes"_a)
-        .def("fill", &Template::fill, "program"_a, "n"_a, nb::call_guard<nb::gil_scoped_release>());
-    nb::class_<Visit>(m, "Visit")
+        .def(nb::init<std::shared_ptr<ThreadPool>, std::shared_ptr<WeightCache>, std::shared_ptr<ArenaPool>, std::size_t,
+                      std::vector<ByteRange>>(),
+             "pool"_a, "weights"_a, "arenas"_a, "arena_bytes"_a, "ranges"_a)
+        .def(
+            "add",
+            [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
+               const std::map<std::string, Attribute>& attributes, bool shared) {
+                const Spec spec = spec_of(kernel, inputs, outputs, attributes);
+                const nb::gil_scoped_release released;
+                program.add(spec, shared);
+            },
+            "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
+        .def("names", [](const Program& program) {
+            std::vector<std::string> names;
+            for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.kernel(i).name());
+            return names;
+        });
+    nb::class_<ParametricProgram>(m, "ParametricProgram")
+        .def(
+            "__init__",
+            [](ParametricProgram* self, const std::vector<SpecRow>& steps, const std::vector<SpecRow>& slopes) {
+                new (self) ParametricProgram(specs_of(steps), specs_of(slopes));
+            },
+            "steps"_a, "slopes"_a)
+        .def("fill", &ParametricProgram::fill, "program"_a, "n"_a, nb::call_guard<nb::gil_scoped_release>());
+    nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())
-        .def_prop_ro("arena", &Visit::arena)
-        .def("run", &Visit::run)
-        .def("profile", &Visit::profile);
+        .def_prop_ro("arena", &Execution::arena)
+        .def("run", &Execution::run)
+        .def("profile", &Execution::profile);
 }
 
 }  // namespace dovetail

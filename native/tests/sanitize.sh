@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the driver of the core under each sanitizer and runs it; then the Python module under AddressSanitizer and UBSan, in
-# which onnx's node tests, the tests of the kernels, random networks and mutated files run. Any finding fails.
+# Builds and runs the driver of the core under each sanitizer. Then builds the Python module with AddressSanitizer and UBSan, and
+# runs onnx's node tests, the kernel tests, random networks and mutated files with it. Fails at the first finding.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-2}
@@ -21,10 +21,10 @@ CXXFLAGS='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-om
     -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" -DCMAKE_LIBRARY_OUTPUT_DIRECTORY="$module" >/dev/null
 cmake --build "$module" --target _native --parallel 2 | grep -v '^\[' || true
 compiler=${CXX:-c++}
-# The C++ runtime before anything that throws, so that AddressSanitizer finds what it stands in for.
+# AddressSanitizer intercepts __cxa_throw: the C++ runtime must be loaded before the first exception.
 export LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so.6)"
 export DOVETAIL_SANITIZED="$(ls "$module"/_native*.so)" PYTHONPATH="$PWD/native/tests/python" PYTHONMALLOC=malloc
-# Python frees little at its end; a request that no memory satisfies is a MemoryError.
+# Python leaks at exit by design; an allocation that fails must become a MemoryError.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 "$python" -c 'import dovetail, os; from dovetail import _native; assert _native.__file__ == os.environ["DOVETAIL_SANITIZED"]'
 "$python" -m pytest --quiet --numprocesses 2 tests/models/test_backend_nodes.py tests/unit/test_kernels_*.py tests/unit/test_operand_bounds.py

@@ -1,4 +1,4 @@
-// A driver of the core without Python, for the sanitizers (`make sanitize`) and for a look at stalls: `stress [seconds]`.
+// A driver of the core without Python, for the sanitizers (`make sanitize`) and for measuring stalls: `stress [seconds]`.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,36 +18,36 @@
 namespace {
 
 using dovetail::Operand;
-using dovetail::Pool;
 using dovetail::Program;
+using dovetail::ThreadPool;
 using Clock = std::chrono::steady_clock;
 
-void require(bool holds, const char* what) {
-    if (holds) return;
+void require(bool condition, const char* what) {
+    if (condition) return;
     std::fprintf(stderr, "stress: %s\n", what);
     std::_Exit(1);
 }
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Every task of a job, at most 64, runs exactly once, on a worker the pool has. Nothing is allocated here: a child could not take a
-// lock of the sanitizer's allocator that another thread held when it forked.
-void run_job(Pool& pool, std::int64_t count) {
+// Checks that every task of a job, at most 64, runs exactly once, on a worker of the pool. Allocates nothing: a forked child
+// could wait forever for a lock of the sanitizer's allocator.
+void run_job(ThreadPool& pool, std::int64_t count) {
     std::array<int, 64> ran{};
-    pool.each(count, [&](std::int64_t task, int worker) {
+    pool.parallel_for(count, [&](std::int64_t task, int worker) {
         require(worker >= 0 && worker < pool.threads(), "a worker that the pool does not have");
         ran[static_cast<std::size_t>(task)] += 1;
     });
     require(std::all_of(ran.begin(), ran.begin() + count, [](int times) { return times == 1; }), "a task that did not run once");
 }
 
-void run_jobs(Pool& pool, double seconds) {
+void run_jobs(ThreadPool& pool, double seconds) {
     const auto start = Clock::now();
     for (std::int64_t count = 0; seconds_since(start) < seconds; count = (count * 7 + 1) % 61) run_job(pool, count);
 }
 
-// Pauses let the workers fall asleep, sometimes just as the next job comes.
-void run_jobs_with_pauses(Pool& pool, double seconds) {
+// Pauses let the workers fall asleep, sometimes just as the next job arrives.
+void run_jobs_with_pauses(ThreadPool& pool, double seconds) {
     const auto start = Clock::now();
     for (unsigned pause = 0; seconds_since(start) < seconds; pause = (pause + 7) % 83) {
         run_job(pool, 5);
@@ -56,7 +56,7 @@ void run_jobs_with_pauses(Pool& pool, double seconds) {
 }
 
 void share_a_pool(double seconds) {
-    Pool pool(3);
+    ThreadPool pool(3);
     std::vector<std::thread> callers;
     for (int i = 0; i < 3; ++i) callers.emplace_back([&pool, seconds] { run_jobs(pool, seconds); });
     for (auto& caller : callers) caller.join();
@@ -65,45 +65,48 @@ void share_a_pool(double seconds) {
 void make_and_end_pools(double seconds) {
     const auto start = Clock::now();
     for (int i = 0; seconds_since(start) < seconds; ++i) {
-        Pool pool(1 + i % 4);
+        ThreadPool pool(1 + i % 4);
         if (i % 3) run_job(pool, i % 17);
     }
 }
 
-// The child's pool works, and both can end; also when the fork falls into another thread's job.
-void fork_in_the_middle(double seconds) {
+// Checks that the pools of a forked child work and end, also if the fork falls into another thread's job.
+void fork_during_jobs(double seconds) {
     const auto start = Clock::now();
-    Pool pool(3);
+    ThreadPool pool(3);
     std::atomic<bool> stop{false};
-    std::thread other([&] {
+    std::thread worker([&] {
         while (!stop) run_job(pool, 9);
     });
     while (seconds_since(start) < seconds) {
         const pid_t child = fork();
         if (child == 0) {
             run_job(pool, 7);
-            { Pool own(2); run_job(own, 7); }
+            {
+                ThreadPool own(2);
+                run_job(own, 7);
+            }
             std::_Exit(0);
         }
         int status = 1;
         require(waitpid(child, &status, 0) == child && status == 0, "a child that failed");
     }
     stop = true;
-    other.join();
+    worker.join();
 }
 
-Operand operand(int buffer, std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides, std::int64_t offset = 0) {
-    Operand made;
-    made.buffer = buffer;
-    made.offset = offset;
-    made.element = dovetail::Element::f32;
-    made.itemsize = 4;
-    made.sizes = std::move(sizes);
-    made.strides = std::move(strides);
-    return made;
+Operand operand_of(int buffer, std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides, std::int64_t offset = 0) {
+    Operand operand;
+    operand.buffer = buffer;
+    operand.offset = offset;
+    operand.element = dovetail::Element::f32;
+    operand.itemsize = 4;
+    operand.sizes = std::move(sizes);
+    operand.strides = std::move(strides);
+    return operand;
 }
 
-dovetail::Spec copy_of(Operand from, Operand to) {
+dovetail::Spec copy_spec(Operand from, Operand to) {
     dovetail::Spec spec;
     spec.kernel = "copy";
     spec.inputs = {std::move(from)};
@@ -111,64 +114,65 @@ dovetail::Spec copy_of(Operand from, Operand to) {
     return spec;
 }
 
-// A program that transposes into the arena and back, run by several threads at once, each with buffers of its own.
+// Runs a program that transposes into the arena and back in several threads at once, each with buffers of its own.
 void run_programs(double seconds) {
     const std::int64_t rows = 130, columns = 257;
-    const auto pool = std::make_shared<Pool>(3);
-    Program program(pool, std::make_shared<dovetail::Store>(), static_cast<std::size_t>(rows * columns * 4),
-                    {{0, rows * columns * 4}, {0, rows * columns * 4}});
-    program.add(copy_of(operand(1, {rows, columns}, {columns * 4, 4}), operand(0, {rows, columns}, {4, rows * 4})));
-    program.add(copy_of(operand(0, {rows, columns}, {4, rows * 4}), operand(2, {rows, columns}, {columns * 4, 4})));
-    const auto visit = [&program, seconds](float first) {
+    const auto pool = std::make_shared<ThreadPool>(3);
+    Program program(pool, std::make_shared<dovetail::WeightCache>(), std::make_shared<dovetail::ArenaPool>(),
+                    static_cast<std::size_t>(rows * columns * 4), {{0, rows * columns * 4}, {0, rows * columns * 4}});
+    program.add(copy_spec(operand_of(1, {rows, columns}, {columns * 4, 4}), operand_of(0, {rows, columns}, {4, rows * 4})));
+    program.add(copy_spec(operand_of(0, {rows, columns}, {4, rows * 4}), operand_of(2, {rows, columns}, {columns * 4, 4})));
+    const auto run_copies = [&program, seconds](float first) {
         std::vector<float> in(130 * 257), out(in.size());
         std::iota(in.begin(), in.end(), first);
         const auto start = Clock::now();
         while (seconds_since(start) < seconds) {
             std::byte* bases[] = {nullptr, reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(out.data())};
             std::fill(out.begin(), out.end(), -1.0f);
-            auto* room = program.enter();
-            program.run(room, bases, 0, program.size(), nullptr);
-            program.leave(room);
+            auto* workspace = program.acquire();
+            program.run(workspace, bases, 0, program.size(), nullptr);
+            program.release(workspace);
             require(in == out, "a copy that differs");
         }
     };
     std::vector<std::thread> callers;
-    for (int i = 0; i < 3; ++i) callers.emplace_back(visit, static_cast<float>(1000 * i));
+    for (int i = 0; i < 3; ++i) callers.emplace_back(run_copies, static_cast<float>(1000 * i));
     for (auto& caller : callers) caller.join();
 }
 
-// Transposes beyond the caches, there and back, between arrays of exactly their sizes.
-void turn_large_arrays() {
-    const auto pool = std::make_shared<Pool>(3);
+// Transposes arrays larger than the caches, there and back, between buffers of exactly their sizes.
+void transpose_large_arrays() {
+    const auto pool = std::make_shared<ThreadPool>(3);
     const std::int64_t shapes[][3] = {{2, 1030, 1100}, {2, 1024, 1040}, {4096, 24, 24}, {1, 16, 140000}, {1, 131080, 18}};
     for (const auto& [matrices, rows, columns] : shapes) {
         const std::int64_t size = rows * columns;
-        const std::vector<std::int64_t> plain = {size * 4, columns * 4, 4}, turned = {size * 4, 4, rows * 4};
+        const std::vector<std::int64_t> plain = {size * 4, columns * 4, 4}, transposed = {size * 4, 4, rows * 4};
         const std::vector<std::int64_t> sizes = {matrices, rows, columns};
-        const dovetail::Reach whole{0, matrices * size * 4};
-        Program program(pool, std::make_shared<dovetail::Store>(), 64, {whole, whole, whole});
-        program.add(copy_of(operand(1, sizes, plain), operand(2, sizes, turned)));
-        program.add(copy_of(operand(2, sizes, turned), operand(3, sizes, plain)));
+        const dovetail::ByteRange whole{0, matrices * size * 4};
+        Program program(pool, std::make_shared<dovetail::WeightCache>(), std::make_shared<dovetail::ArenaPool>(), 64,
+                        {whole, whole, whole});
+        program.add(copy_spec(operand_of(1, sizes, plain), operand_of(2, sizes, transposed)));
+        program.add(copy_spec(operand_of(2, sizes, transposed), operand_of(3, sizes, plain)));
         std::vector<float> in(static_cast<std::size_t>(matrices * size)), between(in.size()), out(in.size());
         std::iota(in.begin(), in.end(), 0.0f);
         std::byte* bases[] = {nullptr, reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(between.data()),
                               reinterpret_cast<std::byte*>(out.data())};
-        auto* room = program.enter();
-        program.run(room, bases, 0, program.size(), nullptr);
-        program.leave(room);
+        auto* workspace = program.acquire();
+        program.run(workspace, bases, 0, program.size(), nullptr);
+        program.release(workspace);
         require(in == out, "a transpose that differs");
     }
 }
 
-// How long one small job takes, as quantiles: a stall shows as a scheduler's slice (milliseconds).
+// Reports quantiles of the time of a small job: a stall shows as a scheduler's time slice (milliseconds).
 void report_stalls(double seconds, int threads, int pause_us) {
-    Pool pool(threads);
+    ThreadPool pool(threads);
     std::vector<double> times;
     std::atomic<std::int64_t> sink{0};
     const auto start = Clock::now();
     while (seconds_since(start) < seconds) {
         const auto begin = Clock::now();
-        pool.each(16, [&](std::int64_t task, int) {
+        pool.parallel_for(16, [&](std::int64_t task, int) {
             std::int64_t sum = 0;
             for (std::int64_t i = 0; i < 2000; ++i) sum += (i ^ task) * i;
             sink.fetch_add(sum, std::memory_order_relaxed);
@@ -178,24 +182,24 @@ void report_stalls(double seconds, int threads, int pause_us) {
     }
     std::sort(times.begin(), times.end());
     const auto quantile = [&](double q) { return times[static_cast<std::size_t>(q * static_cast<double>(times.size() - 1))]; };
-    std::printf("%d threads, %3d us between: %7zu jobs, us: median %.1f  90%% %.1f  99%% %.1f  99.9%% %.1f  most %.1f\n", threads, pause_us,
-                times.size(), quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999), times.back());
+    std::printf("%d threads, %3d us between: %7zu jobs, us: median %.1f  90%% %.1f  99%% %.1f  99.9%% %.1f  most %.1f\n", threads,
+                pause_us, times.size(), quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999), times.back());
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
     const double seconds = count > 1 ? std::atof(arguments[1]) : 1;
-    Pool pool(4);
+    ThreadPool pool(4);
     run_jobs(pool, seconds);
     run_jobs_with_pauses(pool, seconds);
     share_a_pool(seconds);
     make_and_end_pools(seconds);
     run_programs(seconds);
-    turn_large_arrays();
-    // ThreadSanitizer refuses threads that begin after a fork of a process that had several.
+    transpose_large_arrays();
+    // ThreadSanitizer does not support threads started after a fork of a multithreaded process.
 #ifndef __SANITIZE_THREAD__
-    fork_in_the_middle(seconds);
+    fork_during_jobs(seconds);
 #endif
     for (const int threads : {1, 2})
         for (const int pause : {0, 200}) report_stalls(seconds, threads, pause);

@@ -1,7 +1,7 @@
-"""One table of element types: bits, numpy dtype, ONNX number, OpenVINO name.
+"""Element types: one table of bits, numpy dtype, ONNX number and OpenVINO name.
 
-Sub-byte elements travel in numpy one per byte: as ml_dtypes' own types where it has them, otherwise (u1, u3, u6, nf4)
-as uint8 codes. Sources: onnx.proto ``TensorProto.DataType``; OpenVINO ``element::Type``.
+A numpy array holds one sub-byte element per byte, in a type of ml_dtypes where it has one, else (u1, u3, u6, nf4) as uint8 codes.
+Sources: onnx.proto ``TensorProto.DataType``; OpenVINO ``element::Type``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dovetail.errors import UnsupportedError
 
 
 class DType:
-    """An element type. Interned: compare with ``is`` or ``==``; ``dtype == "f32"`` holds too. Prints as its name."""
+    """An element type, interned: compare with ``is`` or ``==``. It equals its name (``dtype == "f32"``) and prints as it."""
 
     __slots__ = ("bits", "is_float", "is_integer", "is_number", "kind", "name", "numpy", "onnx", "openvino", "standard")
 
@@ -44,7 +44,7 @@ class DType:
         return dtype, (self.name,)
 
     def range(self) -> tuple[int, int]:
-        """The least and greatest value of an integer type."""
+        """Return the least and greatest value of an integer type."""
         if self.kind == "uint":
             return 0, 2**self.bits - 1
         assert self.kind == "int"
@@ -99,7 +99,7 @@ _ALIASES = {
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "boolean", "str": "string",
 }  # fmt: skip
-# Where two of ours share a numpy dtype (u8 and the code types), the plain one owns it.
+# u8 and the code types share numpy's uint8, which stands for u8.
 _BY_NUMPY: dict[np.dtype[Any], DType] = {item.numpy: item for item in reversed(ALL) if item.name not in ("nf4", "u6", "u3", "u1")}
 BY_ONNX: dict[int, DType] = {item.onnx: item for item in ALL if item.onnx is not None}
 BY_OPENVINO: dict[str, DType] = {item.openvino: item for item in ALL if item.openvino is not None}
@@ -109,24 +109,29 @@ i64, i32, i8, u8 = (_BY_NAME[name] for name in ("i64", "i32", "i8", "u8"))
 boolean, string = _BY_NAME["boolean"], _BY_NAME["string"]
 
 
-def dtype(what: Any) -> DType:
-    """The element type that ``what`` names: ours, a name (``"f32"``, ``"float32"``), or anything ``numpy.dtype`` takes.
+def by_name(name: str) -> DType | None:
+    """Return the element type of a name such as ``f32``; None for any other text."""
+    return _BY_NAME.get(name)
+
+
+def dtype(item: Any) -> DType:
+    """Convert a DType, a name (``"f32"``, ``"float32"``), or anything that ``numpy.dtype`` takes to an element type.
 
     Raises UnsupportedError [dtype.unknown] for anything else.
     """
-    if isinstance(what, DType):
-        return what
-    if isinstance(what, str):
-        found = _BY_NAME.get(_ALIASES.get(what, what))
-        if found is not None:
-            return found
+    if isinstance(item, DType):
+        return item
+    if isinstance(item, str):
+        named = _BY_NAME.get(_ALIASES.get(item, item))
+        if named is not None:
+            return named
     try:
-        plain = np.dtype(what)
+        plain = np.dtype(item)
     except TypeError:
-        raise UnsupportedError("dtype.unknown", f"{what!r} is no element type that dovetail knows") from None
+        raise UnsupportedError("dtype.unknown", f"{item!r} is no element type that dovetail knows") from None
     if plain.kind in "SUO" or plain.kind == "T":
         return string
-    found = _BY_NUMPY.get(plain.newbyteorder("="))
-    if found is None:
+    element_type = _BY_NUMPY.get(plain.newbyteorder("="))
+    if element_type is None:
         raise UnsupportedError("dtype.unknown", f"numpy's {plain} is no element type that dovetail knows")
-    return found
+    return element_type

@@ -1,12 +1,13 @@
-"""The one door to the compiled core; where it was not built, numpy does the same, more slowly.
+"""Access to the compiled core. Without a compiled core, numpy computes the same, more slowly.
 
-``is_compiled`` says which of the two answers, ``build()`` says it in words.
+``is_compiled`` is whether there is a compiled core, ``build()`` describes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from dovetail.errors import EngineError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# Only an absent core is replaced: one that is there and does not load raises ImportError, a fault to be seen.
+# Only an absent core is replaced: a core that does not load raises ImportError, so that the fault shows.
 try:
     import dovetail._native as _compiled
 except ModuleNotFoundError:
@@ -27,12 +28,12 @@ is_compiled: bool = _compiled is not None
 
 
 def build() -> str:
-    """Which core this installation has: ``native core (gcc 12.2.0)`` or ``pure Python``."""
+    """The core of this installation: ``native core (gcc 12.2.0)`` or ``pure Python``."""
     return f"native core ({_compiled.compiler})" if is_compiled else "pure Python"
 
 
-def core() -> Any:
-    """The compiled core's own module, None where there is none: programs, pools and stores of packed weights."""
+def core() -> ModuleType | None:
+    """The module of the compiled core, with programs, thread pools and stores of packed weights; None without a core."""
     return _compiled
 
 
@@ -54,54 +55,54 @@ def copy_window(
     src_strides: Sequence[int],
     itemsize: int,
 ) -> None:
-    """Copy the elements that an affine window names from ``src`` to ``dst``, whatever the element type.
+    """Copy the elements of an affine window from ``src`` to ``dst``, for any element type.
 
-    Both are contiguous buffers, seen as elements of ``itemsize`` bytes. For every position ``p`` within ``sizes``,
-    element ``dst_offset + sum(p * dst_strides)`` becomes what element ``src_offset + sum(p * src_strides)`` was before
-    the call: the two may lie in the same memory. Strides have any sign; a source stride of zero repeats, and the stride of an
-    axis of size 1 means nothing. A window with a size of zero copies nothing and may lie anywhere. Nothing is written on error.
+    Both are contiguous buffers of elements of ``itemsize`` bytes. For every position ``p`` within ``sizes``, element
+    ``dst_offset + sum(p * dst_strides)`` becomes the value that element ``src_offset + sum(p * src_strides)`` had before the
+    call: the buffers may overlap. Strides have any sign; a source stride of zero repeats; the stride of an axis of size 1 is
+    ignored. A window with a size of zero copies nothing and may have any offset. Nothing is written on error.
 
-    Raises EngineError: [copy.buffer] a buffer is not contiguous, not writable or holds Python objects; [copy.window] the
-    numbers make no window; [copy.bounds] an element outside a buffer; [copy.overlap] an element of ``dst`` written twice.
+    Raises EngineError: [copy.buffer] a buffer is not contiguous, not writable or holds Python objects; [copy.window] the numbers
+    do not form a window; [copy.bounds] an element outside a buffer; [copy.overlap] an element of ``dst`` written twice.
     """
-    into, out_of = _bytes(dst, "dst"), _bytes(src, "src")
-    if not into.flags.writeable:
+    target, source = _bytes_of(dst, "dst"), _bytes_of(src, "src")
+    if not target.flags.writeable:
         raise EngineError("copy.buffer", "dst is read-only")
     itemsize = index(itemsize)
-    axes = _axes(sizes, dst_strides, src_strides)
+    axes = _axes_of(sizes, dst_strides, src_strides)
     if itemsize < 1:
-        raise EngineError("copy.window", f"an element has at least one byte, not {itemsize}")
+        raise EngineError("copy.window", f"itemsize must be at least 1, got {itemsize}")
     if any(axis.size == 0 for axis in axes):
         return
     dst_offset, src_offset = index(dst_offset), index(src_offset)
-    _check_bounds("dst", [(axis.size, axis.dst_stride) for axis in axes], dst_offset, into.size // itemsize)
-    _check_bounds("src", [(axis.size, axis.src_stride) for axis in axes], src_offset, out_of.size // itemsize)
+    _check_bounds("dst", [(axis.size, axis.dst_stride) for axis in axes], dst_offset, target.size // itemsize)
+    _check_bounds("src", [(axis.size, axis.src_stride) for axis in axes], src_offset, source.size // itemsize)
     _check_written_once(axes)
     copy = _copy_compiled if is_compiled else _copy_numpy
-    copy(into, out_of, axes, dst_offset, src_offset, itemsize)
+    copy(target, source, axes, dst_offset, src_offset, itemsize)
 
 
-def _bytes(buffer: npt.NDArray[Any] | Buffer, name: str) -> npt.NDArray[np.uint8]:
+def _bytes_of(buffer: npt.NDArray[Any] | Buffer, name: str) -> npt.NDArray[np.uint8]:
     if not isinstance(buffer, np.ndarray):
         try:
             return np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
         except (TypeError, BufferError) as error:
-            raise EngineError("copy.buffer", f"{name} is no contiguous buffer: {error}") from None
+            raise EngineError("copy.buffer", f"{name} must be a contiguous buffer: {error}") from None
     if buffer.dtype.hasobject:
-        raise EngineError("copy.buffer", f"{name} holds Python objects, which are not copied as bytes")
+        raise EngineError("copy.buffer", f"{name} must hold plain elements, got Python objects")
     if not buffer.flags.c_contiguous:
-        raise EngineError("copy.buffer", f"{name} is not contiguous: strides {buffer.strides} for shape {buffer.shape}")
+        raise EngineError("copy.buffer", f"{name} must be contiguous, got strides {buffer.strides} for shape {buffer.shape}")
     return buffer.reshape(-1).view(np.uint8)
 
 
-def _axes(sizes: Sequence[int], dst_strides: Sequence[int], src_strides: Sequence[int]) -> list[Axis]:
-    """The axes that matter: an axis of size 1 takes no step."""
+def _axes_of(sizes: Sequence[int], dst_strides: Sequence[int], src_strides: Sequence[int]) -> list[Axis]:
+    """The axes of more than one element."""
     if not len(sizes) == len(dst_strides) == len(src_strides):
         lengths = f"{len(sizes)} sizes, {len(dst_strides)} and {len(src_strides)} strides"
-        raise EngineError("copy.window", f"a window has as many strides as sizes, not {lengths}")
+        raise EngineError("copy.window", f"sizes and strides must have the same length, got {lengths}")
     axes = [Axis(*map(index, axis)) for axis in zip(sizes, dst_strides, src_strides, strict=True)]
     if any(axis.size < 0 for axis in axes):
-        raise EngineError("copy.window", f"a size is negative: {tuple(axis.size for axis in axes)}")
+        raise EngineError("copy.window", f"sizes must not be negative, got {tuple(axis.size for axis in axes)}")
     return [axis for axis in axes if axis.size != 1]
 
 
@@ -114,7 +115,7 @@ def _check_bounds(name: str, axes: list[tuple[int, int]], offset: int, elements:
 
 
 def _check_written_once(axes: list[Axis]) -> None:
-    """Each axis must step beyond all that the smaller ones reach, as it does in every layout of an array."""
+    """Require each stride to exceed the reach of all smaller ones, as in every array without overlapping elements."""
     reached = 0
     for stride, size in sorted((abs(axis.dst_stride), axis.size) for axis in axes):
         if stride <= reached:
@@ -134,12 +135,11 @@ def _copy_compiled(
 def _copy_numpy(
     dst: npt.NDArray[np.uint8], src: npt.NDArray[np.uint8], axes: list[Axis], dst_offset: int, src_offset: int, itemsize: int
 ) -> None:
-    # np.ndarray checks against its buffer once more.
     element = np.dtype((np.void, itemsize))
     sizes = [axis.size for axis in axes]
     dst_strides = [axis.dst_stride * itemsize for axis in axes]
     src_strides = [axis.src_stride * itemsize for axis in axes]
-    into: npt.NDArray[Any] = np.ndarray(sizes, element, dst.data, dst_offset * itemsize, dst_strides)
-    out_of: npt.NDArray[Any] = np.ndarray(sizes, element, src.data, src_offset * itemsize, src_strides)
-    # Numpy's assignment makes this copy by itself only in some cases: not for one axis whose strides differ.
-    into[...] = out_of.copy() if np.may_share_memory(into, out_of) else out_of
+    target: npt.NDArray[Any] = np.ndarray(sizes, element, dst.data, dst_offset * itemsize, dst_strides)
+    source: npt.NDArray[Any] = np.ndarray(sizes, element, src.data, src_offset * itemsize, src_strides)
+    # numpy's assignment does not buffer every overlap, for example not one axis with different strides.
+    target[...] = source.copy() if np.may_share_memory(target, source) else source

@@ -17,7 +17,7 @@ from dovetail.formats import load
 from dovetail.formats.mapped_files import check_unchanged
 from dovetail.interpreter.interpret import interpret, owned, put_into
 from dovetail.interpreter.results import Results
-from dovetail.interpreter.session import Beginning, Session, named
+from dovetail.interpreter.session import InitialStates, Session, named
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import bodies
@@ -51,7 +51,7 @@ class Program:
         self.engine = engine
         self.options = options
         self._is_closed = False
-        self._beginning = Beginning(self.model) if self.model.states else None
+        self._beginning = InitialStates(self.model) if self.model.states else None
         # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
         self._counts = self.model.limits != DEFAULT or any(_holds_graphs(node.op) for node in self.model.graph.nodes)
         with counting(self.model.limits), within_memory("the program", self.model.file):

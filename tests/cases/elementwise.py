@@ -11,7 +11,7 @@ from cases import Case
 from dovetail import dtypes
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.activation import (
-    SIXTH,
+    ONE_SIXTH,
     Celu,
     Elu,
     Gelu,
@@ -241,15 +241,15 @@ def functions() -> Iterator[Case]:
 def activations() -> Iterator[Case]:
     ops: tuple[Op, ...] = (
         *(LeakyRelu(), LeakyRelu(0.25), Elu(), Elu(0.5), Selu(), Selu(1.5, 2.0), Celu(), Celu(0.5)),
-        *(ThresholdedRelu(), ThresholdedRelu(0.5), HardSigmoid(), HardSigmoid(0.5, 0.25), HardSigmoid(SIXTH, 0.5)),
+        *(ThresholdedRelu(), ThresholdedRelu(0.5), HardSigmoid(), HardSigmoid(0.5, 0.25), HardSigmoid(ONE_SIXTH, 0.5)),
         *(Gelu("tanh"), Swish(), Swish(1.5), Shrink(), Shrink(0.25, 1.0)),
     )
     for op in ops:
         for name in FLOATS:
             skip = {}
-            if op in (LeakyRelu(), Selu(), HardSigmoid(), HardSigmoid(SIXTH, 0.5)) and name != "f64":
+            if op in (LeakyRelu(), Selu(), HardSigmoid(), HardSigmoid(ONE_SIXTH, 0.5)) and name != "f64":
                 skip["ir"] = "an attribute that IR holds in the type of the tensor"
-            if op == HardSigmoid(SIXTH, 0.5):
+            if op == HardSigmoid(ONE_SIXTH, 0.5):
                 skip["onnx"] = "an attribute that ONNX holds in f32"
             if name == "f64" and isinstance(op, Gelu | Shrink | HardSigmoid):
                 skip["onnxruntime"] = "computed in f32, or not at all"

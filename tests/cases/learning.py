@@ -52,26 +52,26 @@ LABELS = [
 ]
 
 _ONE: dict[str, Any] = {
-    "roots": (0,),
-    "features": (0, 1, 2),
-    "splits": (0.5, -0.25, 1.0),
-    "true_next": (1, 0, 1),
-    "true_leaf": (False, True, True),
-    "false_next": (2, 2, 3),
-    "false_leaf": (False, True, True),
-    "leaf_targets": (0, 1, 0, 1),
+    "tree_roots": (0,),
+    "nodes_featureids": (0, 1, 2),
+    "nodes_splits": (0.5, -0.25, 1.0),
+    "nodes_truenodeids": (1, 0, 1),
+    "nodes_trueleafs": (False, True, True),
+    "nodes_falsenodeids": (2, 2, 3),
+    "nodes_falseleafs": (False, True, True),
+    "leaf_targetids": (0, 1, 0, 1),
     "leaf_weights": (5.25, 12.125, -12.5, 7.0),
 }
 _TWO: dict[str, Any] = {
     **_ONE,
-    "roots": (0, 3),
-    "features": (0, 1, 2, 1, 0),
-    "splits": (0.5, -0.25, 1.0, 0.0, 0.25),
-    "true_next": (1, 0, 1, 4, 4),
-    "true_leaf": (False, True, True, False, True),
-    "false_next": (2, 2, 3, 5, 5),
-    "false_leaf": (False, True, True, True, True),
-    "leaf_targets": (0, 1, 0, 1, 2, 0),
+    "tree_roots": (0, 3),
+    "nodes_featureids": (0, 1, 2, 1, 0),
+    "nodes_splits": (0.5, -0.25, 1.0, 0.0, 0.25),
+    "nodes_truenodeids": (1, 0, 1, 4, 4),
+    "nodes_trueleafs": (False, True, True, False, True),
+    "nodes_falsenodeids": (2, 2, 3, 5, 5),
+    "nodes_falseleafs": (False, True, True, True, True),
+    "leaf_targetids": (0, 1, 0, 1, 2, 0),
     "leaf_weights": (5.25, 12.125, -12.5, 7.0, 0.5, 1.5),
 }
 _ROWS = np.concatenate(
@@ -87,12 +87,14 @@ _STEP = {
 _SWAPPED = {"onnxruntime": "onnxruntime takes 1 for LOGISTIC and 2 for SOFTMAX, the schema says it the other way round"}
 TREES = [
     *(
-        Case(TreeEnsemble(targets=2, modes=(mode,) * 3, **_ONE), (_ROWS,), f"TreeEnsemble by mode {mode}", skip=_STEP)
+        Case(TreeEnsemble(n_targets=2, nodes_modes=(mode,) * 3, **_ONE), (_ROWS,), f"TreeEnsemble by mode {mode}", skip=_STEP)
         for mode in range(6)
     ),
     *(
         Case(
-            TreeEnsemble(targets=3, modes=(0, 0, 2, 1, 3), aggregate=aggregate, transform=transform, **_TWO),
+            TreeEnsemble(
+                n_targets=3, nodes_modes=(0, 0, 2, 1, 3), aggregate_function=aggregate, post_transform=transform, **_TWO
+            ),
             (_ROWS,),
             f"TreeEnsemble, {aggregate}, {transform}",
             tolerance=None if transform == "none" else 1e-6,
@@ -102,13 +104,20 @@ TREES = [
         for transform in ("none", "softmax", "logistic")
     ),
     Case(
-        TreeEnsemble(targets=2, modes=(0, 3, 1), missing_true=(True, False, True), **_ONE), (_HOLES,), "TreeEnsemble with holes",
+        TreeEnsemble(n_targets=2, nodes_modes=(0, 3, 1), nodes_missing_value_tracks_true=(True, False, True), **_ONE),
+        (_HOLES,),
+        "TreeEnsemble with holes",
         skip={**_STEP, "openvino": "in OpenVINO's CPU plugin a NaN is greater than a number"},
     ),
-    Case(TreeEnsemble(targets=2, modes=(0, 0, 0), **_ONE), (_ROWS.astype(np.float64),), "TreeEnsemble of f64", skip=_STEP),
+    Case(
+        TreeEnsemble(n_targets=2, nodes_modes=(0, 0, 0), **_ONE), (_ROWS.astype(np.float64),), "TreeEnsemble of f64", skip=_STEP
+    ),
     Case(
         TreeEnsemble(
-            targets=2, modes=(0, 6, 6), members=((2.0, 3.0, 5.0), (1.0, 7.0)), **{**_ONE, "splits": (4.0, 0.0, 0.0)}
+            n_targets=2,
+            nodes_modes=(0, 6, 6),
+            membership_values=((2.0, 3.0, 5.0), (1.0, 7.0)),
+            **{**_ONE, "nodes_splits": (4.0, 0.0, 0.0)},
         ),
         (_WHOLE,),
         "TreeEnsemble with sets",
@@ -116,8 +125,8 @@ TREES = [
     ),
     Case(
         TreeEnsemble(
-            targets=1, roots=(0,), features=(0,), modes=(0,), splits=(0.0,), true_next=(0,), true_leaf=(True,), false_next=(0,),
-            false_leaf=(True,), leaf_targets=(0,), leaf_weights=(2.5,),
+            n_targets=1, tree_roots=(0,), nodes_featureids=(0,), nodes_modes=(0,), nodes_splits=(0.0,), nodes_truenodeids=(0,),
+            nodes_trueleafs=(True,), nodes_falsenodeids=(0,), nodes_falseleafs=(True,), leaf_targetids=(0,), leaf_weights=(2.5,),
         ),
         (_ROWS,),
         "TreeEnsemble of one leaf",

@@ -9,7 +9,8 @@ import numpy as np
 from cases import Case
 from cases.joining import i64
 from cases.linear import floats
-from dovetail.ops.nn.col2im import Col2Im, MaxUnpool
+from dovetail.ops.nn.col2im import Col2Im
+from dovetail.ops.nn.pool import MaxUnpool
 
 
 def put(op: Col2Im, name: str, image: Any, block: Any, columns: int, channels: int = 2, **more: Any) -> Case:

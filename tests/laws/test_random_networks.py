@@ -26,9 +26,8 @@ from networks.shrink import shrink
 CLI = Path(__file__).resolve().parents[1] / "random_networks.py"
 SEEDS, OTHER_SEEDS, COVERING = 200, 40, 400
 """How many networks run in the instruction set in use, in each other one, and are only planned."""
-UNPLANNED = {"concat", "split", "rms_norm", "tree_ensemble"}
-"""Kernels of the core's table that no network has steps of: arrays are joined and cut by `dovetail.concat` and `dovetail.split`;
-random forests are cases of their own (`cases/forests.py`)."""
+UNPLANNED = {"rms_norm", "tree_ensemble"}
+"""Kernels of the core's table that no network has steps of: random forests are cases of their own (`cases/forests.py`)."""
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
@@ -64,8 +63,8 @@ FUSED = (
     "conv: has_bias", "conv: has_factor", "conv: has_residual", "conv: residual is its input too",
     "conv: residual_after_activation", "conv: prologue", "conv: prologue with relu", "conv: groups", "conv: activation relu",
     "matmul: has_bias", "matmul: has_residual", "matmul: factor", "matmul: activation relu", "quantized_conv: has_residual",
-    "chain: long", "chain: several results", "memory: channels-last copy", "memory: channels-last operand",
-    "memory: piece of a buffer", "memory: in place, chain", "memory: in place, conv", "memory: in place, matmul",
+    "elementwise: long", "elementwise: several results", "memory: channels-last copy", "memory: channels-last operand",
+    "memory: piece of a buffer", "memory: in place, elementwise", "memory: in place, conv", "memory: in place, matmul",
     "memory: moved nothing",
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.interpreter.evaluate import placed
+from dovetail.interpreter.evaluate import evaluate_node
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.op import bodies
@@ -33,7 +33,7 @@ def run_wide(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
     }
     for node in graph.nodes:
         # Some rules, as those of ai.onnx.ml, make f32 of whatever goes in.
-        results = placed(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+        results = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
         found.update((id(y), wide(result)) for y, result in zip(node.outputs, results, strict=False))
     return {value.name: found[id(inner)] for inner, value in zip(graph.outputs, model.outputs, strict=True)}
 

@@ -72,12 +72,12 @@ def _of_step(step: Step) -> set[str]:
         found.add(f"{kernel}: groups")
     if kernel in ("conv", "conv_transpose", "pool"):
         found.add(f"{kernel}: {len(step.writes[0].sizes) - 2} axes")
-    if kernel == "chain" and "body" in attributes:
+    if kernel == "elementwise" and "body" in attributes:
         count = len(attributes["body"])
-        found.add(f"chain: {'one' if count == 1 else 'short' if count < CHAIN else 'long'}")
+        found.add(f"elementwise: {'one' if count == 1 else 'short' if count < CHAIN else 'long'}")
         found |= {f"in chains: {type(op).__name__}" for op, _ in attributes["body"]}
         if len(attributes["results"]) > 1:
-            found.add("chain: several results")
+            found.add("elementwise: several results")
     if kernel == "reduce":
         found.add(f"reduce: {attributes['mode']}")
     if kernel == "recurrent":
@@ -87,7 +87,7 @@ def _of_step(step: Step) -> set[str]:
 
 def _of_memory(step: Step) -> set[str]:
     found = set()
-    if step.kernel == COPY and step.reason.startswith("channels-last"):
+    if step.kernel == COPY and step.reason == "the kernel reads channels-last":
         found.add("memory: channels-last copy")
     if step.kernel == COPY:
         return found

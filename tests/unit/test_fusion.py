@@ -107,46 +107,46 @@ def test_an_activation_goes_into_what_it_follows(name: str, kernel: str) -> None
 @pytest.mark.parametrize("name", APART)
 def test_what_kernels_do_not_know_is_a_step_of_its_own(name: str, kernel: str) -> None:
     found = steps(model_of(lambda b: APART[name](b, PRODUCTS[kernel](b))))
-    assert [step.partition(":")[0] for step in found] == [kernel, "chain"]
+    assert [step.partition(":")[0] for step in found] == [kernel, "elementwise"]
 
 
 AFTER_PRODUCTS: dict[str, tuple[Write, list[str]]] = {
     "a bias": (lambda b: b.Add(product(b), ROW), ["matmul: MatMul Add"]),
     "a bias first": (lambda b: b.Add(ROW, product(b)), ["matmul: MatMul Add"]),
     "a bias of one axis": (lambda b: b.Add(product(b), ROW[0]), ["matmul: MatMul Add"]),
-    "a second bias": (lambda b: b.Add(b.Add(product(b), ROW), ROW * 2), ["matmul: MatMul Add", "chain: Add"]),
-    "a bias after an activation": (lambda b: b.Add(b.Relu(product(b)), ROW), ["matmul: MatMul Relu", "chain: Add"]),
+    "a second bias": (lambda b: b.Add(b.Add(product(b), ROW), ROW * 2), ["matmul: MatMul Add", "elementwise: Add"]),
+    "a bias after an activation": (lambda b: b.Add(b.Relu(product(b)), ROW), ["matmul: MatMul Relu", "elementwise: Add"]),
     "a bias after a tensor": (
-        lambda b: b.Add(b.Add(product(b), b.input("z", "f32", (4, 5))), ROW), ["matmul: MatMul Add", "chain: Add"]
+        lambda b: b.Add(b.Add(product(b), b.input("z", "f32", (4, 5))), ROW), ["matmul: MatMul Add", "elementwise: Add"]
     ),
-    "a column": (lambda b: b.Add(product(b), COLUMN), ["matmul: MatMul", "chain: Add"]),
-    "a column of a square": (lambda b: b.Add(product(b, 4), COLUMN), ["matmul: MatMul", "chain: Add"]),
-    "a constant of the same shape": (lambda b: b.Add(product(b), WHOLE), ["matmul: MatMul", "chain: Add"]),
+    "a column": (lambda b: b.Add(product(b), COLUMN), ["matmul: MatMul", "elementwise: Add"]),
+    "a column of a square": (lambda b: b.Add(product(b, 4), COLUMN), ["matmul: MatMul", "elementwise: Add"]),
+    "a constant of the same shape": (lambda b: b.Add(product(b), WHOLE), ["matmul: MatMul", "elementwise: Add"]),
     "a bias of a product with one row": (
         lambda b: b.Add(b.MatMul(b.input("x", "f32", (1, 6)), numbers(6, 5)), ROW), ["matmul: MatMul Add"]
     ),
     "a row that the run says": (
-        lambda b: b.Add(product(b), b.input("z", "f32", (5,))), ["matmul: MatMul", "chain: Add"]
+        lambda b: b.Add(product(b), b.input("z", "f32", (5,))), ["matmul: MatMul", "elementwise: Add"]
     ),
     "a bias of many products": (
         lambda b: b.Add(b.MatMul(b.input("x", "f32", (2, 4, 6)), numbers(6, 5)), ROW), ["matmul: MatMul Add"]
     ),
-    "a number that is added": (lambda b: b.Add(product(b), real(3)), ["matmul: MatMul", "chain: Add"]),
+    "a number that is added": (lambda b: b.Add(product(b), real(3)), ["matmul: MatMul", "elementwise: Add"]),
     "a number that is added to one column": (
-        lambda b: b.Add(product(b, 1), real(3)), ["matmul: MatMul", "chain: Add"]
+        lambda b: b.Add(product(b, 1), real(3)), ["matmul: MatMul", "elementwise: Add"]
     ),
     "a bias with more axes": (
-        lambda b: b.Add(product(b), ROW[None]), ["matmul: MatMul", "chain: Add"]
+        lambda b: b.Add(product(b), ROW[None]), ["matmul: MatMul", "elementwise: Add"]
     ),
-    "itself": (lambda b: (lambda y: b.Add(y, y))(product(b)), ["matmul: MatMul", "chain: Add"]),
+    "itself": (lambda b: (lambda y: b.Add(y, y))(product(b)), ["matmul: MatMul", "elementwise: Add"]),
     "two results": (
         lambda b: [b.Exp(y) for y in b.Split(product(b, 4), axis=1, outputs=2)],
-        ["matmul: MatMul", "chain: Exp", "chain: Exp"],
+        ["matmul: MatMul", "elementwise: Exp", "elementwise: Exp"],
     ),
     "a tensor": (lambda b: b.Add(product(b), b.input("z", "f32", (4, 5))), ["matmul: MatMul Add"]),
     "a second tensor": (
         lambda b: b.Add(b.Add(product(b), b.input("z", "f32", (4, 5))), b.input("v", "f32", (4, 5))),
-        ["matmul: MatMul Add", "chain: Add"],
+        ["matmul: MatMul Add", "elementwise: Add"],
     ),
     "a bias, a tensor and an activation": (
         lambda b: b.Relu(b.Add(b.input("z", "f32", (4, 5)), b.Add(product(b), ROW))), ["matmul: MatMul Add Add Relu"]
@@ -155,23 +155,23 @@ AFTER_PRODUCTS: dict[str, tuple[Write, list[str]]] = {
         lambda b: b.Add(b.Relu(product(b)), b.input("z", "f32", (4, 5))), ["matmul: MatMul Relu Add"]
     ),
     "an activation after an activation": (
-        lambda b: b.Tanh(b.Relu(product(b))), ["matmul: MatMul Relu", "chain: Tanh"]
+        lambda b: b.Tanh(b.Relu(product(b))), ["matmul: MatMul Relu", "elementwise: Tanh"]
     ),
     "two products that are added": (
         lambda b: b.Relu(b.Add(product(b), b.MatMul(b.input("z", "f32", (4, 3)), numbers(3, 5)))),
         ["matmul: MatMul", "matmul: MatMul Add Relu"],
     ),
     "what is read again": (
-        lambda b: (lambda y: [b.Relu(y), b.Exp(y)])(product(b)), ["matmul: MatMul", "chain: Relu", "chain: Exp"]
+        lambda b: (lambda y: [b.Relu(y), b.Exp(y)])(product(b)), ["matmul: MatMul", "elementwise: Relu", "elementwise: Exp"]
     ),
-    "what is a result too": (lambda b: (lambda y: [y, b.Relu(y)])(product(b)), ["matmul: MatMul", "chain: Relu"]),
+    "what is a result too": (lambda b: (lambda y: [y, b.Relu(y)])(product(b)), ["matmul: MatMul", "elementwise: Relu"]),
     "a factor": (lambda b: b.Multiply(product(b), real(0.3)), ["matmul: MatMul Multiply"]),
     "a factor first": (lambda b: b.Multiply(real(0.3), product(b)), ["matmul: MatMul Multiply"]),
     "a factor of two axes": (lambda b: b.Multiply(product(b), numbers(1, 1)), ["matmul: MatMul Multiply"]),
-    "a factor of three axes": (lambda b: b.Multiply(product(b), numbers(1, 1, 1)), ["matmul: MatMul", "chain: Multiply"]),
+    "a factor of three axes": (lambda b: b.Multiply(product(b), numbers(1, 1, 1)), ["matmul: MatMul", "elementwise: Multiply"]),
     "a divisor": (lambda b: b.Divide(product(b), real(0.3)), ["matmul: MatMul Divide"]),
     "a dividend": (
-        lambda b: b.Divide(real(0.3), b.Add(b.Relu(product(b)), real(1))), ["matmul: MatMul Relu", "chain: Add Divide"]
+        lambda b: b.Divide(real(0.3), b.Add(b.Relu(product(b)), real(1))), ["matmul: MatMul Relu", "elementwise: Add Divide"]
     ),
     "two factors": (
         lambda b: b.Divide(b.Multiply(product(b), real(0.3)), real(0.7)), ["matmul: MatMul Multiply Divide"]
@@ -183,21 +183,22 @@ AFTER_PRODUCTS: dict[str, tuple[Write, list[str]]] = {
         lambda b: b.Add(b.Multiply(product(b), real(0.3)), ROW), ["matmul: MatMul Multiply Add"]
     ),
     "a factor after a bias": (
-        lambda b: b.Multiply(b.Add(product(b), ROW), real(0.3)), ["matmul: MatMul Add", "chain: Multiply"]
+        lambda b: b.Multiply(b.Add(product(b), ROW), real(0.3)), ["matmul: MatMul Add", "elementwise: Multiply"]
     ),
     "a factor after a tensor": (
-        lambda b: b.Multiply(b.Add(product(b), b.input("z", "f32", (4, 5))), real(0.3)), ["matmul: MatMul Add", "chain: Multiply"]
+        lambda b: b.Multiply(b.Add(product(b), b.input("z", "f32", (4, 5))), real(0.3)),
+        ["matmul: MatMul Add", "elementwise: Multiply"],
     ),
     "a factor after an activation": (
-        lambda b: b.Multiply(b.Relu(product(b)), real(-0.3)), ["matmul: MatMul Relu", "chain: Multiply"]
+        lambda b: b.Multiply(b.Relu(product(b)), real(-0.3)), ["matmul: MatMul Relu", "elementwise: Multiply"]
     ),
-    "a row of factors": (lambda b: b.Multiply(product(b), ROW), ["matmul: MatMul", "chain: Multiply"]),
+    "a row of factors": (lambda b: b.Multiply(product(b), ROW), ["matmul: MatMul", "elementwise: Multiply"]),
     "a factor that the run says": (
-        lambda b: b.Multiply(product(b), b.input("z", "f32", ())), ["matmul: MatMul", "chain: Multiply"]
+        lambda b: b.Multiply(product(b), b.input("z", "f32", ())), ["matmul: MatMul", "elementwise: Multiply"]
     ),
     "the least factor": (lambda b: b.Multiply(product(b), np.finfo(np.float32).tiny), ["matmul: MatMul Multiply"]),
     "the greatest factor": (lambda b: b.Multiply(product(b), np.finfo(np.float32).max), ["matmul: MatMul Multiply"]),
-    "no factor": (lambda b: b.Multiply(product(b), real(0)), ["matmul: MatMul", "chain: Multiply"]),
+    "no factor": (lambda b: b.Multiply(product(b), real(0)), ["matmul: MatMul", "elementwise: Multiply"]),
 }  # fmt: skip
 
 
@@ -212,13 +213,13 @@ AFTER_CONVOLUTIONS: dict[str, tuple[Write, list[str]]] = {
     "its input": (lambda b: (lambda x: b.Relu(b.Add(x, conv(b, x))))(image(b)), ["conv: Conv Add Relu"]),
     "a tensor after an activation": (lambda b: b.Add(b.Relu(conv(b, image(b))), image(b, "z")), ["conv: Conv Relu Add"]),
     "two tensors": (
-        lambda b: b.Add(b.Add(conv(b, image(b)), image(b, "z")), image(b, "v")), ["conv: Conv Add", "chain: Add"]
+        lambda b: b.Add(b.Add(conv(b, image(b)), image(b, "z")), image(b, "v")), ["conv: Conv Add", "elementwise: Add"]
     ),
     "an image of each channel": (
-        lambda b: b.Add(conv(b, image(b)), b.input("z", "f32", (1, 8, 1, 1))), ["conv: Conv", "chain: Add"]
+        lambda b: b.Add(conv(b, image(b)), b.input("z", "f32", (1, 8, 1, 1))), ["conv: Conv", "elementwise: Add"]
     ),
-    "a row": (lambda b: b.Add(conv(b, image(b)), numbers(6)), ["conv: Conv", "chain: Add"]),
-    "a factor": (lambda b: b.Divide(conv(b, image(b)), real(0.3)), ["conv: Conv", "chain: Divide"]),
+    "a row": (lambda b: b.Add(conv(b, image(b)), numbers(6)), ["conv: Conv", "elementwise: Add"]),
+    "a factor": (lambda b: b.Divide(conv(b, image(b)), real(0.3)), ["conv: Conv", "elementwise: Divide"]),
     "two convolutions that are added": (
         lambda b: b.Add(conv(b, image(b)), conv(b, image(b, "z", 5))), ["conv: Conv", "conv: Conv Add"]
     ),
@@ -235,13 +236,13 @@ def test_factors_that_f32_does_not_hold_stay_factors() -> None:
     """One after the other they give numbers: their product would give infinities, or nothing."""
     for first, second, size in ((1e30, 1e30, 1e-30), (1e-30, 1e-30, 1e30)):
         model = model_of(lambda b, first=first, second=second: b.Multiply(b.Multiply(product(b), real(first)), real(second)))  # type: ignore[misc]
-        assert steps(model)[-1] == "chain: Multiply"
+        assert steps(model)[-1] == "elementwise: Multiply"
         x = numbers(4, 6) * real(size)
         np.testing.assert_allclose(Engine(model)({"x": x})["y0"], interpret(model, {"x": x})["y0"], rtol=1e-4)
     for divisor in (1e-40, 3e38):
         model = model_of(lambda b, divisor=divisor: b.Divide(product(b), real(divisor)))  # type: ignore[misc]
         assert steps(model_of(lambda b, divisor=divisor: b.Divide(b.Multiply(product(b), real(0)), real(divisor)))) == [  # type: ignore[misc]
-            "matmul: MatMul", "chain: Multiply Divide"
+            "matmul: MatMul", "elementwise: Multiply Divide"
         ]  # fmt: skip
         x = np.zeros((4, 6), np.float32)
         np.testing.assert_array_equal(Engine(model)({"x": x})["y0"], interpret(model, {"x": x})["y0"])
@@ -263,28 +264,30 @@ def test_a_chain_has_at_most_24_operators(count: int, lengths: list[int]) -> Non
 
 
 CHAINS: dict[str, tuple[Write, list[str]]] = {
-    "one after the other": (lambda b: b.Exp(b.Abs(image(b))), ["chain: Abs Exp"]),
+    "one after the other": (lambda b: b.Exp(b.Abs(image(b))), ["elementwise: Abs Exp"]),
     "two that are joined": (
-        lambda b: b.Add(b.Exp(image(b)), b.Sqrt(b.Abs(image(b, "z")))), ["chain: Abs Sqrt Exp Add"]
+        lambda b: b.Add(b.Exp(image(b)), b.Sqrt(b.Abs(image(b, "z")))), ["elementwise: Abs Sqrt Exp Add"]
     ),
     "a result that is read twice": (
-        lambda b: (lambda t: b.Add(b.Exp(t), t))(b.Abs(image(b))), ["chain: Abs Exp Add"]
+        lambda b: (lambda t: b.Add(b.Exp(t), t))(b.Abs(image(b))), ["elementwise: Abs Exp Add"]
     ),
     "a result that is read three times": (
-        lambda b: (lambda t: b.Multiply(b.Add(b.Exp(t), t), t))(b.Abs(image(b))), ["chain: Abs Exp Add Multiply"]
+        lambda b: (lambda t: b.Multiply(b.Add(b.Exp(t), t), t))(b.Abs(image(b))), ["elementwise: Abs Exp Add Multiply"]
     ),
     "what grows": (
-        lambda b: b.Add(b.Exp(b.input("x", "f32", (4,))), b.Abs(b.input("z", "f32", (3, 4)))), ["chain: Exp", "chain: Abs Add"]
+        lambda b: b.Add(b.Exp(b.input("x", "f32", (4,))), b.Abs(b.input("z", "f32", (3, 4)))),
+        ["elementwise: Exp", "elementwise: Abs Add"],
     ),
     "something between": (
-        lambda b: (lambda t: b.Add(b.Softmax(t, axis=1), t))(b.Exp(image(b))), ["chain: Exp", "softmax: Softmax", "chain: Add"]
+        lambda b: (lambda t: b.Add(b.Softmax(t, axis=1), t))(b.Exp(image(b))),
+        ["elementwise: Exp", "softmax: Softmax", "elementwise: Add"],
     ),
-    "a result of its own": (lambda b: (lambda t: [t, b.Exp(t)])(b.Abs(image(b))), ["chain: Abs Exp"]),
+    "a result of its own": (lambda b: (lambda t: [t, b.Exp(t)])(b.Abs(image(b))), ["elementwise: Abs Exp"]),
     "a result of its own, read afterwards": (
-        lambda b: (lambda t: [b.Exp(t), b.Softmax(t, axis=1)])(b.Abs(image(b))), ["chain: Abs Exp", "softmax: Softmax"]
+        lambda b: (lambda t: [b.Exp(t), b.Softmax(t, axis=1)])(b.Abs(image(b))), ["elementwise: Abs Exp", "softmax: Softmax"]
     ),
     "constants that come twice": (
-        lambda b: (lambda w: b.Multiply(b.Add(image(b), w), w))(b.constant(numbers(1, 8, 6, 6))), ["chain: Add Multiply"]
+        lambda b: (lambda w: b.Multiply(b.Add(image(b), w), w))(b.constant(numbers(1, 8, 6, 6))), ["elementwise: Add Multiply"]
     ),
 }  # fmt: skip
 
@@ -303,7 +306,7 @@ def test_a_chain_writes_what_others_read_and_no_more() -> None:
         second = b.Add(b.Exp(first), first)
         return [second, b.Multiply(second, first)]
 
-    (step,) = [step for step in planned(model_of(write)).steps if step.kernel == "chain"]
+    (step,) = [step for step in planned(model_of(write)).steps if step.kernel == "elementwise"]
     assert len(step.writes) == 2 and len(step.reads) == 1
 
 
@@ -321,32 +324,32 @@ BEFORE: dict[str, tuple[Callable[[Builder, Any], Any], list[str]]] = {
     "the sum first": (
         lambda b, x: b.Multiply(b.Add(CHANNELS[1], x), CHANNELS[0]), ["conv: Add Multiply Conv"]
     ),
-    "an activation first": (lambda b, x: b.Multiply(b.Relu(x), -CHANNELS[0]), ["chain: Relu Multiply", "conv: Conv"]),
-    "a sum after an activation": (lambda b, x: b.Add(b.Relu(x), -CHANNELS[0]), ["chain: Relu Add", "conv: Conv"]),
-    "another activation": (lambda b, x: b.Tanh(b.Multiply(x, CHANNELS[0])), ["chain: Multiply Tanh", "conv: Conv"]),
-    "a column": (lambda b, x: b.Multiply(x, numbers(6, 1)), ["chain: Multiply", "conv: Conv"]),
-    "a row": (lambda b, x: b.Add(x, numbers(6)), ["chain: Add", "conv: Conv"]),
-    "an image": (lambda b, x: b.Add(x, numbers(1, 8, 6, 6)), ["chain: Add", "conv: Conv"]),
-    "its square": (lambda b, x: b.Multiply(x, x), ["chain: Multiply", "conv: Conv"]),
+    "an activation first": (lambda b, x: b.Multiply(b.Relu(x), -CHANNELS[0]), ["elementwise: Relu Multiply", "conv: Conv"]),
+    "a sum after an activation": (lambda b, x: b.Add(b.Relu(x), -CHANNELS[0]), ["elementwise: Relu Add", "conv: Conv"]),
+    "another activation": (lambda b, x: b.Tanh(b.Multiply(x, CHANNELS[0])), ["elementwise: Multiply Tanh", "conv: Conv"]),
+    "a column": (lambda b, x: b.Multiply(x, numbers(6, 1)), ["elementwise: Multiply", "conv: Conv"]),
+    "a row": (lambda b, x: b.Add(x, numbers(6)), ["elementwise: Add", "conv: Conv"]),
+    "an image": (lambda b, x: b.Add(x, numbers(1, 8, 6, 6)), ["elementwise: Add", "conv: Conv"]),
+    "its square": (lambda b, x: b.Multiply(x, x), ["elementwise: Multiply", "conv: Conv"]),
     "what it was": (
         lambda b, x: (lambda t: b.Multiply(b.Add(t, CHANNELS[1]), t))(b.Multiply(x, CHANNELS[0])),
-        ["chain: Multiply Add Multiply", "conv: Conv"],
+        ["elementwise: Multiply Add Multiply", "conv: Conv"],
     ),
     "its input once more": (
-        lambda b, x: b.Add(b.Multiply(x, CHANNELS[0]), x), ["chain: Multiply Add", "conv: Conv"]
+        lambda b, x: b.Add(b.Multiply(x, CHANNELS[0]), x), ["elementwise: Multiply Add", "conv: Conv"]
     ),
-    "two inputs": (lambda b, x: b.Multiply(x, image(b, "z")), ["chain: Multiply", "conv: Conv"]),
+    "two inputs": (lambda b, x: b.Multiply(x, image(b, "z")), ["elementwise: Multiply", "conv: Conv"]),
     "a factor that the run says": (
-        lambda b, x: b.Multiply(x, b.input("z", "f32", (1, 8, 1, 1))), ["chain: Multiply", "conv: Conv"]
+        lambda b, x: b.Multiply(x, b.input("z", "f32", (1, 8, 1, 1))), ["elementwise: Multiply", "conv: Conv"]
     ),
     "a factor beyond f32": (
-        lambda b, x: b.Multiply(b.Multiply(x, real(1e30)), real(1e30)), ["chain: Multiply Multiply", "conv: Conv"]
+        lambda b, x: b.Multiply(b.Multiply(x, real(1e30)), real(1e30)), ["elementwise: Multiply Multiply", "conv: Conv"]
     ),
     "a factor of nothing": (
         lambda b, x: b.Multiply(x, CHANNELS[0] * (np.arange(8).reshape(8, 1, 1) != 3)), ["conv: Multiply Conv"]
     ),
     "a sum beyond f32": (
-        lambda b, x: b.Multiply(b.Add(x, real(1e30)), real(1e30)), ["chain: Add Multiply", "conv: Conv"]
+        lambda b, x: b.Multiply(b.Add(x, real(1e30)), real(1e30)), ["elementwise: Add Multiply", "conv: Conv"]
     ),
     "something else": (lambda b, x: b.Softmax(x, axis=1), ["softmax: Softmax", "conv: Conv"]),
 }  # fmt: skip
@@ -363,7 +366,7 @@ def test_a_result_of_the_chain_before_a_convolution() -> None:
         made = b.Multiply(image(b), CHANNELS[0])
         return [made, conv(b, b.Add(made, CHANNELS[1]))]
 
-    assert steps(model_of(write)) == ["chain: Multiply Add", "conv: Conv"]
+    assert steps(model_of(write)) == ["elementwise: Multiply Add", "conv: Conv"]
 
 
 def test_the_greatest_summand_before_a_convolution() -> None:
@@ -378,11 +381,11 @@ def test_one_pixel_that_is_added_to_itself() -> None:
         x = b.input("x", "f32", (1, 8, 1, 1))
         return b.Conv(b.Add(b.Multiply(x, CHANNELS[0]), x), numbers(4, 8, 1, 1))
 
-    assert steps(model_of(write)) == ["chain: Multiply Add", "conv: Conv"]
+    assert steps(model_of(write)) == ["elementwise: Multiply Add", "conv: Conv"]
 
 
 def test_one_channel_that_becomes_many() -> None:
-    expected = ["chain: Multiply", "conv: Conv"]
+    expected = ["elementwise: Multiply", "conv: Conv"]
     assert steps(model_of(lambda b: conv(b, b.Multiply(image(b, channels=1), CHANNELS[0])))) == expected
 
 
@@ -392,7 +395,7 @@ def test_what_more_than_one_convolution_needs_is_made(other: Any) -> None:
         made = b.Multiply(image(b), CHANNELS[0])
         return [conv(b, made), other(b, made)]
 
-    assert steps(model_of(write))[0] == "chain: Multiply"
+    assert steps(model_of(write))[0] == "elementwise: Multiply"
 
 
 def test_a_convolution_between_all_that_goes_with_it() -> None:

@@ -75,7 +75,7 @@ def test_what_rounds_the_same_goes_into_the_convolution() -> None:
         x = b.input("x", "f16", (1, 8, 6, 6))
         b.output("y", b.Relu(b.Conv(x, numbers(8, 8, 3, 3).astype(np.float16))))
     works = [step.kernel for step in Engine(b.model).plan()[0].steps if step.kernel != "copy"]
-    assert works == ["chain", "conv", "chain"]
+    assert works == ["elementwise", "conv", "elementwise"]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, np.float32])

@@ -48,58 +48,74 @@ def product(b: Builder, x: Any, kind: Any) -> Any:
     return b.MatMul(x, np.eye(4, dtype=kind) * kind(0.5))
 
 
-AROUND = ["chain: Cast", "matmul: MatMul", "chain: Cast"]
+AROUND = ["elementwise: Cast", "matmul: MatMul", "elementwise: Cast"]
 RULES: dict[str, tuple[Write, list[str]]] = {
     "a product": (product, AROUND),
     "what rounds the same": (
-        lambda b, x, kind: b.Relu(product(b, x, kind)), ["chain: Cast", "matmul: MatMul Relu", "chain: Cast"]
+        lambda b, x, kind: b.Relu(product(b, x, kind)), ["elementwise: Cast", "matmul: MatMul Relu", "elementwise: Cast"]
     ),
     "several that round the same": (
         lambda b, x, kind: b.Abs(b.Negative(b.Clip(product(b, x, kind), kind(-0.3)))),
-        ["chain: Cast", "matmul: MatMul Clip", "chain: Negative Abs Cast"],
+        ["elementwise: Cast", "matmul: MatMul Clip", "elementwise: Negative Abs Cast"],
     ),
     "what rounds otherwise": (
-        lambda b, x, kind: b.Exp(product(b, x, kind)), ["chain: Cast", "matmul: MatMul", "chain: Cast Cast Exp Cast"]
+        lambda b, x, kind: b.Exp(product(b, x, kind)), ["elementwise: Cast", "matmul: MatMul", "elementwise: Cast Cast Exp Cast"]
     ),
     "what rounds the same, and a result": (
         lambda b, x, kind: (lambda y: [b.Relu(y), y])(product(b, x, kind)),
-        ["chain: Cast", "matmul: MatMul", "chain: Cast Cast Relu Cast"],
+        ["elementwise: Cast", "matmul: MatMul", "elementwise: Cast Cast Relu Cast"],
     ),
     "what rounds the same, and another": (
         lambda b, x, kind: (lambda y: [b.Relu(y), b.Exp(y)])(product(b, x, kind)),
-        ["chain: Cast", "matmul: MatMul", "chain: Cast Cast Relu Cast Cast Exp Cast"],
+        ["elementwise: Cast", "matmul: MatMul", "elementwise: Cast Cast Relu Cast Cast Exp Cast"],
     ),
-    "what comes in": (lambda b, x, kind: b.Relu(x), ["chain: Cast Relu Cast"]),
+    "what comes in": (lambda b, x, kind: b.Relu(x), ["elementwise: Cast Relu Cast"]),
     "what is moved": (
-        lambda b, x, kind: b.Relu(b.Transpose(product(b, x, kind), [1, 0])), [*AROUND, "chain: Cast Relu Cast"]
+        lambda b, x, kind: b.Relu(b.Transpose(product(b, x, kind), [1, 0])), [*AROUND, "elementwise: Cast Relu Cast"]
     ),
     "what the model rounds": (
-        lambda b, x, kind: b.Abs(b.Cast(b.input("z", "f32", (4, 4)), to=kind)), ["chain: Abs Cast"]
+        lambda b, x, kind: b.Abs(b.Cast(b.input("z", "f32", (4, 4)), to=kind)), ["elementwise: Abs Cast"]
     ),
     "kernels that share a cast": (
         lambda b, x, kind: [product(b, x, kind), b.Softmax(x, axis=1), b.MatMul(x, x)],
-        ["chain: Cast", "matmul: MatMul", "chain: Cast", "softmax: Softmax", "chain: Cast", "matmul: MatMul", "chain: Cast"],
+        [
+            "elementwise: Cast",
+            "matmul: MatMul",
+            "elementwise: Cast",
+            "softmax: Softmax",
+            "elementwise: Cast",
+            "matmul: MatMul",
+            "elementwise: Cast",
+        ],
     ),
     "operators of chains that do not": (
         lambda b, x, kind: [b.Exp(x), b.MatMul(b.Tanh(x), x)],
-        ["chain: Cast Exp Cast", "chain: Cast Tanh Cast Cast", "chain: Cast", "matmul: MatMul", "chain: Cast"],
+        [
+            "elementwise: Cast Exp Cast",
+            "elementwise: Cast Tanh Cast Cast",
+            "elementwise: Cast",
+            "matmul: MatMul",
+            "elementwise: Cast",
+        ],
     ),
-    "truths": (lambda b, x, kind: b.Greater(x, b.input("z", x.dtype, (4, 4))), ["chain: Cast Cast Greater"]),
+    "truths": (lambda b, x, kind: b.Greater(x, b.input("z", x.dtype, (4, 4))), ["elementwise: Cast Cast Greater"]),
     "beside what is no float of 16 bits": (
-        lambda b, x, kind: b.Where(b.input("z", "bool", (4, 4)), x, b.Exp(x)), ["chain: Cast Exp Cast Cast Cast Where Cast"]
+        lambda b, x, kind: b.Where(b.input("z", "bool", (4, 4)), x, b.Exp(x)), ["elementwise: Cast Exp Cast Cast Cast Where Cast"]
     ),
     "places": (lambda b, x, kind: b.Gather(x, np.array([2, 1]), axis=0), ["gather: Gather"]),
     "axes": (
-        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keepdims=True), ["chain: Cast", "reduce: ReduceMean", "chain: Cast"]
+        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keepdims=True),
+        ["elementwise: Cast", "reduce: ReduceMean", "elementwise: Cast"],
     ),
     "several results": (
-        lambda b, x, kind: list(b.TopK(x, np.array(2), axis=1)), ["chain: Cast", "top_k: TopK", "chain: Cast"]
+        lambda b, x, kind: list(b.TopK(x, np.array(2), axis=1)), ["elementwise: Cast", "top_k: TopK", "elementwise: Cast"]
     ),
     "whole numbers beside": (
-        lambda b, x, kind: [b.Clip(b.input("z", "i32", (4, 4)), np.int32(1)), b.Exp(x)], ["chain: Clip", "chain: Cast Exp Cast"]
+        lambda b, x, kind: [b.Clip(b.input("z", "i32", (4, 4)), np.int32(1)), b.Exp(x)],
+        ["elementwise: Clip", "elementwise: Cast Exp Cast"],
     ),
     "f32 beside": (
-        lambda b, x, kind: [b.Exp(b.input("z", "f32", (4, 4))), b.Exp(x)], ["chain: Exp", "chain: Cast Exp Cast"]
+        lambda b, x, kind: [b.Exp(b.input("z", "f32", (4, 4))), b.Exp(x)], ["elementwise: Exp", "elementwise: Cast Exp Cast"]
     ),
 }  # fmt: skip
 
@@ -135,7 +151,7 @@ def test_attention_has_kernels(kind: str) -> None:
         return b.ScaledDotProductAttention(rows, rows, rows)
 
     found = [step.partition(":")[0] for step in steps(write, kind)]
-    assert [step for step in found if step != "chain"] == ["matmul", "softmax", "matmul"]
+    assert [step for step in found if step != "elementwise"] == ["matmul", "softmax", "matmul"]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "f32"])

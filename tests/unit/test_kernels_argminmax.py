@@ -39,7 +39,7 @@ def test_it_is_the_interpreters(shape: tuple[int, ...], kind: str, layout: str) 
             continue
         expected = op(axis, keeps, is_last).evaluate(np, x)
         y = LAYOUTS[layout](np.full_like(expected, 77))
-        run("arg_extreme", [LAYOUTS[layout](x)], [y], {"axis": axis, "greatest": int(op is ArgMax), "last": int(is_last)})
+        run("argminmax", [LAYOUTS[layout](x)], [y], {"axis": axis, "greatest": int(op is ArgMax), "last": int(is_last)})
         np.testing.assert_array_equal(y, expected)
 
 
@@ -47,11 +47,11 @@ def test_it_is_the_interpreters(shape: tuple[int, ...], kind: str, layout: str) 
 def test_many_lines_on_any_number_of_threads(threads: int) -> None:
     x = elements((900, 70), "float32")
     y = np.zeros(900, np.int64)
-    run("arg_extreme", [x], [y], {"axis": 1, "greatest": 1, "last": 0}, threads)
+    run("argminmax", [x], [y], {"axis": 1, "greatest": 1, "last": 0}, threads)
     np.testing.assert_array_equal(y, ArgMax(1, keepdims=False).evaluate(np, x))
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((3, 0), "float32"), ((3, 4), "uint8")])
 def test_what_it_does_not_serve_makes_no_step(shape: tuple[int, ...], kind: str) -> None:
-    with pytest.raises(ValueError, match="arg_extreme"):
-        run("arg_extreme", [np.zeros(shape, kind)], [np.zeros(3, np.int64)], {"axis": 1, "greatest": 1})
+    with pytest.raises(ValueError, match="argminmax"):
+        run("argminmax", [np.zeros(shape, kind)], [np.zeros(3, np.int64)], {"axis": 1, "greatest": 1})

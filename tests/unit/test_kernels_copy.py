@@ -15,10 +15,13 @@ import pytest
 from dovetail import native_core
 from kernel_runner import run
 
+if native_core.is_compiled:
+    from dovetail import _native
+
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 Array = np.ndarray[Any, Any]
 WIDTHS = (1, 2, 3, 4, 8, 12, 16)
-PAST_THE_CACHE = (native_core.core().past_cache_from() if native_core.is_compiled else 0) * 9 // 8
+PAST_THE_CACHE = (native_core.core().non_temporal_threshold() if native_core.is_compiled else 0) * 9 // 8
 
 
 def pattern(shape: Sequence[int], width: int, seed: int = 0) -> Array:
@@ -43,6 +46,17 @@ def laid(array: Array, choice: np.random.Generator) -> Array:
 
 def same(a: Array, b: Array) -> bool:
     return a.tobytes() == b.tobytes()
+
+
+def concat(parts: Sequence[Array], y: Array, axis: int) -> None:
+    """Concatenate in the core, which leaves no plain arrays to Python."""
+    assert _native.try_concat(list(parts), axis, y) is y
+
+
+def split(x: Array, parts: Sequence[Array], axis: int) -> None:
+    """Split in the core, into the given arrays."""
+    outs = list(parts)
+    assert _native.try_split(x, [part.shape[axis] for part in parts], axis, outs) is not None
 
 
 def check_copies(count: int, seed: int) -> None:
@@ -75,10 +89,10 @@ def check_joins(count: int, seed: int) -> None:
         for source, part in zip(froms, parts, strict=True):
             source[...] = part
         y = empty(whole.shape, width) if plain else laid(whole, choice)
-        run("concat", froms, [y], {"axis": axis})
+        concat(froms, y, axis)
         assert same(y, whole), (shapes, axis, width)
         ys = [empty(part.shape, width) if plain else laid(part, choice) for part in parts]
-        run("split", [whole], ys, {"axis": axis})
+        split(whole, ys, axis)
         for mine, part in zip(ys, parts, strict=True):
             assert same(mine, part), (shapes, axis, width)
 
@@ -110,10 +124,10 @@ def check_large() -> None:
         parts = [pattern((rows, size), width, size) for size in (7, 7, 10)]
         room = empty((rows * 24 + 1,), width)
         y = room[offset : offset + rows * 24].reshape(rows, 24)
-        run("concat", parts, [y], {"axis": 1})
+        concat(parts, y, 1)
         assert same(y, np.concatenate(parts, 1))
         taken = [empty(part.shape, width) for part in parts]
-        run("split", [y], taken, {"axis": 1})
+        split(y, taken, 1)
         assert all(map(same, taken, parts))
         turned = room[offset : offset + rows * 24].reshape(24, rows)
         x = np.concatenate(parts, 1)
@@ -131,10 +145,10 @@ def test_narrow_columns_are_put_in_turn_and_taken_apart(width: int, count: int) 
     for rows in (3, 64, 1001, PAST_THE_CACHE // width // count):
         parts = [pattern((rows, 1), width, i) for i in range(count)]
         y = empty((rows, count), width)
-        assert run("concat", parts, [y], {"axis": 1}) == "concat lanes"
+        concat(parts, y, 1)
         assert same(y, np.concatenate(parts, 1))
         taken = [empty((rows, 1), width) for _ in range(count)]
-        assert run("split", [y], taken, {"axis": 1}) == "split lanes"
+        split(y, taken, 1)
         assert all(map(same, taken, parts))
 
 
@@ -145,13 +159,13 @@ def check_parts(step: int, count: int, width: int) -> None:
         rooms = [np.full((rows * width + 192, 1), 7, np.uint8).view("V1").reshape(-1) for _ in range(count)]
         starts = [-room.ctypes.data % 64 + k * step % 64 for k, room in enumerate(rooms)]
         ys = [room[start : start + rows * width].reshape(rows, width) for room, start in zip(rooms, starts, strict=True)]
-        run("split", [x], ys, {"axis": 1})
+        split(x, ys, 1)
         for k, (room, start, y) in enumerate(zip(rooms, starts, ys, strict=True)):
             assert same(y, np.ascontiguousarray(x[:, k * width : (k + 1) * width])), (step, count, width, rows)
             edges = np.concatenate([room[:start], room[start + rows * width :]]).view(np.uint8)
             assert (edges == 7).all(), (step, count, width, rows)
         back = empty((rows, count * width), 1)
-        run("concat", ys, [back], {"axis": 1})
+        concat(ys, back, 1)
         assert same(back, x), (step, count, width, rows)
 
 
@@ -208,7 +222,7 @@ def check_turns(count: int, seed: int) -> set[str]:
 
 
 def test_transposes_go_past_the_cache_in_whole_lines() -> None:
-    assert {"copy turns", "copy matrices", "copy tiles"} <= check_turns(100, 5)
+    assert {"copy streaming transpose", "copy batched transpose", "copy tiled transpose"} <= check_turns(100, 5)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
@@ -217,7 +231,7 @@ def test_transposes_of_even_sizes_need_no_other_way(width: int, order: tuple[int
     x = pattern((1 << (PAST_THE_CACHE // (width << 17)).bit_length(), 16, 16, 16, 32), width)
     assert x.nbytes > PAST_THE_CACHE
     y = empty([x.shape[i] for i in order], width)
-    assert run("copy", [x.transpose(order)], [y], {}) in ("copy turns", "copy matrices")
+    assert run("copy", [x.transpose(order)], [y], {}) in ("copy streaming transpose", "copy batched transpose")
     assert same(y, np.ascontiguousarray(x.transpose(order)))
 
 
@@ -245,8 +259,6 @@ def test_gather_chooses_slices(kind: Any, axis: int) -> None:
 
 @pytest.mark.parametrize(("index", "wrap"), [(3, 1), (-4, 1), (3, 0), (-1, 0)])
 def test_a_wrong_index_is_reported_and_nothing_is_written(index: int, wrap: int) -> None:
-    from dovetail import _native
-
     x, y = np.ones((3, 4), np.float32), np.full((2, 4), 7, np.float32)
     with pytest.raises(_native.StepFailed) as caught:
         run("gather", [x, np.array([0, index])], [y], {"axis": 0, "wrap": wrap})
@@ -258,10 +270,7 @@ def test_a_wrong_index_is_reported_and_nothing_is_written(index: int, wrap: int)
     ("kernel", "x", "y", "attributes"),
     [
         ("copy", (2, 3), (3, 2), {}),
-        ("concat", (2, 3), (3, 3), {"axis": 0}),
-        ("concat", (2, 3), (2, 3), {"axis": 2}),
-        ("split", (2, 3), (2, 2), {"axis": 1}),
-        ("split", (2, 3), (2, 3), {"axis": -1}),
+        ("fill", (2, 3), (2, 3), {"bytes": [0, 0, 0, 0]}),
     ],
 )
 def test_operands_that_do_not_fit_make_no_step(kernel: str, x: Any, y: Any, attributes: dict[str, int]) -> None:

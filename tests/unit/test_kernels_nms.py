@@ -46,7 +46,7 @@ def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> Non
             table, counts = op.evaluate(np, boxes, scores, *limits)
         found = [LAYOUTS[layout](np.full_like(table, 7)), np.full_like(counts, 7)[::-1]]
         inputs = [LAYOUTS[layout](boxes), LAYOUTS[layout](scores), *limits]
-        run("suppress", inputs, found, {"center": int(op.center), "inclusive": int(op.inclusive)})
+        run("nms", inputs, found, {"center": int(op.center_point_box), "inclusive": int(op.inclusive)})
         np.testing.assert_array_equal(found[1], counts)
         is_kept = np.arange(table.shape[2]) < counts[..., None]
         np.testing.assert_array_equal(found[0][is_kept], table[is_kept])
@@ -54,7 +54,12 @@ def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> Non
 
 @pytest.mark.parametrize(
     "attributes",
-    [{}, {"center": True}, {"descending": True, "outputs": 3, "inclusive": True}, {"dtype": "i32", "outputs": 3}],
+    [
+        {},
+        {"center_point_box": True},
+        {"sort_result_descending": True, "outputs": 3, "inclusive": True},
+        {"output_type": "i32", "outputs": 3},
+    ],
 )
 def test_models(attributes: dict[str, Any]) -> None:
     from dovetail import dtypes
@@ -69,7 +74,7 @@ def test_models(attributes: dict[str, Any]) -> None:
     for count in (30, 0, 7):
         given = dict(zip(("boxes", "scores"), detected(2, 3, count), strict=True))
         bound, _ = engine.bind(given)
-        assert [step.kernel for step in bound.native_steps] == ["suppress"]
+        assert [step.kernel for step in bound.native_steps] == ["nms"]
         with np.errstate(all="ignore"):
             expected = interpret(b.model, given)
         for name, value in engine(given).items():
@@ -87,5 +92,5 @@ def test_sizes_that_disagree_are_an_error() -> None:
 @pytest.mark.parametrize(("boxes", "scores"), [((1, 4, 4), (1, 2, 5)), ((1, 5, 3), (1, 2, 5)), ((2, 5, 4), (1, 2, 5))])
 def test_what_does_not_fit_makes_no_step(boxes: tuple[int, ...], scores: tuple[int, ...]) -> None:
     inputs = [np.zeros(boxes, np.float32), np.zeros(scores, np.float32), np.float32([0]), np.float32([0])]
-    with pytest.raises(ValueError, match="suppress"):
-        run("suppress", inputs, [np.zeros((1, 2, 5), np.int32), np.zeros((1, 2), np.int32)], {})
+    with pytest.raises(ValueError, match="nms"):
+        run("nms", inputs, [np.zeros((1, 2, 5), np.int32), np.zeros((1, 2), np.int32)], {})

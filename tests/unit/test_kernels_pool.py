@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail import native_core
-from dovetail.engine.select.kernels import sliding
+from dovetail.engine.select.kernels import window_attributes
 from dovetail.ops.nn.pool import AveragePool, MaxPool
 from kernel_runner import LAYOUTS, random, run
 
@@ -35,7 +35,7 @@ DIVISORS = ("inside", "padded", "window")
 
 def pooled(op: Any, x: Any, y: Any, mode: str) -> str:
     found = op.geometry(x.shape[2:], op.kernel_shape)
-    attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
+    attributes = window_attributes(found) | {"mode": mode, "kernel": list(found.kernel)}
     if mode == "average":
         attributes["divisor"] = op.divisor
     return run("pool", [x], [y], attributes)

@@ -11,7 +11,7 @@ import dovetail
 from dovetail import dtypes, native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
-from dovetail.engine.select.kernels import sliding
+from dovetail.engine.select.kernels import window_attributes
 from dovetail.ir.builder import Builder
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
@@ -37,7 +37,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]
 
 def convolved(op: QuantizedConv, xs: list[Any], y: Any, threads: int) -> str:
     found = op.conv.geometry(xs[0].shape[2:], xs[1].shape[2:])
-    attributes = sliding(found) | {"x_zero": op.x_zero, "has_residual": int(len(xs) > 4)}
+    attributes = window_attributes(found) | {"x_zero": op.x_zero, "has_residual": int(len(xs) > 4)}
     zero = op.zero if op.last_dtype is None else op.last_zero
     reals = {"low": op.low - op.zero, "high": op.high - op.zero, "y_zero": zero, "own": op.own, "beside": op.beside}
     reals |= {"other_zero": op.other_zero, "last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
@@ -82,8 +82,8 @@ def test_the_greatest_byte(kind: str, layout: str) -> None:
     x = random((2, 21, 9, 8), kind)
     (expected,) = op.evaluate(np, x)
     y = LAYOUTS[layout](np.zeros(expected.shape, kind))
-    attributes = sliding(op.geometry(x.shape[2:], op.kernel_shape)) | {"kernel": list(op.kernel_shape)}
-    run("byte_pool", [LAYOUTS[layout](x)], [y], attributes)
+    attributes = window_attributes(op.geometry(x.shape[2:], op.kernel_shape)) | {"kernel": list(op.kernel_shape)}
+    run("quantized_pool", [LAYOUTS[layout](x)], [y], attributes)
     np.testing.assert_array_equal(y, expected)
 
 

@@ -21,17 +21,20 @@ AGGREGATES = ("sum", "average", "min", "max")
 def tables(columns: dict[str, Any], targets: int, aggregate: str, kind: Any, most: int = 1) -> tuple[Any, list[Any]]:
     """Random trees as a TreeEnsemble, and as the kernel's tables."""
     found = TreeEnsembleRegressor(n_targets=targets, **weights(columns, targets, 2, most=most)).trees(aggregate)
-    count = len(found.features)
+    count = len(found.nodes_featureids)
     ways = [
         np.array(goes) + count * np.array(is_leaf, int)
-        for goes, is_leaf in ((found.true_next, found.true_leaf), (found.false_next, found.false_leaf))
+        for goes, is_leaf in (
+            (found.nodes_truenodeids, found.nodes_trueleafs),
+            (found.nodes_falsenodeids, found.nodes_falseleafs),
+        )
     ]
     zeros = np.zeros(count, int)
-    nodes = [found.features, found.modes, found.missing_true or zeros, *ways, zeros, zeros]
-    starts = np.cumsum([0, *(found.leaf_sizes or (1,) * len(found.leaf_targets))])
-    integers = np.stack(nodes, axis=1), np.array(found.roots), starts, np.array(found.leaf_targets)
+    nodes = [found.nodes_featureids, found.nodes_modes, found.nodes_missing_value_tracks_true or zeros, *ways, zeros, zeros]
+    starts = np.cumsum([0, *(found.leaf_sizes or (1,) * len(found.leaf_targetids))])
+    integers = np.stack(nodes, axis=1), np.array(found.tree_roots), starts, np.array(found.leaf_targetids)
     table, roots, starts, leaf_targets = (each.astype(np.int32) for each in integers)
-    numbers = np.array(found.splits, kind), np.array(found.leaf_weights, kind), np.zeros(0, kind)
+    numbers = np.array(found.nodes_splits, kind), np.array(found.leaf_weights, kind), np.zeros(0, kind)
     return found, [table, numbers[0], roots, starts, leaf_targets, *numbers[1:]]
 
 

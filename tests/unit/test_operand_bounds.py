@@ -33,7 +33,7 @@ def test_cast_like_reads_the_type_of_its_second_input_alone(shapes: Any, engine:
 
 def program(reaches: list[tuple[int, int]], arena: int = 0) -> Any:
     core = native_core.core()
-    return core.Program(core.Pool(1), core.Store(), arena, reaches)
+    return core.Program(core.ThreadPool(1), core.WeightCache(), core.ArenaPool(), arena, reaches)
 
 
 def operand(buffer: int, offset: int, sizes: list[int], strides: list[int]) -> tuple[Any, ...]:

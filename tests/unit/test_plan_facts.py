@@ -247,7 +247,7 @@ def test_a_step_that_writes_what_only_the_run_sizes_has_no_bytes() -> None:
     with Builder() as b:
         b.output("y", b.NonZero(b.Exp(b.input("x", "f32", (4,)))))
     found = dovetail.plan(b.model, rounds=0)
-    assert [(step.kernel.partition(" ")[0], step.nbytes) for step in found.steps] == [("chain", 16), ("NonZero", 0)]
+    assert [(step.kernel.partition(" ")[0], step.nbytes) for step in found.steps] == [("elementwise", 16), ("NonZero", 0)]
     assert found.activation_bytes == 16
 
 

@@ -52,7 +52,7 @@ def steps(write: Write, *shape: int) -> list[str]:
         assert found[name].dtype == array.dtype
         apart = np.abs(found[name].astype(np.float64) - array.astype(np.float64))
         assert np.max(apart, initial=0) <= 1 and np.count_nonzero(apart) <= 0.01 * apart.size, name
-    return [step.kernel for step in bound.plan.steps if step.call is not None and step.kernel != "chain"]
+    return [step.kernel for step in bound.plan.steps if step.call is not None and step.kernel != "elementwise"]
 
 
 def weights(b: Builder, data: Any = CODES, scale: Any = STEPS, zero: Any = None, axis: int = 0, **attributes: Any) -> Any:

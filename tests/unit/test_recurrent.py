@@ -45,7 +45,7 @@ def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: 
     [
         (lambda: LSTM("backward"), RuleError, "recurrent.direction"),
         (lambda: LSTM(layout="time_first"), RuleError, "recurrent.layout"),
-        (lambda: LSTM(weights_format="iofz"), RuleError, "recurrent.weights_format"),
+        (lambda: LSTM(weights_format="iofz"), RuleError, "recurrent.gates"),
         (lambda: LSTM(clip=-1.0), RuleError, "recurrent.clip"),
         (lambda: LSTM(hidden_size=0), RuleError, "recurrent.hidden-size"),
         (lambda: LSTM(outputs=4), RuleError, "node.outputs"),
@@ -58,7 +58,7 @@ def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: 
         (lambda: made(LSTM(), x=(STEPS, BATCH)), RuleError, "recurrent.rank"),
         (lambda: made(LSTM(), x=(STEPS, BATCH, INPUT + 1)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(), w=(1, 19, INPUT)), RuleError, "shape.disagree"),
-        (lambda: made(LSTM(), w=(1, 19, INPUT), r=(1, 19, HIDDEN)), RuleError, "recurrent.weights_format"),
+        (lambda: made(LSTM(), w=(1, 19, INPUT), r=(1, 19, HIDDEN)), RuleError, "recurrent.gates"),
         (lambda: made(LSTM("bidirectional"), w=(1, 20, INPUT)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(hidden_size=4)), RuleError, "shape.disagree"),
         (lambda: made(RNN(), floats(1, 5)), RuleError, "shape.disagree"),

@@ -1,4 +1,4 @@
-// Vectors as movement uses them: bytes in lanes of 16, and the one shuffle that all rearrangement is made of.
+// Byte vectors in lanes of 16, and the perfect shuffles that interleaves and transposes are made of.
 #pragma once
 
 #include <cstddef>
@@ -41,77 +41,77 @@ inline void store(std::byte* to, Vector<Bytes> vector) {
 template <int... I>
 struct Indices {};
 template <int N, int... I>
-struct Counted : Counted<N - 1, N - 1, I...> {};
+struct IndexSequence : IndexSequence<N - 1, N - 1, I...> {};
 template <int... I>
-struct Counted<0, I...> {
+struct IndexSequence<0, I...> {
     using type = Indices<I...>;
 };
 
-// Which byte of the pair (a, b) comes to byte i when elements of `width` bytes of a and b are put in turn, within each lane: the lower
-// halves of the lanes (high = 0) or the upper ones (high = 1).
-constexpr int zipped(int i, int width, int high, int vector, int lane) {
-    const int place = i % lane, element = place / width;
-    return (element % 2) * vector + i / lane * lane + high * (lane / 2) + element / 2 * width + place % width;
+// The index in the pair (a, b) of byte i after an interleave of elements of `width` bytes within each lane: of the lower halves
+// of the lanes (high = 0) or the upper ones (high = 1).
+constexpr int zip_index(int i, int width, int high, int vector, int lane) {
+    const int offset = i % lane, element = offset / width;
+    return (element % 2) * vector + i / lane * lane + high * (lane / 2) + element / 2 * width + offset % width;
 }
 
-// Back again, over whole vectors: the elements of the pair at even places (odd = 0) or odd ones (odd = 1).
-constexpr int unzipped(int i, int width, int odd) { return (i / width * 2 + odd) * width + i % width; }
+// The inverse over whole vectors: the elements of the pair at even indices (odd = 0) or odd ones (odd = 1).
+constexpr int unzip_index(int i, int width, int odd) { return (i / width * 2 + odd) * width + i % width; }
 
 template <std::size_t Bytes, int Width, int High, int Lane, int... I>
 inline Vector<Bytes> zip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
-    return __builtin_shufflevector(a, b, zipped(I, Width, High, static_cast<int>(Bytes), Lane)...);
+    return __builtin_shufflevector(a, b, zip_index(I, Width, High, static_cast<int>(Bytes), Lane)...);
 }
 
 template <std::size_t Bytes, int Width, int Odd, int... I>
 inline Vector<Bytes> unzip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
-    return __builtin_shufflevector(a, b, unzipped(I, Width, Odd)...);
+    return __builtin_shufflevector(a, b, unzip_index(I, Width, Odd)...);
 }
 
-// One perfect shuffle of `Count` vectors, lane by lane: their first half is put in turn with their second half.
+// One perfect shuffle of `Count` vectors, lane by lane: interleaves the first half of them with the second half.
 template <std::size_t Bytes, int Width, int Count, int Lane>
-inline void shuffle(Vector<Bytes>* vectors) {
-    using All = typename Counted<static_cast<int>(Bytes)>::type;
-    Vector<Bytes> shuffled[Count];
+inline void perfect_shuffle(Vector<Bytes>* vectors) {
+    using All = typename IndexSequence<static_cast<int>(Bytes)>::type;
+    Vector<Bytes> result[Count];
 #pragma GCC unroll 64
     for (int i = 0; i < Count / 2; ++i) {
-        shuffled[2 * i] = zip<Bytes, Width, 0, Lane>(vectors[i], vectors[i + Count / 2], All());
-        shuffled[2 * i + 1] = zip<Bytes, Width, 1, Lane>(vectors[i], vectors[i + Count / 2], All());
+        result[2 * i] = zip<Bytes, Width, 0, Lane>(vectors[i], vectors[i + Count / 2], All());
+        result[2 * i + 1] = zip<Bytes, Width, 1, Lane>(vectors[i], vectors[i + Count / 2], All());
     }
 #pragma GCC unroll 64
-    for (int i = 0; i < Count; ++i) vectors[i] = shuffled[i];
+    for (int i = 0; i < Count; ++i) vectors[i] = result[i];
 }
 
-// `Times` such shuffles over whole vectors undone.
+// Undoes `Times` perfect shuffles over whole vectors.
 template <std::size_t Bytes, int Width, int Count, int Times>
-inline void unshuffles(Vector<Bytes>* vectors) {
+inline void inverse_shuffles(Vector<Bytes>* vectors) {
     if constexpr (Times > 0) {
-        using All = typename Counted<static_cast<int>(Bytes)>::type;
-        Vector<Bytes> apart[Count];
+        using All = typename IndexSequence<static_cast<int>(Bytes)>::type;
+        Vector<Bytes> result[Count];
 #pragma GCC unroll 64
         for (int i = 0; i < Count / 2; ++i) {
-            apart[i] = unzip<Bytes, Width, 0>(vectors[2 * i], vectors[2 * i + 1], All());
-            apart[i + Count / 2] = unzip<Bytes, Width, 1>(vectors[2 * i], vectors[2 * i + 1], All());
+            result[i] = unzip<Bytes, Width, 0>(vectors[2 * i], vectors[2 * i + 1], All());
+            result[i + Count / 2] = unzip<Bytes, Width, 1>(vectors[2 * i], vectors[2 * i + 1], All());
         }
 #pragma GCC unroll 64
-        for (int i = 0; i < Count; ++i) vectors[i] = apart[i];
-        unshuffles<Bytes, Width, Count, Times - 1>(vectors);
+        for (int i = 0; i < Count; ++i) vectors[i] = result[i];
+        inverse_shuffles<Bytes, Width, Count, Times - 1>(vectors);
     }
 }
 
-constexpr int bits(int power) { return power <= 1 ? 0 : 1 + bits(power / 2); }
+constexpr int log2_of(int power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
 
-// `Times` perfect shuffles. Each turns the number of an element by one bit, so that log2(Count) of them put the vectors' elements in turn
-// (an interleave), and log2(16 / Width) undo it.
+// `Times` perfect shuffles. Each rotates the bits of an element's index by one, so that log2(Count) shuffles interleave the
+// vectors' elements, and log2(16 / Width) undo it.
 template <std::size_t Bytes, int Width, int Count, int Times, int Lane = 16>
-inline void shuffles(Vector<Bytes>* vectors) {
+inline void perfect_shuffles(Vector<Bytes>* vectors) {
     if constexpr (Times > 0) {
-        shuffle<Bytes, Width, Count, Lane>(vectors);
-        shuffles<Bytes, Width, Count, Times - 1, Lane>(vectors);
+        perfect_shuffle<Bytes, Width, Count, Lane>(vectors);
+        perfect_shuffles<Bytes, Width, Count, Times - 1, Lane>(vectors);
     }
 }
 
 template <std::size_t Bytes, int... I>
-inline Vector<Bytes> joined(Vector<Bytes / 2> low, Vector<Bytes / 2> high, Indices<I...>) {
+inline Vector<Bytes> concatenate(Vector<Bytes / 2> low, Vector<Bytes / 2> high, Indices<I...>) {
     return __builtin_shufflevector(low, high, I...);
 }
 
@@ -121,22 +121,22 @@ inline Vector<Bytes> load_lanes(const std::byte* src, std::ptrdiff_t step) {
     if constexpr (Bytes == 16) {
         return load<16>(src);
     } else {
-        // Half by half: an array in memory would hold up the load that follows.
+        // Concatenated in halves: assembly in memory would stall the following load (failed store forwarding).
         constexpr std::ptrdiff_t half = static_cast<std::ptrdiff_t>(Bytes) / 32 * Rows;
-        return joined<Bytes>(load_lanes<Bytes / 2, Rows>(src, step), load_lanes<Bytes / 2, Rows>(src + half * step, step),
-                             typename Counted<static_cast<int>(Bytes)>::type());
+        return concatenate<Bytes>(load_lanes<Bytes / 2, Rows>(src, step), load_lanes<Bytes / 2, Rows>(src + half * step, step),
+                                  typename IndexSequence<static_cast<int>(Bytes)>::type());
     }
 }
 
 inline bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
 
-// One vector to the cache or past it; `to` is aligned then. Vectors that fill a line are to be put one right after the other: a line
-// that is left half written for long goes out in pieces, at many times the cost.
-template <bool PastCache>
-inline void put(std::byte* to, Vector<16> vector) {
+// Stores one vector, non-temporally if `NonTemporal`; `to` is aligned then. Vectors that fill a cache line are stored in a row: a
+// line that stays half written is flushed in pieces, at many times the cost.
+template <bool NonTemporal>
+inline void store_lane(std::byte* to, Vector<16> vector) {
 #if defined(__SSE2__)
     typedef long long Pair __attribute__((vector_size(16)));
-    if constexpr (PastCache) {
+    if constexpr (NonTemporal) {
         __builtin_ia32_movntdq(reinterpret_cast<Pair*>(to), reinterpret_cast<Pair>(vector));
         return;
     }
@@ -144,16 +144,18 @@ inline void put(std::byte* to, Vector<16> vector) {
     store<16>(to, vector);
 }
 
-template <std::size_t Bytes, bool PastCache>
-inline void put_vector(std::byte* to, Vector<Bytes> vector) {
+template <std::size_t Bytes, bool NonTemporal>
+inline void store_vector(std::byte* to, Vector<Bytes> vector) {
 #if defined(__AVX512F__)
-    if constexpr (PastCache && Bytes == 64) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(vector));
+    if constexpr (NonTemporal && Bytes == 64)
+        return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(vector));
 #endif
 #if defined(__AVX2__)
-    if constexpr (PastCache && Bytes == 32) return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(vector));
+    if constexpr (NonTemporal && Bytes == 32)
+        return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(vector));
 #endif
     if constexpr (Bytes == 16)
-        put<PastCache>(to, vector);
+        store_lane<NonTemporal>(to, vector);
     else
         store<Bytes>(to, vector);
 }

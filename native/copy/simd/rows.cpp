@@ -1,4 +1,4 @@
-// Contiguous rows: short ones without a call each.
+// Copies of contiguous rows, with short rows inlined.
 #include "copy/simd/byte_shuffles.h"
 #include "copy/simd/copy_kernels.h"
 
@@ -10,32 +10,32 @@ namespace dovetail::DOVETAIL_ISA {
 namespace {
 
 template <std::size_t Bytes>
-inline void move(std::byte* dst, const std::byte* src) {
-    unsigned char held[Bytes];
-    std::memcpy(held, src, Bytes);
-    std::memcpy(dst, held, Bytes);
+inline void copy_bytes(std::byte* dst, const std::byte* src) {
+    unsigned char buffered[Bytes];
+    std::memcpy(buffered, src, Bytes);
+    std::memcpy(dst, buffered, Bytes);
 }
 
-// Elements: four at a time, so that loads need not wait for stores.
+// Copies elements, four at a time so that loads need not wait for stores.
 template <std::size_t Bytes>
 void copy_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows) {
     std::int64_t i = 0;
     for (; i + 4 <= rows; i += 4, dst += 4 * dst_step, src += 4 * src_step) {
-        unsigned char four[4][Bytes];
-        for (int j = 0; j < 4; ++j) std::memcpy(four[j], src + j * src_step, Bytes);
-        for (int j = 0; j < 4; ++j) std::memcpy(dst + j * dst_step, four[j], Bytes);
+        unsigned char elements[4][Bytes];
+        for (int j = 0; j < 4; ++j) std::memcpy(elements[j], src + j * src_step, Bytes);
+        for (int j = 0; j < 4; ++j) std::memcpy(dst + j * dst_step, elements[j], Bytes);
     }
-    for (; i < rows; ++i, dst += dst_step, src += src_step) move<Bytes>(dst, src);
+    for (; i < rows; ++i, dst += dst_step, src += src_step) copy_bytes<Bytes>(dst, src);
 }
 
-// Rows of Unit .. 2 * Unit bytes: a unit at either end; they may overlap.
+// Copies rows of Unit .. 2 * Unit bytes: a unit at either end; the two may overlap.
 template <std::size_t Unit>
 void copy_pairs(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                 std::size_t bytes) {
     const std::size_t last = bytes - Unit;
     for (; rows > 0; --rows, dst += dst_step, src += src_step) {
-        move<Unit>(dst, src);
-        move<Unit>(dst + last, src + last);
+        copy_bytes<Unit>(dst, src);
+        copy_bytes<Unit>(dst + last, src + last);
     }
 }
 
@@ -43,8 +43,8 @@ void copy_vectors(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
                   std::size_t bytes) {
     const std::size_t last = bytes - kVector;
     for (; rows > 0; --rows, dst += dst_step, src += src_step) {
-        for (std::size_t i = 0; i < last; i += kVector) move<kVector>(dst + i, src + i);
-        move<kVector>(dst + last, src + last);
+        for (std::size_t i = 0; i < last; i += kVector) copy_bytes<kVector>(dst + i, src + i);
+        copy_bytes<kVector>(dst + last, src + last);
     }
 }
 
@@ -53,7 +53,7 @@ void copy_long(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
     for (; rows > 0; --rows, dst += dst_step, src += src_step) std::memcpy(dst, src, bytes);
 }
 
-// The repeated bytes of one element (a source stride of zero), contiguous.
+// Repeats one element (a source stride of zero) contiguously.
 template <std::size_t Bytes>
 void fill_elements(std::byte* dst, const std::byte* src, std::int64_t rows) {
     unsigned char element[Bytes];
@@ -62,7 +62,8 @@ void fill_elements(std::byte* dst, const std::byte* src, std::int64_t rows) {
 }
 
 template <std::size_t Bytes>
-void copy_any_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows) {
+void copy_any_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step,
+                       std::int64_t rows) {
     constexpr auto bytes = static_cast<std::ptrdiff_t>(Bytes);
     if (dst_step == bytes && src_step == 0) return fill_elements<Bytes>(dst, src, rows);
     if (dst_step == bytes) return copy_elements<Bytes>(dst, bytes, src, src_step, rows);
@@ -93,24 +94,24 @@ void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
     copy_long(dst, dst_step, src, src_step, rows, bytes);
 }
 
-void copy_columns(const ColumnRows* columns, int count, std::int64_t rows) {
+void copy_columns(const ColumnCopy* columns, int count, std::int64_t rows) {
     for (std::int64_t row = 0; row < rows; ++row)
         for (int k = 0; k < count; ++k) {
-            const ColumnRows& column = columns[k];
+            const ColumnCopy& column = columns[k];
             std::byte* const dst = column.dst + row * column.dst_step;
             const std::byte* const src = column.src + row * column.src_step;
             const std::size_t last = column.bytes - 64;
             for (std::size_t i = 0; i < last; i += 64) {
                 __builtin_prefetch(src + column.src_step + i);
-                move<64>(dst + i, src + i);
+                copy_bytes<64>(dst + i, src + i);
             }
-            move<64>(dst + last, src + last);
+            copy_bytes<64>(dst + last, src + last);
         }
 }
 
 namespace {
 
-// A whole line of the cache, aligned: written in part, a line past the cache costs many times as much.
+// Stores a whole aligned cache line: a partial line costs a non-temporal store many times as much.
 inline void stream_line(std::byte* dst, const std::byte* src) {
 #if defined(__AVX512F__)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), _mm512_loadu_si512(src));
@@ -120,9 +121,9 @@ inline void stream_line(std::byte* dst, const std::byte* src) {
     _mm256_stream_si256(reinterpret_cast<__m256i*>(dst), a);
     _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + 32), b);
 #elif defined(__SSE2__)
-    __m128i held[4];
-    for (int i = 0; i < 4; ++i) held[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + 16 * i));
-    for (int i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(dst + 16 * i), held[i]);
+    __m128i buffered[4];
+    for (int i = 0; i < 4; ++i) buffered[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + 16 * i));
+    for (int i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(dst + 16 * i), buffered[i]);
 #else
     std::memcpy(dst, src, 64);
 #endif
@@ -145,36 +146,36 @@ inline __mmask64 first_bytes(std::size_t count) { return (std::uint64_t{1} << co
 
 }  // namespace
 
-// A line that one run ends and the next one begins is put together in a register: put together in memory it could not be read again before
-// all stores before it were done.
-void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int ahead) {
-    std::size_t held = reinterpret_cast<std::uintptr_t>(dst) % 64;
-    __mmask64 missing = first_bytes(held);  // of the first line: it is not ours
-    dst -= held;
+// A line that one run ends and the next one begins is assembled in a register: a load of recently stored bytes would wait for all
+// earlier stores.
+void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int prefetch_runs) {
+    std::size_t buffered = reinterpret_cast<std::uintptr_t>(dst) % 64;
+    __mmask64 foreign = first_bytes(buffered);  // bytes of the first line that belong to other data
+    dst -= buffered;
     __m512i line = _mm512_setzero_si512();
     for (int run = 0; run < runs; ++run) {
         const std::byte* from = src[run];
-        std::size_t left = bytes[run];
-        if (held != 0) {
-            line = _mm512_mask_loadu_epi8(line, ~first_bytes(held), from - held);
-            if (missing != 0)
-                _mm512_mask_storeu_epi8(dst, ~missing, line);
+        std::size_t remaining = bytes[run];
+        if (buffered != 0) {
+            line = _mm512_mask_loadu_epi8(line, ~first_bytes(buffered), from - buffered);
+            if (foreign != 0)
+                _mm512_mask_storeu_epi8(dst, ~foreign, line);
             else
                 _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), line);
-            missing = 0;
+            foreign = 0;
             dst += 64;
-            from += 64 - held;
-            left -= 64 - held;
+            from += 64 - buffered;
+            remaining -= 64 - buffered;
         }
-        const std::ptrdiff_t next = ahead != 0 && run + ahead < runs ? src[run + ahead] - src[run] : 0;
-        for (; left >= 64; left -= 64, dst += 64, from += 64) {
+        const std::ptrdiff_t next = prefetch_runs != 0 && run + prefetch_runs < runs ? src[run + prefetch_runs] - src[run] : 0;
+        for (; remaining >= 64; remaining -= 64, dst += 64, from += 64) {
             if (next != 0) __builtin_prefetch(from + next, 0, 0);
             stream_line(dst, from);
         }
-        held = left;
-        line = _mm512_maskz_loadu_epi8(first_bytes(held), from);
+        buffered = remaining;
+        line = _mm512_maskz_loadu_epi8(first_bytes(buffered), from);
     }
-    _mm512_mask_storeu_epi8(dst, first_bytes(held), line);
+    _mm512_mask_storeu_epi8(dst, first_bytes(buffered), line);
 }
 #else
 void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int) {
@@ -182,7 +183,7 @@ void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t*
 }
 #endif
 
-void settle() {
+void store_fence() {
 #if defined(__SSE2__)
     _mm_sfence();
 #endif

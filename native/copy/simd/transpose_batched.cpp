@@ -1,61 +1,62 @@
-// Small matrices, many at a time.
-#include "copy/simd/write_combining.h"
+// Transposes of small matrices in batches.
 #include "copy/simd/copy_kernels.h"
 #include "copy/simd/register_transpose.h"
+#include "copy/simd/write_combining.h"
 
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// As many matrices as make up this are one batch.
-constexpr std::int64_t kTogetherBytes = 4 * 1024;
+// Bytes of the matrices in one batch.
+constexpr std::int64_t kBatchBytes = 4 * 1024;
 
 template <int Width>
-void turn_each(std::byte* dst, const Matrices& from) {
+void stream_all(std::byte* dst, const MatrixBatch& from) {
     const std::int64_t bytes = from.rows * from.columns * Width, run = from.rows * Width;
-    const std::int64_t together = bytes < kTogetherBytes ? kTogetherBytes / bytes : 1;
+    const std::int64_t matrices_per_batch = bytes < kBatchBytes ? kBatchBytes / bytes : 1;
     const bool is_dense = from.row_step == from.columns * Width && from.step == bytes;
-    Batches batches(dst, from.src);
-    for (std::int64_t first = 0; first < from.count; first += together) {
-        const std::int64_t count = from.count - first < together ? from.count - first : together;
-        // The processor fetches ahead what is read in order; tiles are not.
-        const bool is_followed = is_dense && first + 2 * count <= from.count;
-        std::byte* const to = batches.open(is_followed ? from.src + (first + count) * from.step : nullptr);
+    WriteCombiner combiner(dst, from.src);
+    for (std::int64_t first = 0; first < from.count; first += matrices_per_batch) {
+        const std::int64_t count = from.count - first < matrices_per_batch ? from.count - first : matrices_per_batch;
+        // The hardware prefetcher follows sequential reads; tiles are not sequential.
+        const bool has_next = is_dense && first + 2 * count <= from.count;
+        std::byte* const to = combiner.begin_batch(has_next ? from.src + (first + count) * from.step : nullptr);
         for (std::int64_t i = 0; i < count; ++i) {
             const std::byte* const src = from.src + (first + i) * from.step;
-            const auto send = [&](std::int64_t made) { batches.send_as_many(made); };
-            if (!turn_by_tiles<Width, false>(to + i * bytes, run, src, from.row_step, from.rows, from.columns, send))
+            const auto on_tile = [&](std::int64_t bytes_done) { combiner.stream_as_many(bytes_done); };
+            if (!transpose_by_tiles<Width, false>(to + i * bytes, run, src, from.row_step, from.rows, from.columns, on_tile))
                 transpose(to + i * bytes, run, src, from.row_step, from.rows, from.columns, Width);
         }
-        batches.close(count * bytes);
+        combiner.end_batch(count * bytes);
     }
-    batches.end();
+    combiner.flush();
 }
 
 template <int Width>
-void turn_each_near(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from) {
+void transpose_all(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from) {
     const std::byte* src = from.src;
     for (std::int64_t i = 0; i < from.count; ++i, src += from.step, dst += dst_step)
-        if (!turn_by_tiles<Width, true>(dst, column_step, src, from.row_step, from.rows, from.columns))
+        if (!transpose_by_tiles<Width, true>(dst, column_step, src, from.row_step, from.rows, from.columns))
             transpose(dst, column_step, src, from.row_step, from.rows, from.columns, Width);
 }
 
 }  // namespace
 
-void turn_near(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from, std::size_t width) {
+void transpose_batch(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from,
+                     std::size_t width) {
     switch (width) {
-        case 1: return turn_each_near<1>(dst, dst_step, column_step, from);
-        case 2: return turn_each_near<2>(dst, dst_step, column_step, from);
-        case 4: return turn_each_near<4>(dst, dst_step, column_step, from);
-        default: return turn_each_near<8>(dst, dst_step, column_step, from);
+        case 1: return transpose_all<1>(dst, dst_step, column_step, from);
+        case 2: return transpose_all<2>(dst, dst_step, column_step, from);
+        case 4: return transpose_all<4>(dst, dst_step, column_step, from);
+        default: return transpose_all<8>(dst, dst_step, column_step, from);
     }
 }
 
-void turn_matrices(std::byte* dst, const Matrices& from, std::size_t width) {
+void transpose_batch_streaming(std::byte* dst, const MatrixBatch& from, std::size_t width) {
     switch (width) {
-        case 1: return turn_each<1>(dst, from);
-        case 2: return turn_each<2>(dst, from);
-        case 4: return turn_each<4>(dst, from);
-        default: return turn_each<8>(dst, from);
+        case 1: return stream_all<1>(dst, from);
+        case 2: return stream_all<2>(dst, from);
+        case 4: return stream_all<4>(dst, from);
+        default: return stream_all<8>(dst, from);
     }
 }
 

@@ -1,4 +1,4 @@
-// Transposes past the cache: one block is turned and sent in whole lines while the next one comes in.
+// Transposes with non-temporal stores: one staged block is transposed and stored in whole lines while the next one is loaded.
 #include "copy/simd/byte_shuffles.h"
 #include "copy/simd/copy_kernels.h"
 
@@ -7,102 +7,108 @@ namespace {
 
 constexpr int kLineVectors = static_cast<int>(64 / kVector);
 
-// Runs of rows on their way into a stage, line by line.
-class Fetching {
+// Copies runs of rows into a staging buffer, line by line.
+class StagingLoader {
 public:
-    explicit Fetching(const Fetched& block)
-        : src_(block.src), row_(block.row), end_(block.row + block.rows), ahead_(block.ahead),
-          asked_(block.ahead != 0 ? block.row + block.places - block.ahead : block.row), last_(block.bytes - 64), step_(block.step), to_(block.stage) {}
+    explicit StagingLoader(const StagingLoad& block)
+        : src_(block.src), row_(block.row_offsets), end_(block.row_offsets + block.rows), prefetch_rows_(block.prefetch_rows),
+          prefetch_end_(block.prefetch_rows != 0 ? block.row_offsets + block.known_rows - block.prefetch_rows
+                                                 : block.row_offsets),
+          last_(block.bytes - 64), step_(block.step), to_(block.staging) {}
 
-    // Some lines, as far as there are any.
-    inline __attribute__((always_inline)) void take(int lines) {
+    // Copies up to `lines` lines.
+    inline __attribute__((always_inline)) void load_lines(int lines) {
         for (; lines > 0 && row_ != end_; --lines) {
             // The last line of a run may overlap the one before it.
-            const std::int64_t at = at_ < last_ ? at_ : last_;
-            if (row_ < asked_) {
-                const std::byte* const then = src_ + row_[ahead_] + at;
-                __builtin_prefetch(then);
-                // A run that begins within a line ends in one more, which nothing else would ask for.
-                if (at == last_) __builtin_prefetch(then + 63);
+            const std::int64_t offset = offset_ < last_ ? offset_ : last_;
+            if (row_ < prefetch_end_) {
+                const std::byte* const target = src_ + row_[prefetch_rows_] + offset;
+                __builtin_prefetch(target);
+                // A run that begins within a line ends in one more line, which no other prefetch covers.
+                if (offset == last_) __builtin_prefetch(target + 63);
             }
-            Vector<kVector> held[kLineVectors];
-            for (int j = 0; j < kLineVectors; ++j) held[j] = load<kVector>(src_ + *row_ + at + j * static_cast<int>(kVector));
-            for (int j = 0; j < kLineVectors; ++j) store<kVector>(to_ + at + j * static_cast<int>(kVector), held[j]);
-            at_ += 64;
-            if (at < last_) continue;
-            at_ = 0;
+            Vector<kVector> vectors[kLineVectors];
+            for (int j = 0; j < kLineVectors; ++j)
+                vectors[j] = load<kVector>(src_ + *row_ + offset + j * static_cast<int>(kVector));
+            for (int j = 0; j < kLineVectors; ++j) store<kVector>(to_ + offset + j * static_cast<int>(kVector), vectors[j]);
+            offset_ += 64;
+            if (offset < last_) continue;
+            offset_ = 0;
             to_ += step_;
             ++row_;
         }
     }
 
-    void take_all() {
-        while (row_ != end_) take(64);
+    void load_all() {
+        while (row_ != end_) load_lines(64);
     }
 
 private:
     const std::byte* const src_;
     const std::ptrdiff_t* row_;
     const std::ptrdiff_t* const end_;
-    const std::int64_t ahead_;
-    const std::ptrdiff_t* const asked_;  // the rows before it have one to ask for
+    const std::int64_t prefetch_rows_;
+    const std::ptrdiff_t* const prefetch_end_;  // rows before this one have a row to prefetch
     const std::int64_t last_;
     const std::ptrdiff_t step_;
     std::byte* to_;
-    std::int64_t at_ = 0;
+    std::int64_t offset_ = 0;
 };
 
-// 16 / Width columns, `Lines` lines of each, one after the other; after each column as many lines come in.
+// Transposes 16 / Width columns of `Lines` lines each, one after the other; after each column as many lines are loaded.
 template <int Width, int Lines>
-inline __attribute__((always_inline)) void send(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, Fetching& fetching) {
-    constexpr int columns = 16 / Width, high = static_cast<int>(kVector) / Width, count = Lines * kLineVectors;
+inline __attribute__((always_inline)) void store_columns(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
+                                                         std::ptrdiff_t src_step, StagingLoader& loader) {
+    constexpr int columns = 16 / Width, tile_rows = static_cast<int>(kVector) / Width, count = Lines * kLineVectors;
     Vector<kVector> vectors[count][columns];
 #pragma GCC unroll 8
     for (int j = 0; j < count; ++j) {
 #pragma GCC unroll 64
-        for (int i = 0; i < columns; ++i) vectors[j][i] = load_lanes<kVector, columns>(src + (j * high + i) * src_step, src_step);
-        shuffles<kVector, Width, columns, bits(columns)>(vectors[j]);
+        for (int i = 0; i < columns; ++i)
+            vectors[j][i] = load_lanes<kVector, columns>(src + (j * tile_rows + i) * src_step, src_step);
+        perfect_shuffles<kVector, Width, columns, log2_of(columns)>(vectors[j]);
     }
 #pragma GCC unroll 64
     for (int i = 0; i < columns; ++i) {
 #pragma GCC unroll 8
-        for (int j = 0; j < count; ++j) put_vector<kVector, true>(dst + i * dst_step + j * static_cast<int>(kVector), vectors[j][i]);
-        fetching.take(Lines);
+        for (int j = 0; j < count; ++j)
+            store_vector<kVector, true>(dst + i * dst_step + j * static_cast<int>(kVector), vectors[j][i]);
+        loader.load_lines(Lines);
     }
 }
 
 template <int Width, int Lines>
-void turn_all(const Turned& now, const Fetched& next) {
-    constexpr std::int64_t wide = 16 / Width;
-    const std::int64_t steps = (now.columns + wide - 1) / wide;
-    const std::int64_t slow = now.columns_first ? now.outer : steps, fast = now.columns_first ? steps : now.outer;
-    Fetching fetching(next);
+void transpose_block(const StagedTranspose& block, const StagingLoad& next) {
+    constexpr std::int64_t tile_columns = 16 / Width;
+    const std::int64_t steps = (block.columns + tile_columns - 1) / tile_columns;
+    const std::int64_t slow = block.columns_first ? block.outer : steps, fast = block.columns_first ? steps : block.outer;
+    StagingLoader loader(next);
     for (std::int64_t i = 0; i < slow; ++i)
         for (std::int64_t j = 0; j < fast; ++j) {
-            const std::int64_t o = now.columns_first ? i : j, c = (now.columns_first ? j : i) * wide;
+            const std::int64_t o = block.columns_first ? i : j, c = (block.columns_first ? j : i) * tile_columns;
             // The last columns may overlap those before them.
-            const std::int64_t column = c + wide <= now.columns ? c : now.columns - wide;
-            send<Width, Lines>(now.dst + o * now.outer_step + column * now.step, now.step, now.stage + (o * now.columns + column) * Width,
-                               now.stage_step, fetching);
+            const std::int64_t column = c + tile_columns <= block.columns ? c : block.columns - tile_columns;
+            store_columns<Width, Lines>(block.dst + o * block.outer_step + column * block.step, block.step,
+                                        block.staging + (o * block.columns + column) * Width, block.staging_step, loader);
         }
-    fetching.take_all();
+    loader.load_all();
 }
 
 template <int Width>
-void turn_lines(const Turned& now, const Fetched& next) {
-    if (now.lines == 2) return turn_all<Width, 2>(now, next);
-    turn_all<Width, 1>(now, next);
+void transpose_lines(const StagedTranspose& block, const StagingLoad& next) {
+    if (block.lines == 2) return transpose_block<Width, 2>(block, next);
+    transpose_block<Width, 1>(block, next);
 }
 
 }  // namespace
 
-void turn(const Turned& now, const Fetched& next, std::size_t width) {
-    if (now.lines == 0) return Fetching(next).take_all();
+void transpose_staged(const StagedTranspose& block, const StagingLoad& next, std::size_t width) {
+    if (block.lines == 0) return StagingLoader(next).load_all();
     switch (width) {
-        case 1: return turn_lines<1>(now, next);
-        case 2: return turn_lines<2>(now, next);
-        case 4: return turn_lines<4>(now, next);
-        default: return turn_lines<8>(now, next);
+        case 1: return transpose_lines<1>(block, next);
+        case 2: return transpose_lines<2>(block, next);
+        case 4: return transpose_lines<4>(block, next);
+        default: return transpose_lines<8>(block, next);
     }
 }
 

@@ -1,4 +1,4 @@
-// Transposes, by tiles that fit the registers.
+// Transposes in tiles that fit the registers.
 #include "copy/simd/copy_kernels.h"
 #include "copy/simd/register_transpose.h"
 
@@ -8,7 +8,7 @@ namespace {
 template <int Width>
 void transpose_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                         std::int64_t columns) {
-    if (turn_by_tiles<Width, true>(dst, dst_step, src, src_step, rows, columns)) return;
+    if (transpose_by_tiles<Width, true>(dst, dst_step, src, src_step, rows, columns)) return;
     if (rows < columns)
         for (std::int64_t r = 0; r < rows; ++r) copy_rows(dst + r * Width, dst_step, src + r * src_step, Width, columns, Width);
     else
@@ -30,8 +30,10 @@ void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
     for (std::int64_t c = 0; c < columns; ++c) copy_rows(dst + c * dst_step, step, src + c * step, src_step, rows, width);
 }
 
-const Movers& own_movers() {
-    static constexpr Movers table = {stream, stream_runs, settle, copy_rows, copy_columns, interleave, deinterleave, transpose, turn, turn_matrices, turn_near};
+const CopyKernels& isa_copy_kernels() {
+    static constexpr CopyKernels table = {stream,         stream_runs,  store_fence, copy_rows,        copy_columns,
+                                          interleave,     deinterleave, transpose,   transpose_staged, transpose_batch_streaming,
+                                          transpose_batch};
     return table;
 }
 

@@ -1,4 +1,4 @@
-// What is put together in the first cache and goes past it in whole lines.
+// Write combining: batches of bytes are assembled in L1 and stored non-temporally in whole cache lines.
 #pragma once
 
 #include "copy/copy_kernels.h"
@@ -6,87 +6,94 @@
 
 namespace dovetail::DOVETAIL_ISA {
 
-// Batches of bytes that follow each other from `dst` on, wherever it begins. The lines of one batch are sent while the next one is put
-// together: reading and writing go on at once, and what was only just stored is not read again too soon. A line that two batches share
-// is begun in the one's room and ended in the other's.
-class Batches {
+// Batches of bytes for consecutive addresses from `dst` on, at any alignment. The lines of one batch are stored while the next
+// one is assembled. Reads and writes thus overlap, and recently stored bytes are not read again too soon. A line that two batches
+// share begins in one buffer and ends in the other.
+class WriteCombiner {
 public:
-    static constexpr std::int64_t kMostBytes = kMatrixBytes;
+    static constexpr std::int64_t kMaxBytes = kMatrixBytes;
 
-    // `src` is what is read meanwhile: a room lies half a page from it, since a load waits for every store before it that has the same
-    // place in its page.
-    Batches(std::byte* dst, const std::byte* src)
-        : first_(memory_ + (reinterpret_cast<std::uintptr_t>(src) + 2048 - reinterpret_cast<std::uintptr_t>(memory_)) % 4096 / 64 * 64), held_(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 64)), missing_(held_), line_(dst - held_) {}
+    // `src` is the address read meanwhile. A buffer lies half a page from it: a load waits for every earlier store with the same
+    // offset in its page (4K aliasing).
+    WriteCombiner(std::byte* dst, const std::byte* src)
+        : buffers_(memory_ +
+                   (reinterpret_cast<std::uintptr_t>(src) + 2048 - reinterpret_cast<std::uintptr_t>(memory_)) % 4096 / 64 * 64),
+          partial_bytes_(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 64)), foreign_bytes_(partial_bytes_),
+          line_(dst - partial_bytes_) {}
 
-    // Where the next batch is put together. `coming`, if any, is read after that: it is fetched meanwhile, a line for each that is sent.
-    std::byte* open(const std::byte* coming = nullptr) {
+    // Begins a batch and returns its address. `next`, unless null, is the source of the batch after it: one line is prefetched
+    // for each line stored.
+    std::byte* begin_batch(const std::byte* next = nullptr) {
         batch_ ^= 1;
-        coming_ = coming;
-        std::memcpy(room(), last_, static_cast<std::size_t>(held_));
-        return room() + held_;
+        prefetch_ = next;
+        std::memcpy(buffer(), partial_line_, static_cast<std::size_t>(partial_bytes_));
+        return buffer() + partial_bytes_;
     }
 
-    // As many bytes as were put together meanwhile.
-    inline __attribute__((always_inline)) void send_as_many(std::int64_t bytes) {
-        owed_ += bytes;
-        send(owed_ / 64);
-        owed_ %= 64;
+    // Stores as many bytes of the batch before as were assembled meanwhile.
+    inline __attribute__((always_inline)) void stream_as_many(std::int64_t bytes) {
+        credit_ += bytes;
+        stream_lines(credit_ / 64);
+        credit_ %= 64;
     }
 
-    // The open batch is whole.
-    void close(std::int64_t bytes) {
-        send(left_);
-        const std::byte* const room = this->room();
-        const std::int64_t made = held_ + bytes;
-        std::int64_t begun = 0;
-        if (missing_ > 0 && made >= 64) {
-            std::memcpy(line_ + missing_, room + missing_, static_cast<std::size_t>(64 - missing_));
-            missing_ = 0;
-            begun = 1;
+    // Ends the batch, of `bytes` bytes.
+    void end_batch(std::int64_t bytes) {
+        stream_lines(pending_lines_);
+        const std::byte* const buffer = this->buffer();
+        const std::int64_t total = partial_bytes_ + bytes;
+        std::int64_t skipped = 0;
+        if (foreign_bytes_ > 0 && total >= 64) {
+            std::memcpy(line_ + foreign_bytes_, buffer + foreign_bytes_, static_cast<std::size_t>(64 - foreign_bytes_));
+            foreign_bytes_ = 0;
+            skipped = 1;
         }
-        to_ = line_ + begun * 64;
-        from_ = room + begun * 64;
-        left_ = made / 64 - begun;
-        line_ += made / 64 * 64;
-        last_ = room + made / 64 * 64;
-        held_ = made % 64;
+        pending_to_ = line_ + skipped * 64;
+        pending_from_ = buffer + skipped * 64;
+        pending_lines_ = total / 64 - skipped;
+        line_ += total / 64 * 64;
+        partial_line_ = buffer + total / 64 * 64;
+        partial_bytes_ = total % 64;
     }
 
-    // There are no more.
-    void end() {
-        send(left_);
-        if (held_ > missing_) std::memcpy(line_ + missing_, last_ + missing_, static_cast<std::size_t>(held_ - missing_));
+    // Stores all that remains; no batch follows.
+    void flush() {
+        stream_lines(pending_lines_);
+        if (partial_bytes_ > foreign_bytes_)
+            std::memcpy(line_ + foreign_bytes_, partial_line_ + foreign_bytes_,
+                        static_cast<std::size_t>(partial_bytes_ - foreign_bytes_));
     }
 
 private:
-    inline __attribute__((always_inline)) void send(std::int64_t lines) {
-        if (lines > left_) lines = left_;
-        left_ -= lines;
-        for (; lines > 0; --lines, to_ += 64, from_ += 64) {
-            if (coming_ != nullptr) {
-                __builtin_prefetch(coming_);
-                coming_ += 64;
+    inline __attribute__((always_inline)) void stream_lines(std::int64_t lines) {
+        if (lines > pending_lines_) lines = pending_lines_;
+        pending_lines_ -= lines;
+        for (; lines > 0; --lines, pending_to_ += 64, pending_from_ += 64) {
+            if (prefetch_ != nullptr) {
+                __builtin_prefetch(prefetch_);
+                prefetch_ += 64;
             }
-            for (int i = 0; i < 64; i += static_cast<int>(kVector)) put_vector<kVector, true>(to_ + i, load<kVector>(from_ + i));
+            for (int i = 0; i < 64; i += static_cast<int>(kVector))
+                store_vector<kVector, true>(pending_to_ + i, load<kVector>(pending_from_ + i));
         }
     }
 
-    static constexpr std::int64_t kRoom = kMostBytes + 4096;
+    static constexpr std::int64_t kBufferBytes = kMaxBytes + 4096;
 
-    std::byte* room() { return first_ + batch_ * kRoom; }
+    std::byte* buffer() { return buffers_ + batch_ * kBufferBytes; }
 
-    std::byte* first_;
-    // Of the line that is not whole: how many of its bytes are there, and how many in front are not ours.
-    std::int64_t held_, missing_;
+    std::byte* buffers_;
+    // Of the incomplete line: the bytes present, and the leading ones among them that belong to other data.
+    std::int64_t partial_bytes_, foreign_bytes_;
     std::byte* line_;
-    // The lines that are due.
-    std::byte* to_ = nullptr;
-    const std::byte* from_ = nullptr;
-    const std::byte* coming_ = nullptr;
-    std::int64_t left_ = 0, owed_ = 0;
+    // The complete lines not yet stored.
+    std::byte* pending_to_ = nullptr;
+    const std::byte* pending_from_ = nullptr;
+    const std::byte* prefetch_ = nullptr;
+    std::int64_t pending_lines_ = 0, credit_ = 0;
     int batch_ = 0;
-    alignas(64) std::byte memory_[2 * kRoom + 4096];
-    const std::byte* last_ = memory_;
+    alignas(64) std::byte memory_[2 * kBufferBytes + 4096];
+    const std::byte* partial_line_ = memory_;
 };
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -10,12 +10,12 @@ void copy_run(float* __restrict to, const float* __restrict from, std::int64_t c
         for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
 }
 
-// A NaN stays one.
+// NaN passes.
 inline float at_least_zero(float value) { return value < 0 ? 0 : value; }
 
 template <bool clamp>
-void change_along(float* __restrict to, const float* __restrict from, std::int64_t count, const float* __restrict scale,
-                  const float* __restrict shift) {
+void map_run(float* __restrict to, const float* __restrict from, std::int64_t count, const float* __restrict scale,
+             const float* __restrict shift) {
     for (std::int64_t i = 0; i < count; ++i) {
         const float value = from[i] * scale[i] + shift[i];
         to[i] = clamp ? at_least_zero(value) : value;
@@ -25,7 +25,7 @@ void change_along(float* __restrict to, const float* __restrict from, std::int64
 void run(float* to, const float* from, std::int64_t count, std::int64_t step, const Prologue& prologue, std::int64_t channel) {
     if (prologue.scale == nullptr) return copy_run(to, from, count, step);
     const float *scale = prologue.scale + channel, *shift = prologue.shift + channel;
-    if (step == 1) return (prologue.clamp ? change_along<true> : change_along<false>)(to, from, count, scale, shift);
+    if (step == 1) return (prologue.clamp ? map_run<true> : map_run<false>)(to, from, count, scale, shift);
     for (std::int64_t i = 0; i < count; ++i) {
         const float value = from[i * step] * scale[i] + shift[i];
         to[i] = prologue.clamp ? at_least_zero(value) : value;
@@ -61,7 +61,7 @@ void clear(float* to, std::int64_t count) {
 
 }  // namespace
 
-extern const StageTable stages;
-const StageTable stages = {run, pixels, interleave, clear};
+extern const PrologueKernels prologue_kernel_table;
+const PrologueKernels prologue_kernel_table = {run, pixels, interleave, clear};
 
 }  // namespace dovetail::DOVETAIL_ISA

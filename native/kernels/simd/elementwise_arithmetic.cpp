@@ -1,4 +1,4 @@
-// Chain instructions: exact arithmetic of numbers, each rounded once, integers wrapping.
+// Elementwise instructions: arithmetic. Floats are rounded once, integers wrap around.
 #include "kernels/simd/elementwise_loops.h"
 
 namespace dovetail::DOVETAIL_ISA {
@@ -9,7 +9,7 @@ constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
 template <typename T>
 constexpr bool kIsSigned = static_cast<T>(-1) < 0;
 
-// The type in which T wraps around without undefined behaviour: not one so narrow that it would be widened to int.
+// The unsigned type in which T wraps around without undefined behaviour; never narrower than int, to which it would be promoted.
 template <typename T>
 constexpr auto in_wrapping_type(T x) {
     if constexpr (kIsFloat<T>)
@@ -38,7 +38,7 @@ struct Divide {
     }
 };
 
-// Toward zero. The least one by -1 wraps; by 0 gives 0: who builds a chain sees to it that none comes.
+// Division toward zero. The minimum divided by -1 wraps around. Division by 0 gives 0; the compiler of the bytecode excludes it.
 struct TruncateDivide {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T y) {
@@ -52,8 +52,8 @@ struct FloorDivide {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T y) {
         const T quotient = TruncateDivide::of(x, y);
-        const T rest = Subtract::of(x, Multiply::of(quotient, y));
-        return rest != 0 && y != 0 && ((x < 0) != (y < 0)) ? static_cast<T>(quotient - 1) : quotient;
+        const T remainder = Subtract::of(x, Multiply::of(quotient, y));
+        return remainder != 0 && y != 0 && ((x < 0) != (y < 0)) ? static_cast<T>(quotient - 1) : quotient;
     }
 };
 
@@ -71,7 +71,7 @@ struct FloorMod {
     }
 };
 
-// numpy's: NaN where one is, y where they are equal.
+// As numpy.maximum and numpy.minimum: NaN if either is NaN; y where they are equal.
 struct Maximum {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T y) {
@@ -86,7 +86,7 @@ struct Minimum {
     }
 };
 
-// A comparison that NaN fails, so that it passes; -0 gives 0.
+// NaN fails the comparison and passes; -0 gives 0.
 struct Relu {
     template <typename T>
     DOVETAIL_INLINE T of(T x) {
@@ -153,45 +153,48 @@ struct BitwiseNot {
     }
 };
 
-// Amounts that are negative or at least the number of bits leave what the sign alone gives.
+// True for negative amounts and those of at least the number of bits: the result is then that of the sign alone.
 template <typename T>
-DOVETAIL_INLINE bool is_over(T amount) {
+DOVETAIL_INLINE bool is_shifted_out(T amount) {
     return amount < 0 || static_cast<std::uint64_t>(amount) >= 8 * sizeof(T);
 }
 
 struct ShiftLeft {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T amount) {
-        return is_over(amount) ? T(0)
-                               : static_cast<T>(static_cast<std::uint64_t>(x) << (static_cast<std::uint64_t>(amount) & 63));
+        return is_shifted_out(amount)
+                   ? T(0)
+                   : static_cast<T>(static_cast<std::uint64_t>(x) << (static_cast<std::uint64_t>(amount) & 63));
     }
 };
 
 struct ShiftRight {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T amount) {
-        if (is_over(amount)) return x < 0 ? static_cast<T>(-1) : T(0);
+        if (is_shifted_out(amount)) return x < 0 ? static_cast<T>(-1) : T(0);
         return static_cast<T>(x >> amount);
     }
 };
 
-#define DOVETAIL_NUMBERS(T, t)                                                                                        \
-    row2<Add, T, T, T>("add." t), row2<Subtract, T, T, T>("subtract." t), row2<Multiply, T, T, T>("multiply." t),     \
-        row2<Maximum, T, T, T>("maximum." t), row2<Minimum, T, T, T>("minimum." t), row2<Prelu, T, T, T>("prelu." t), \
-        row1<Relu, T, T>("relu." t), row1<Negative, T, T>("negative." t), row1<Abs, T, T>("abs." t), row1<Sign, T, T>("sign." t)
+#define DOVETAIL_NUMBERS(T, t)                                                                                                 \
+    opcode2<Add, T, T, T>("add." t), opcode2<Subtract, T, T, T>("subtract." t), opcode2<Multiply, T, T, T>("multiply." t),     \
+        opcode2<Maximum, T, T, T>("maximum." t), opcode2<Minimum, T, T, T>("minimum." t), opcode2<Prelu, T, T, T>("prelu." t), \
+        opcode1<Relu, T, T>("relu." t), opcode1<Negative, T, T>("negative." t), opcode1<Abs, T, T>("abs." t),                  \
+        opcode1<Sign, T, T>("sign." t)
 
-#define DOVETAIL_INTEGERS(T, t)                                                                                                 \
-    DOVETAIL_NUMBERS(T, t), row2<TruncateDivide, T, T, T>("truncate_divide." t), row2<FloorDivide, T, T, T>("floor_divide." t), \
-        row2<TruncateMod, T, T, T>("truncate_mod." t), row2<FloorMod, T, T, T>("floor_mod." t),                                 \
-        row2<BitwiseAnd, T, T, T>("bitwise_and." t), row2<BitwiseOr, T, T, T>("bitwise_or." t),                                 \
-        row2<BitwiseXor, T, T, T>("bitwise_xor." t), row1<BitwiseNot, T, T>("bitwise_not." t),                                  \
-        row2<ShiftLeft, T, T, T>("shift_left." t), row2<ShiftRight, T, T, T>("shift_right." t)
+#define DOVETAIL_INTEGERS(T, t)                                                                             \
+    DOVETAIL_NUMBERS(T, t), opcode2<TruncateDivide, T, T, T>("truncate_divide." t),                         \
+        opcode2<FloorDivide, T, T, T>("floor_divide." t), opcode2<TruncateMod, T, T, T>("truncate_mod." t), \
+        opcode2<FloorMod, T, T, T>("floor_mod." t), opcode2<BitwiseAnd, T, T, T>("bitwise_and." t),         \
+        opcode2<BitwiseOr, T, T, T>("bitwise_or." t), opcode2<BitwiseXor, T, T, T>("bitwise_xor." t),       \
+        opcode1<BitwiseNot, T, T>("bitwise_not." t), opcode2<ShiftLeft, T, T, T>("shift_left." t),          \
+        opcode2<ShiftRight, T, T, T>("shift_right." t)
 
 constexpr Opcode kOpcodes[] = {
     DOVETAIL_NUMBERS(float, "f32"),
     DOVETAIL_NUMBERS(double, "f64"),
-    row2<Divide, float, float, float>("divide.f32"),
-    row2<Divide, double, double, double>("divide.f64"),
+    opcode2<Divide, float, float, float>("divide.f32"),
+    opcode2<Divide, double, double, double>("divide.f64"),
     DOVETAIL_INTEGERS(std::int32_t, "i32"),
     DOVETAIL_INTEGERS(std::int64_t, "i64"),
     DOVETAIL_INTEGERS(std::int8_t, "i8"),
@@ -200,6 +203,6 @@ constexpr Opcode kOpcodes[] = {
 
 }  // namespace
 
-Opcodes arithmetic_opcodes() { return {kOpcodes, sizeof kOpcodes / sizeof kOpcodes[0]}; }
+OpcodeTable arithmetic_opcodes() { return {kOpcodes, sizeof kOpcodes / sizeof kOpcodes[0]}; }
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,14 +1,15 @@
-// Chain instructions: functions of floats.
+// Elementwise instructions: functions of floats.
 #include "kernels/simd/elementwise_loops.h"
 #include "kernels/simd/math.h"
 
-// The C library's functions under their C names: C++'s overloads are inline, and might be shared between instruction sets.
+// The C library's functions under their C names: C++ overloads are inline, and the linker might merge them across instruction
+// sets.
 #include <math.h>
 
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// A function of whole vectors in math.h.
+// A vector function of math.h.
 #define DOVETAIL_VECTOR(Name, expression)                          \
     struct Name {                                                  \
         DOVETAIL_INLINE Floats of(Floats x) { return expression; } \
@@ -31,30 +32,30 @@ DOVETAIL_VECTOR(RoundEven, round_even(x))
 DOVETAIL_VECTOR(RoundAway, with_sign_of(trunc(x) + (abs(x - trunc(x)) >= 0.5f ? with_sign_of(splat(1.0f), x) : Floats{}), x))
 DOVETAIL_VECTOR(Reciprocal, 1.0f / x)
 
-// A function of the C library, in f64; for f32 too, whose results are then as good as exact.
+// A function of the C library, computed in f64. For f32 the result is rounded once and nearly correctly rounded.
 #define DOVETAIL_LIBRARY(Name, expression)                                        \
     struct Name {                                                                 \
         DOVETAIL_INLINE double wide(double x) { return expression; }              \
         DOVETAIL_INLINE double of(double x) { return wide(x); }                   \
         DOVETAIL_INLINE float of(float x) { return static_cast<float>(wide(x)); } \
     };
-DOVETAIL_LIBRARY(WideExp, ::exp(x))
-DOVETAIL_LIBRARY(WideExpm1, ::expm1(x))
-DOVETAIL_LIBRARY(WideLog, ::log(x))
-DOVETAIL_LIBRARY(WideTanh, ::tanh(x))
-DOVETAIL_LIBRARY(WideSigmoid, 1.0 / (1.0 + ::exp(-x)))
-DOVETAIL_LIBRARY(WideSilu, x / (1.0 + ::exp(-x)))
-DOVETAIL_LIBRARY(WideSoftplus, x != x ? x : (x > 0 ? x : 0) + ::log1p(::exp(-::fabs(x))))
-DOVETAIL_LIBRARY(WideErf, ::erf(x))
-DOVETAIL_LIBRARY(WideGeluErf, x * 0.5 * (1.0 + ::erf(x * 0.70710678118654752440)))
-DOVETAIL_LIBRARY(WideGeluTanh, x * 0.5 * (1.0 + ::tanh((x + x * x * x * 0.044715) * 0.79788456080286535588)))
-DOVETAIL_LIBRARY(WideMish, x* ::tanh(x > 0 ? x + ::log1p(::exp(-x)) : ::log1p(::exp(x))))
-DOVETAIL_LIBRARY(WideSqrt, ::sqrt(x))
-DOVETAIL_LIBRARY(WideFloor, ::floor(x))
-DOVETAIL_LIBRARY(WideCeil, ::ceil(x))
-DOVETAIL_LIBRARY(WideRoundEven, ::rint(x))
-DOVETAIL_LIBRARY(WideRoundAway, ::round(x))
-DOVETAIL_LIBRARY(WideReciprocal, 1.0 / x)
+DOVETAIL_LIBRARY(ExpF64, ::exp(x))
+DOVETAIL_LIBRARY(Expm1F64, ::expm1(x))
+DOVETAIL_LIBRARY(LogF64, ::log(x))
+DOVETAIL_LIBRARY(TanhF64, ::tanh(x))
+DOVETAIL_LIBRARY(SigmoidF64, 1.0 / (1.0 + ::exp(-x)))
+DOVETAIL_LIBRARY(SiluF64, x / (1.0 + ::exp(-x)))
+DOVETAIL_LIBRARY(SoftplusF64, x != x ? x : (x > 0 ? x : 0) + ::log1p(::exp(-::fabs(x))))
+DOVETAIL_LIBRARY(ErfF64, ::erf(x))
+DOVETAIL_LIBRARY(GeluErfF64, x * 0.5 * (1.0 + ::erf(x * 0.70710678118654752440)))
+DOVETAIL_LIBRARY(GeluTanhF64, x * 0.5 * (1.0 + ::tanh((x + x * x * x * 0.044715) * 0.79788456080286535588)))
+DOVETAIL_LIBRARY(MishF64, x* ::tanh(x > 0 ? x + ::log1p(::exp(-x)) : ::log1p(::exp(x))))
+DOVETAIL_LIBRARY(SqrtF64, ::sqrt(x))
+DOVETAIL_LIBRARY(FloorF64, ::floor(x))
+DOVETAIL_LIBRARY(CeilF64, ::ceil(x))
+DOVETAIL_LIBRARY(RoundEvenF64, ::rint(x))
+DOVETAIL_LIBRARY(RoundAwayF64, ::round(x))
+DOVETAIL_LIBRARY(ReciprocalF64, 1.0 / x)
 DOVETAIL_LIBRARY(Sin, ::sin(x))
 DOVETAIL_LIBRARY(Cos, ::cos(x))
 DOVETAIL_LIBRARY(Tan, ::tan(x))
@@ -72,7 +73,7 @@ struct Power {
     DOVETAIL_INLINE float of(float x, float y) { return ::powf(x, y); }
 };
 
-// fmod as dovetail.ops.elementwise.binary has it: exact, x for an infinite y.
+// fmod as in dovetail.ops.elementwise.binary: exact; x for an infinite y.
 struct TruncateMod {
     DOVETAIL_INLINE double of(double x, double y) { return ::fmod(x, y); }
     DOVETAIL_INLINE float of(float x, float y) { return ::fmodf(x, y); }
@@ -82,48 +83,48 @@ struct TruncateMod {
 struct FloorMod {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T y) {
-        const T rest = TruncateMod::of(x, y);
-        if (rest == 0) return static_cast<T>(::copysign(rest, y));
-        return (rest < 0) != (y < 0) ? rest + y : rest;
+        const T remainder = TruncateMod::of(x, y);
+        if (remainder == 0) return static_cast<T>(::copysign(remainder, y));
+        return (remainder < 0) != (y < 0) ? remainder + y : remainder;
     }
 };
 
 constexpr Opcode kOpcodes[] = {
-    vector_row1<Exp>("exp.f32"),
-    vector_row1<Expm1>("expm1.f32"),
-    vector_row1<Log>("log.f32"),
-    vector_row1<Tanh>("tanh.f32"),
-    vector_row1<Sigmoid>("sigmoid.f32"),
-    vector_row1<Silu>("silu.f32"),
-    vector_row1<Softplus>("softplus.f32"),
-    vector_row1<Mish>("mish.f32"),
-    vector_row1<Erf>("erf.f32"),
-    vector_row1<GeluErf>("gelu_erf.f32"),
-    vector_row1<GeluTanh>("gelu_tanh.f32"),
-    vector_row1<Sqrt>("sqrt.f32"),
-    vector_row1<Floor>("floor.f32"),
-    vector_row1<Ceil>("ceil.f32"),
-    vector_row1<RoundEven>("round_even.f32"),
-    vector_row1<RoundAway>("round_away.f32"),
-    vector_row1<Reciprocal>("reciprocal.f32"),
-    row1<WideExp, double, double>("exp.f64"),
-    row1<WideExpm1, double, double>("expm1.f64"),
-    row1<WideLog, double, double>("log.f64"),
-    row1<WideTanh, double, double>("tanh.f64"),
-    row1<WideSigmoid, double, double>("sigmoid.f64"),
-    row1<WideSilu, double, double>("silu.f64"),
-    row1<WideSoftplus, double, double>("softplus.f64"),
-    row1<WideMish, double, double>("mish.f64"),
-    row1<WideErf, double, double>("erf.f64"),
-    row1<WideGeluErf, double, double>("gelu_erf.f64"),
-    row1<WideGeluTanh, double, double>("gelu_tanh.f64"),
-    row1<WideSqrt, double, double>("sqrt.f64"),
-    row1<WideFloor, double, double>("floor.f64"),
-    row1<WideCeil, double, double>("ceil.f64"),
-    row1<WideRoundEven, double, double>("round_even.f64"),
-    row1<WideRoundAway, double, double>("round_away.f64"),
-    row1<WideReciprocal, double, double>("reciprocal.f64"),
-#define DOVETAIL_BOTH(Name, name) row1<Name, float, float>(name ".f32"), row1<Name, double, double>(name ".f64")
+    vector_opcode1<Exp>("exp.f32"),
+    vector_opcode1<Expm1>("expm1.f32"),
+    vector_opcode1<Log>("log.f32"),
+    vector_opcode1<Tanh>("tanh.f32"),
+    vector_opcode1<Sigmoid>("sigmoid.f32"),
+    vector_opcode1<Silu>("silu.f32"),
+    vector_opcode1<Softplus>("softplus.f32"),
+    vector_opcode1<Mish>("mish.f32"),
+    vector_opcode1<Erf>("erf.f32"),
+    vector_opcode1<GeluErf>("gelu_erf.f32"),
+    vector_opcode1<GeluTanh>("gelu_tanh.f32"),
+    vector_opcode1<Sqrt>("sqrt.f32"),
+    vector_opcode1<Floor>("floor.f32"),
+    vector_opcode1<Ceil>("ceil.f32"),
+    vector_opcode1<RoundEven>("round_even.f32"),
+    vector_opcode1<RoundAway>("round_away.f32"),
+    vector_opcode1<Reciprocal>("reciprocal.f32"),
+    opcode1<ExpF64, double, double>("exp.f64"),
+    opcode1<Expm1F64, double, double>("expm1.f64"),
+    opcode1<LogF64, double, double>("log.f64"),
+    opcode1<TanhF64, double, double>("tanh.f64"),
+    opcode1<SigmoidF64, double, double>("sigmoid.f64"),
+    opcode1<SiluF64, double, double>("silu.f64"),
+    opcode1<SoftplusF64, double, double>("softplus.f64"),
+    opcode1<MishF64, double, double>("mish.f64"),
+    opcode1<ErfF64, double, double>("erf.f64"),
+    opcode1<GeluErfF64, double, double>("gelu_erf.f64"),
+    opcode1<GeluTanhF64, double, double>("gelu_tanh.f64"),
+    opcode1<SqrtF64, double, double>("sqrt.f64"),
+    opcode1<FloorF64, double, double>("floor.f64"),
+    opcode1<CeilF64, double, double>("ceil.f64"),
+    opcode1<RoundEvenF64, double, double>("round_even.f64"),
+    opcode1<RoundAwayF64, double, double>("round_away.f64"),
+    opcode1<ReciprocalF64, double, double>("reciprocal.f64"),
+#define DOVETAIL_BOTH(Name, name) opcode1<Name, float, float>(name ".f32"), opcode1<Name, double, double>(name ".f64")
     DOVETAIL_BOTH(Sin, "sin"),
     DOVETAIL_BOTH(Cos, "cos"),
     DOVETAIL_BOTH(Tan, "tan"),
@@ -135,7 +136,8 @@ constexpr Opcode kOpcodes[] = {
     DOVETAIL_BOTH(Asinh, "asinh"),
     DOVETAIL_BOTH(Acosh, "acosh"),
     DOVETAIL_BOTH(Atanh, "atanh"),
-#define DOVETAIL_PAIR(Name, name) row2<Name, float, float, float>(name ".f32"), row2<Name, double, double, double>(name ".f64")
+#define DOVETAIL_PAIR(Name, name) \
+    opcode2<Name, float, float, float>(name ".f32"), opcode2<Name, double, double, double>(name ".f64")
     DOVETAIL_PAIR(Power, "power"),
     DOVETAIL_PAIR(TruncateMod, "truncate_mod"),
     DOVETAIL_PAIR(FloorMod, "floor_mod"),
@@ -143,6 +145,6 @@ constexpr Opcode kOpcodes[] = {
 
 }  // namespace
 
-Opcodes float_opcodes() { return {kOpcodes, sizeof kOpcodes / sizeof kOpcodes[0]}; }
+OpcodeTable float_opcodes() { return {kOpcodes, sizeof kOpcodes / sizeof kOpcodes[0]}; }
 
 }  // namespace dovetail::DOVETAIL_ISA

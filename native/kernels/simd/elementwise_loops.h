@@ -1,7 +1,7 @@
-// Loops over the elements of a tile, and the rows of the opcode table made of them.
+// Loops over the elements of an instruction's tile, and the entries of the opcode table made of them.
 //
-// Only headers without code of their own may be included beside this: what the linker merges could be the form for another
-// processor.
+// Only headers without functions of external linkage may be included beside this one: the linker could merge them with code for
+// another instruction set.
 #pragma once
 
 #include "kernels/elementwise.h"
@@ -9,12 +9,12 @@
 
 namespace dovetail::DOVETAIL_ISA {
 
-// A truth value in memory: a byte of 0 or 1.
-enum class Truth : std::uint8_t {};
+// A boolean in memory: a byte of 0 or 1.
+enum class Bool : std::uint8_t {};
 
-// Floats of 16 bits in memory: of IEEE 754, and the upper half of an f32.
-enum class Half : std::uint16_t {};
-enum class Brain : std::uint16_t {};
+// Half-precision floats in memory: IEEE 754 binary16, and bfloat16, the upper half of an f32.
+enum class Float16 : std::uint16_t {};
+enum class BFloat16 : std::uint16_t {};
 
 template <typename T>
 constexpr Element kElement = Element::other;
@@ -23,9 +23,9 @@ inline constexpr Element kElement<double> = Element::f64;
 template <>
 inline constexpr Element kElement<float> = Element::f32;
 template <>
-inline constexpr Element kElement<Half> = Element::f16;
+inline constexpr Element kElement<Float16> = Element::f16;
 template <>
-inline constexpr Element kElement<Brain> = Element::bf16;
+inline constexpr Element kElement<BFloat16> = Element::bf16;
 template <>
 inline constexpr Element kElement<std::int64_t> = Element::i64;
 template <>
@@ -43,20 +43,20 @@ inline constexpr Element kElement<std::uint16_t> = Element::u16;
 template <>
 inline constexpr Element kElement<std::uint8_t> = Element::u8;
 template <>
-inline constexpr Element kElement<Truth> = Element::boolean;
+inline constexpr Element kElement<Bool> = Element::boolean;
 
 template <typename T>
-DOVETAIL_INLINE const T* source(const Tile& tile, int operand, std::int64_t row) {
+DOVETAIL_INLINE const T* source(const InstructionTile& tile, int operand, std::int64_t row) {
     return reinterpret_cast<const T*>(tile.from[operand] + row * tile.from_step[operand]);
 }
 
 template <typename T>
-DOVETAIL_INLINE T* target(const Tile& tile, std::int64_t row) {
+DOVETAIL_INLINE T* target(const InstructionTile& tile, std::int64_t row) {
     return reinterpret_cast<T*>(tile.to + row * tile.to_step);
 }
 
 template <typename F, typename R, typename A>
-void each1(const Tile& tile) {
+void loop1(const InstructionTile& tile) {
     for (std::int64_t row = 0; row < tile.rows; ++row) {
         R* to = target<R>(tile, row);
         const A* a = source<A>(tile, 0, row);
@@ -66,19 +66,19 @@ void each1(const Tile& tile) {
 }
 
 template <typename F, typename R, typename A, typename B>
-void each2(const Tile& tile) {
+void loop2(const InstructionTile& tile) {
     for (std::int64_t row = 0; row < tile.rows; ++row) {
         R* to = target<R>(tile, row);
         const A* a = source<A>(tile, 0, row);
         const B* b = source<B>(tile, 1, row);
-        if (tile.is_one[1]) {
-            const B one = *b;
+        if (tile.is_scalar[1]) {
+            const B scalar = *b;
             DOVETAIL_INDEPENDENT
-            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], one);
-        } else if (tile.is_one[0]) {
-            const A one = *a;
+            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], scalar);
+        } else if (tile.is_scalar[0]) {
+            const A scalar = *a;
             DOVETAIL_INDEPENDENT
-            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(one, b[i]);
+            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(scalar, b[i]);
         } else {
             DOVETAIL_INDEPENDENT
             for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], b[i]);
@@ -87,7 +87,7 @@ void each2(const Tile& tile) {
 }
 
 template <typename F, typename R, typename A, typename B, typename C>
-void each3(const Tile& tile) {
+void loop3(const InstructionTile& tile) {
     for (std::int64_t row = 0; row < tile.rows; ++row) {
         R* to = target<R>(tile, row);
         const A* a = source<A>(tile, 0, row);
@@ -98,9 +98,9 @@ void each3(const Tile& tile) {
     }
 }
 
-// Functions of whole vectors of f32.
+// Applies a function of whole f32 vectors.
 template <typename F>
-void vectors1(const Tile& tile) {
+void vector_loop1(const InstructionTile& tile) {
     for (std::int64_t row = 0; row < tile.rows; ++row) {
         float* to = target<float>(tile, row);
         const float* a = source<float>(tile, 0, row);
@@ -112,13 +112,14 @@ void vectors1(const Tile& tile) {
             store(to + i + kLanes, second);
         }
         for (; i + kLanes <= tile.columns; i += kLanes) store(to + i, F::of(load(a + i)));
-        if (const std::int64_t rest = tile.columns - i; rest > 0) store_first(to + i, F::of(load_first(a + i, rest)), rest);
+        if (const std::int64_t remainder = tile.columns - i; remainder > 0)
+            store_first(to + i, F::of(load_first(a + i, remainder)), remainder);
     }
 }
 
-// A cast that has a form for whole vectors; the rest goes one by one.
+// Applies a cast that has a vector form; remaining elements are cast one by one.
 template <typename F, typename R, typename A>
-void casts1(const Tile& tile) {
+void cast_loop1(const InstructionTile& tile) {
     for (std::int64_t row = 0; row < tile.rows; ++row) {
         R* to = target<R>(tile, row);
         const A* a = source<A>(tile, 0, row);
@@ -129,28 +130,28 @@ void casts1(const Tile& tile) {
 }
 
 template <typename F, typename R, typename A>
-constexpr Opcode cast_row1(const char* name) {
-    return {name, casts1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
+constexpr Opcode cast_opcode1(const char* name) {
+    return {name, cast_loop1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
 }
 
 template <typename F, typename R, typename A>
-constexpr Opcode row1(const char* name) {
-    return {name, each1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
+constexpr Opcode opcode1(const char* name) {
+    return {name, loop1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
 }
 
 template <typename F, typename R, typename A, typename B>
-constexpr Opcode row2(const char* name) {
-    return {name, each2<F, R, A, B>, kElement<R>, 2, {kElement<A>, kElement<B>, Element::other}};
+constexpr Opcode opcode2(const char* name) {
+    return {name, loop2<F, R, A, B>, kElement<R>, 2, {kElement<A>, kElement<B>, Element::other}};
 }
 
 template <typename F, typename R, typename A, typename B, typename C>
-constexpr Opcode row3(const char* name) {
-    return {name, each3<F, R, A, B, C>, kElement<R>, 3, {kElement<A>, kElement<B>, kElement<C>}};
+constexpr Opcode opcode3(const char* name) {
+    return {name, loop3<F, R, A, B, C>, kElement<R>, 3, {kElement<A>, kElement<B>, kElement<C>}};
 }
 
 template <typename F>
-constexpr Opcode vector_row1(const char* name) {
-    return {name, vectors1<F>, Element::f32, 1, {Element::f32, Element::other, Element::other}};
+constexpr Opcode vector_opcode1(const char* name) {
+    return {name, vector_loop1<F>, Element::f32, 1, {Element::f32, Element::other, Element::other}};
 }
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,4 +1,4 @@
-// The end of a tile: what is done to its sums before they are written.
+// The epilogue of a tile: what is applied to accumulators before they are written.
 #pragma once
 
 #include "kernels/gemm_microkernel.h"
@@ -7,17 +7,17 @@
 
 namespace dovetail::DOVETAIL_ISA {
 
-DOVETAIL_INLINE Floats load_some(const float* from, std::int64_t count) {
+DOVETAIL_INLINE Floats load_partial(const float* from, std::int64_t count) {
     return count >= kLanes ? load(from) : load_first(from, count);
 }
-DOVETAIL_INLINE void store_some(float* to, Floats value, std::int64_t count) {
+DOVETAIL_INLINE void store_partial(float* to, Floats value, std::int64_t count) {
     if (count >= kLanes)
         store(to, value);
     else
         store_first(to, value, count);
 }
 
-// The first 1 .. kLanes elements, as the processor takes them: the same cost for a whole vector as for a part.
+// Masks of the first 1 .. kLanes elements; a masked load costs as much as a whole one.
 #if defined(__AVX512F__)
 typedef __mmask16 Lanes;
 DOVETAIL_INLINE Lanes first_lanes(std::int64_t count) { return (Lanes)(0xffffu >> (kLanes - count)); }
@@ -31,46 +31,37 @@ DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { _mm256_
 #else
 typedef std::int64_t Lanes;
 DOVETAIL_INLINE Lanes first_lanes(std::int64_t count) { return count; }
-DOVETAIL_INLINE Floats load_lanes(const float* from, Lanes lanes) { return load_some(from, lanes); }
-DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { store_some(to, value, lanes); }
+DOVETAIL_INLINE Floats load_lanes(const float* from, Lanes lanes) { return load_partial(from, lanes); }
+DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { store_partial(to, value, lanes); }
 #endif
 
-// A NaN passes: of two values that do not compare, greater_of and lesser_of take the second.
-DOVETAIL_INLINE Floats bounded(Floats value, Floats low, Floats high) { return lesser_of(high, greater_of(low, value)); }
+// NaN passes: greater_of and lesser_of return the second operand if the comparison fails.
+DOVETAIL_INLINE Floats clamp(Floats value, Floats low, Floats high) { return lesser_of(high, greater_of(low, value)); }
 
-DOVETAIL_INLINE Floats activated(Activation activation, float alpha, Floats x) {
+DOVETAIL_INLINE Floats apply_activation(Activation activation, float alpha, Floats x) {
     switch (activation) {
-        case Activation::leaky_relu:
-            return x < 0.0f ? x * alpha : x;
-        case Activation::elu:
-            return x < 0.0f ? expm1(x) * alpha : x;
-        case Activation::sigmoid:
-            return sigmoid(x);
-        case Activation::silu:
-            return silu(x);
-        case Activation::tanh:
-            return tanh(x);
-        case Activation::hardswish:
-            return x * bounded(x * (1.0f / 6) + 0.5f, Floats{}, splat(1.0f));
-        case Activation::gelu_erf:
-            return gelu_erf(x);
-        case Activation::gelu_tanh:
-            return gelu_tanh(x);
-        default:
-            return x;
+        case Activation::leaky_relu: return x < 0.0f ? x * alpha : x;
+        case Activation::elu: return x < 0.0f ? expm1(x) * alpha : x;
+        case Activation::sigmoid: return sigmoid(x);
+        case Activation::silu: return silu(x);
+        case Activation::tanh: return tanh(x);
+        case Activation::hardswish: return x * clamp(x * (1.0f / 6) + 0.5f, Floats{}, splat(1.0f));
+        case Activation::gelu_erf: return gelu_erf(x);
+        case Activation::gelu_tanh: return gelu_tanh(x);
+        default: return x;
     }
 }
 
-// One vector of sums, of which `count` are there.
-DOVETAIL_INLINE Floats finished(const ProductTile& tile, Floats value, std::int64_t row, std::int64_t column,
-                                std::int64_t count) {
+// Applies the epilogue to one vector of accumulators with `count` valid columns.
+DOVETAIL_INLINE Floats apply_epilogue(const GemmTile& tile, Floats value, std::int64_t row, std::int64_t column,
+                                      std::int64_t count) {
     value *= tile.scale;
-    if (tile.bias != nullptr) value += load_some(tile.bias + column, count);
+    if (tile.bias != nullptr) value += load_partial(tile.bias + column, count);
     Floats residual{};
-    if (tile.residual != nullptr) residual = load_some(tile.residual + row * tile.residual_stride + column, count);
+    if (tile.residual != nullptr) residual = load_partial(tile.residual + row * tile.residual_stride + column, count);
     if (!tile.residual_last && tile.residual != nullptr) value += residual;
-    value = bounded(value, splat(tile.low), splat(tile.high));
-    if (tile.activation != Activation::bounds) value = activated(tile.activation, tile.alpha, value);
+    value = clamp(value, splat(tile.low), splat(tile.high));
+    if (tile.activation != Activation::bounds) value = apply_activation(tile.activation, tile.alpha, value);
     return tile.residual_last ? value + residual : value;
 }
 

@@ -1,4 +1,4 @@
-// Tiles of a matrix product in registers: written once, compiled for each instruction set.
+// GEMM micro-kernels, compiled for each instruction set.
 #include "kernels/gemm_microkernel.h"
 
 #include "kernels/simd/epilogue.h"
@@ -7,59 +7,59 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// As many rows as leave registers for the weights and for one element.
+// Maximum rows, by vectors: leaves registers for the weights and for one broadcast element.
 #if defined(__AVX512F__)
-constexpr int kRows[kMostVectors] = {14, 14, 9, 6};
+constexpr int kRows[kMaxVectors] = {14, 14, 9, 6};
 #else
-constexpr int kRows[kMostVectors] = {12, 6, 4, 0};
+constexpr int kRows[kMaxVectors] = {12, 6, 4, 0};
 #endif
 
-// Weights are read once by each tile, mostly from the second level of cache: asked for so many floats ahead, across the end of a
-// panel into the next, they arrive in time.
-constexpr int kAhead = 1024;
+// Prefetch distance of weights, floats. Each tile reads weights once, mostly from L2; the distance reaches across the end of a
+// panel into the next.
+constexpr int kPrefetchFloats = 1024;
 
 // Floats of a cache line.
 constexpr int kLine = 16;
 
-// Positions that are multiplied without asking for anything in between: where a vector is short, questions and prefetches are a good
-// part of the instructions, and a processor that runs a second thread on the same adders has no room for them. Weights that lie one
-// behind the other it fetches by itself.
+// Positions multiplied without prefetches or branches in between. With short vectors these are a good part of the instructions,
+// and delay a second hyperthread on the same units. The hardware prefetcher follows contiguous weights.
 #if defined(__AVX512F__)
-constexpr int kTogether = 1;
+constexpr int kUnroll = 1;
 #else
-constexpr int kTogether = 4;
+constexpr int kUnroll = 4;
 #endif
 
-// Sums of a tile that is too small to keep the processor's adders busy are made in several independent chains. How many must not
-// depend on the columns: the last, narrower panel adds up in the same order as the others, so that equal columns give equal sums.
+// Tiles of few rows use several independent chains of accumulators, to cover the latency of a multiply-add. The number of chains
+// must not depend on the columns: the last, narrower panel then adds in the same order, so that equal columns give equal sums.
 #if defined(__AVX512F__)
-constexpr int kOneChain = 4;
+constexpr int kMinSingleChainRows = 4;
 #else
-constexpr int kOneChain = 3;
+constexpr int kMinSingleChainRows = 3;
 #endif
-constexpr int chains_of(int count) { return count >= kOneChain ? 1 : count >= 2 ? 2 : 4; }
+constexpr int chains_of(int count) { return count >= kMinSingleChainRows ? 1 : count >= 2 ? 2 : 4; }
 
-// The end of a tile of any kind, from sums that were put into memory.
-void finish_any(const ProductTile& tile, const Floats* sums, int count, int vectors) {
+// The epilogue of any tile, from accumulators in memory.
+void store_any(const GemmTile& tile, const Floats* accumulators, int count, int vectors) {
     for (int r = 0; r < count; ++r)
         for (int v = 0; v < vectors && v * kLanes < tile.columns; ++v) {
-            const std::int64_t column = v * kLanes, some = tile.columns - column;
-            Floats value = sums[r * vectors + v];
-            if (tile.finishes) value = finished(tile, value, r, column, some);
-            store_some(tile.y + r * tile.y_stride + column, value, some);
+            const std::int64_t column = v * kLanes, valid = tile.columns - column;
+            Floats value = accumulators[r * vectors + v];
+            if (tile.has_epilogue) value = apply_epilogue(tile, value, r, column, valid);
+            store_partial(tile.y + r * tile.y_stride + column, value, valid);
         }
 }
 
-// What sums go on from.
-void begin_any(const ProductTile& tile, Floats* sums, int count, int vectors) {
+// Loads the initial accumulators.
+void load_initial(const GemmTile& tile, Floats* accumulators, int count, int vectors) {
     for (int r = 0; r < count; ++r)
         for (int v = 0; v < vectors && v * kLanes < tile.columns; ++v)
-            sums[r * vectors + v] = load_some(tile.from + r * tile.from_stride + v * kLanes, tile.columns - v * kLanes);
+            accumulators[r * vectors + v] =
+                load_partial(tile.initial + r * tile.initial_stride + v * kLanes, tile.columns - v * kLanes);
 }
 
-// A tile's results lie far from each other: their places are asked for before its sums are made.
+// Prefetches the output and the residual, whose rows are far apart.
 template <int count, int vectors>
-DOVETAIL_INLINE void expect(const ProductTile& tile) {
+DOVETAIL_INLINE void prefetch_results(const GemmTile& tile) {
 #pragma GCC unroll 32
     for (int r = 0; r < count; ++r)
         for (int j = 0; j < vectors * kLanes; j += kLine) {
@@ -68,21 +68,20 @@ DOVETAIL_INLINE void expect(const ProductTile& tile) {
         }
 }
 
-// Whether bounds are all there is to a tile's end beside its scale, bias and residual.
-DOVETAIL_INLINE bool is_simple(const ProductTile& tile) {
-    return tile.finishes && !tile.residual_last && tile.activation == Activation::bounds;
+// True if the epilogue has only scale, bias, residual and bounds.
+DOVETAIL_INLINE bool is_simple(const GemmTile& tile) {
+    return tile.has_epilogue && !tile.residual_last && tile.activation == Activation::bounds;
 }
 
-// The end of a simple tile from column `c` on, of whose last vector only a part may be there: a whole one is written without a
-// mask, which costs less.
-template <int count, int vectors, bool partly>
-DOVETAIL_INLINE void finish_tile(const ProductTile& tile, const Floats (&sums)[count][vectors], std::int64_t c) {
+// The epilogue of a simple tile from column `c` on, whose last vector may be partial. Without a mask a whole vector costs less.
+template <int count, int vectors, bool is_partial>
+DOVETAIL_INLINE void store_tile(const GemmTile& tile, const Floats (&accumulators)[count][vectors], std::int64_t c) {
     const Floats low = splat(tile.low), high = splat(tile.high), scale = splat(tile.scale);
-    const Lanes lanes = first_lanes(partly ? tile.columns - c - (vectors - 1) * kLanes : kLanes);
+    const Lanes lanes = first_lanes(is_partial ? tile.columns - c - (vectors - 1) * kLanes : kLanes);
     Floats bias[vectors];
 #pragma GCC unroll 32
     for (int v = 0; v < vectors; ++v) bias[v] = tile.bias != nullptr ? load(tile.bias + c + v * kLanes) : Floats{};
-    // Copies, since for all the compiler knows a store might change the tile.
+    // Local copies, since a store might alias the tile.
     const bool adds = tile.residual != nullptr;
     const std::int64_t y_stride = tile.y_stride, residual_stride = adds ? tile.residual_stride : 0;
     const float* residual = adds ? tile.residual + c : nullptr;
@@ -91,54 +90,54 @@ DOVETAIL_INLINE void finish_tile(const ProductTile& tile, const Floats (&sums)[c
     for (int r = 0; r < count; ++r, y += y_stride, residual += residual_stride)
 #pragma GCC unroll 32
         for (int v = 0; v < vectors; ++v) {
-            const bool masked = partly && v + 1 == vectors;
-            Floats value = sums[r][v] * scale + bias[v];
+            const bool masked = is_partial && v + 1 == vectors;
+            Floats value = accumulators[r][v] * scale + bias[v];
             if (adds) value += masked ? load_lanes(residual + v * kLanes, lanes) : load(residual + v * kLanes);
             if (masked)
-                store_lanes(y + v * kLanes, bounded(value, low, high), lanes);
+                store_lanes(y + v * kLanes, clamp(value, low, high), lanes);
             else
-                store(y + v * kLanes, bounded(value, low, high));
+                store(y + v * kLanes, clamp(value, low, high));
         }
 }
 
 template <int count, int vectors>
-void tile_of(const ProductTile& tile) {
-    expect<count, vectors>(tile);
+void multiply_tile(const GemmTile& tile) {
+    prefetch_results<count, vectors>(tile);
     constexpr int chains = chains_of(count);
-    Floats sums[chains][count][vectors];
+    Floats accumulators[chains][count][vectors];
 #pragma GCC unroll 32
     for (int c = 0; c < chains; ++c)
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r)
 #pragma GCC unroll 32
-            for (int v = 0; v < vectors; ++v) sums[c][r][v] = Floats{};
-    if (tile.from != nullptr) {
-        Floats before[count * vectors] = {};
-        begin_any(tile, before, count, vectors);
+            for (int v = 0; v < vectors; ++v) accumulators[c][r][v] = Floats{};
+    if (tile.initial != nullptr) {
+        Floats initial[count * vectors] = {};
+        load_initial(tile, initial, count, vectors);
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r)
 #pragma GCC unroll 32
-            for (int v = 0; v < vectors; ++v) sums[0][r][v] = before[r * vectors + v];
+            for (int v = 0; v < vectors; ++v) accumulators[0][r][v] = initial[r * vectors + v];
     }
 
     const std::int64_t* rows = tile.rows;
     const float* weights = tile.weights;
     constexpr int width = vectors * kLanes;
     const bool is_dense = tile.weights_stride == width;
-    const std::int64_t length = tile.length, stride = tile.weights_stride, next_step = tile.next_step;
-    const float* next = tile.next;
+    const std::int64_t length = tile.length, stride = tile.weights_stride, next_weights_step = tile.next_weights_step;
+    const float* next_weights = tile.next_weights;
     for (std::int64_t s = 0; s < tile.segments; ++s, rows += count) {
         const float* at[count];
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r) at[r] = tile.base + rows[r];
-        const std::int64_t ahead = s + 1 < tile.segments ? 0 : tile.ahead;
-        // What the next tile reads is asked for line by line: all at once it would hold up the loads of this one.
+        const std::int64_t next_input = s + 1 < tile.segments ? 0 : tile.next_input;
+        // The next tile's input is prefetched line by line: all at once it would delay the loads of this tile.
         std::int64_t k = 0;
         do {
-            const std::int64_t last = ahead != 0 && k + kLine < length ? k + kLine : length;
-            if (ahead != 0)
+            const std::int64_t last = next_input != 0 && k + kLine < length ? k + kLine : length;
+            if (next_input != 0)
 #pragma GCC unroll 32
-                for (int r = 0; r < count; ++r) __builtin_prefetch(at[r] + k + ahead, 0, 2);
+                for (int r = 0; r < count; ++r) __builtin_prefetch(at[r] + k + next_input, 0, 2);
             if constexpr (chains > 1)
                 for (; k + chains <= last; k += chains, weights += chains * stride)
 #pragma GCC unroll 32
@@ -146,15 +145,16 @@ void tile_of(const ProductTile& tile) {
 #pragma GCC unroll 32
                         for (int v = 0; v < vectors; ++v) {
                             const float* w = weights + c * stride + v * kLanes;
-                            __builtin_prefetch(w + kAhead);
+                            __builtin_prefetch(w + kPrefetchFloats);
 #pragma GCC unroll 32
-                            for (int r = 0; r < count; ++r) add_product(sums[c][r][v], splat(at[r][k + c]), load(w));
+                            for (int r = 0; r < count; ++r) add_product(accumulators[c][r][v], splat(at[r][k + c]), load(w));
                         }
-            if constexpr (kTogether > 1)
-                for (; is_dense && k + kTogether <= last; k += kTogether, weights += kTogether * width, next += kTogether * next_step) {
-                    if (next_step != 0) __builtin_prefetch(next, 0, 2);
+            if constexpr (kUnroll > 1)
+                for (; is_dense && k + kUnroll <= last;
+                     k += kUnroll, weights += kUnroll * width, next_weights += kUnroll * next_weights_step) {
+                    if (next_weights_step != 0) __builtin_prefetch(next_weights, 0, 2);
 #pragma GCC unroll 4
-                    for (int i = 0; i < kTogether; ++i) {
+                    for (int i = 0; i < kUnroll; ++i) {
                         Floats w[vectors];
 #pragma GCC unroll 32
                         for (int v = 0; v < vectors; ++v) w[v] = load(weights + i * width + v * kLanes);
@@ -162,23 +162,23 @@ void tile_of(const ProductTile& tile) {
                         for (int r = 0; r < count; ++r) {
                             const Floats x = splat(at[r][k + i]);
 #pragma GCC unroll 32
-                            for (int v = 0; v < vectors; ++v) add_product(sums[0][r][v], x, w[v]);
+                            for (int v = 0; v < vectors; ++v) add_product(accumulators[0][r][v], x, w[v]);
                         }
                     }
                 }
-            for (; k < last; ++k, weights += stride, next += next_step) {
-                __builtin_prefetch(next, 0, 2);
+            for (; k < last; ++k, weights += stride, next_weights += next_weights_step) {
+                __builtin_prefetch(next_weights, 0, 2);
                 Floats w[vectors];
 #pragma GCC unroll 32
                 for (int v = 0; v < vectors; ++v) {
                     w[v] = load(weights + v * kLanes);
-                    __builtin_prefetch(weights + v * kLanes + kAhead);
+                    __builtin_prefetch(weights + v * kLanes + kPrefetchFloats);
                 }
 #pragma GCC unroll 32
                 for (int r = 0; r < count; ++r) {
                     const Floats x = splat(at[r][k]);
 #pragma GCC unroll 32
-                    for (int v = 0; v < vectors; ++v) add_product(sums[0][r][v], x, w[v]);
+                    for (int v = 0; v < vectors; ++v) add_product(accumulators[0][r][v], x, w[v]);
                 }
             }
         } while (k < length);
@@ -188,63 +188,66 @@ void tile_of(const ProductTile& tile) {
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r)
 #pragma GCC unroll 32
-            for (int v = 0; v < vectors; ++v) sums[0][r][v] += sums[c][r][v];
+            for (int v = 0; v < vectors; ++v) accumulators[0][r][v] += accumulators[c][r][v];
 
-    if (is_simple(tile) && tile.columns == vectors * kLanes) return finish_tile<count, vectors, false>(tile, sums[0], 0);
-    if (is_simple(tile) && tile.columns > (vectors - 1) * kLanes) return finish_tile<count, vectors, true>(tile, sums[0], 0);
-    Floats kept[count * vectors];
+    if (is_simple(tile) && tile.columns == vectors * kLanes) return store_tile<count, vectors, false>(tile, accumulators[0], 0);
+    if (is_simple(tile) && tile.columns > (vectors - 1) * kLanes)
+        return store_tile<count, vectors, true>(tile, accumulators[0], 0);
+    Floats stored[count * vectors];
 #pragma GCC unroll 32
     for (int r = 0; r < count; ++r)
 #pragma GCC unroll 32
-        for (int v = 0; v < vectors; ++v) kept[r * vectors + v] = sums[0][r][v];
-    finish_any(tile, kept, count, vectors);
+        for (int v = 0; v < vectors; ++v) stored[r * vectors + v] = accumulators[0][r][v];
+    store_any(tile, stored, count, vectors);
 }
 
-// The end of a tile by channels: `count` rows of one vector, of which `some` elements are there.
+// The epilogue of a depthwise tile: `count` rows of one vector, with `valid` valid elements.
 template <int count>
-DOVETAIL_INLINE void finish_channels(const ProductTile& tile, const Floats (&sums)[count][1], std::int64_t c, std::int64_t some) {
-    if (is_simple(tile) && some >= kLanes) return finish_tile<count, 1, false>(tile, sums, c);
-    if (is_simple(tile)) return finish_tile<count, 1, true>(tile, sums, c);
-    Floats kept[count];
+DOVETAIL_INLINE void store_channels(const GemmTile& tile, const Floats (&accumulators)[count][1], std::int64_t c,
+                                    std::int64_t valid) {
+    if (is_simple(tile) && valid >= kLanes) return store_tile<count, 1, false>(tile, accumulators, c);
+    if (is_simple(tile)) return store_tile<count, 1, true>(tile, accumulators, c);
+    Floats stored[count];
 #pragma GCC unroll 32
-    for (int r = 0; r < count; ++r) kept[r] = sums[r][0];
-    for (int r = 0; r < count; ++r) store_some(tile.y + r * tile.y_stride + c, finished(tile, kept[r], r, c, some), some);
+    for (int r = 0; r < count; ++r) stored[r] = accumulators[r][0];
+    for (int r = 0; r < count; ++r)
+        store_partial(tile.y + r * tile.y_stride + c, apply_epilogue(tile, stored[r], r, c, valid), valid);
 }
 
-// One vector of channels at a time, each tap times a weight of its own.
+// Depthwise convolution, one vector of channels at a time.
 template <int count>
-void channels_of(const ProductTile& tile) {
+void depthwise_tile(const GemmTile& tile) {
     for (std::int64_t c = 0; c < tile.columns; c += kLanes) {
-        const std::int64_t some = tile.columns - c;
-        const Lanes lanes = first_lanes(some < kLanes ? some : kLanes);
-        Floats sums[count][1];
+        const std::int64_t valid = tile.columns - c;
+        const Lanes lanes = first_lanes(valid < kLanes ? valid : kLanes);
+        Floats accumulators[count][1];
 #pragma GCC unroll 32
-        for (int r = 0; r < count; ++r) sums[r][0] = Floats{};
+        for (int r = 0; r < count; ++r) accumulators[r][0] = Floats{};
         const std::int64_t* rows = tile.rows;
         const float *base = tile.base + c, *weights = tile.weights + c;
         for (std::int64_t s = 0; s < tile.segments; ++s, rows += count, weights += tile.weights_stride) {
             const Floats w = load(weights);
-            if (some >= kLanes)
+            if (valid >= kLanes)
 #pragma GCC unroll 32
-                for (int r = 0; r < count; ++r) sums[r][0] += load(base + rows[r]) * w;
+                for (int r = 0; r < count; ++r) accumulators[r][0] += load(base + rows[r]) * w;
             else
 #pragma GCC unroll 32
-                for (int r = 0; r < count; ++r) sums[r][0] += load_lanes(base + rows[r], lanes) * w;
+                for (int r = 0; r < count; ++r) accumulators[r][0] += load_lanes(base + rows[r], lanes) * w;
         }
-        finish_channels<count>(tile, sums, c, some);
+        store_channels<count>(tile, accumulators, c, valid);
     }
 }
 
-// The pixels that two taps side by side read are the same but for one: each is loaded once for all three taps of a row. Of every
-// three segments the rows say where the first and the last tap of each output read.
+// Depthwise convolution of three adjacent taps: each pixel is loaded once for all three. Of every three segments, the offsets of
+// the first and the last tap are used.
 template <int count>
-void channels_in_threes(const ProductTile& tile) {
+void depthwise_triples(const GemmTile& tile) {
     for (std::int64_t c = 0; c < tile.columns; c += kLanes) {
-        const std::int64_t some = tile.columns - c;
-        const Lanes lanes = first_lanes(some < kLanes ? some : kLanes);
-        Floats sums[count][1];
+        const std::int64_t valid = tile.columns - c;
+        const Lanes lanes = first_lanes(valid < kLanes ? valid : kLanes);
+        Floats accumulators[count][1];
 #pragma GCC unroll 32
-        for (int r = 0; r < count; ++r) sums[r][0] = Floats{};
+        for (int r = 0; r < count; ++r) accumulators[r][0] = Floats{};
         const std::int64_t* rows = tile.rows;
         const float *base = tile.base + c, *weights = tile.weights + c;
         for (std::int64_t s = 0; s + 3 <= tile.segments; s += 3, rows += 3 * count, weights += 3 * tile.weights_stride) {
@@ -252,43 +255,43 @@ void channels_in_threes(const ProductTile& tile) {
 #pragma GCC unroll 32
             for (int p = 0; p < count + 2; ++p) {
                 const float* from = base + rows[p < count ? p : 2 * count + p - 2];
-                const Floats x = some >= kLanes ? load(from) : load_lanes(from, lanes);
+                const Floats x = valid >= kLanes ? load(from) : load_lanes(from, lanes);
                 __builtin_prefetch(from + kLanes);
 #pragma GCC unroll 3
                 for (int t = 0; t < 3; ++t)
-                    if (p >= t && p - t < count) sums[p - t][0] += x * w[t];
+                    if (p >= t && p - t < count) accumulators[p - t][0] += x * w[t];
             }
         }
-        finish_channels<count>(tile, sums, c, some);
+        store_channels<count>(tile, accumulators, c, valid);
     }
 }
 
 template <int count, int vectors>
-constexpr ProductFunction function_of() {
+constexpr GemmFunction kernel_of() {
     if constexpr (count > kRows[vectors - 1])
         return nullptr;
     else
-        return tile_of<count, vectors>;
+        return multiply_tile<count, vectors>;
 }
 
 #define DOVETAIL_UP_TO_14(of) \
     {of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8), of(9), of(10), of(11), of(12), of(13), of(14)}
-#define DOVETAIL_1(count) function_of<count, 1>()
-#define DOVETAIL_2(count) function_of<count, 2>()
-#define DOVETAIL_3(count) function_of<count, 3>()
-#define DOVETAIL_4(count) function_of<count, 4>()
+#define DOVETAIL_1(count) kernel_of<count, 1>()
+#define DOVETAIL_2(count) kernel_of<count, 2>()
+#define DOVETAIL_3(count) kernel_of<count, 3>()
+#define DOVETAIL_4(count) kernel_of<count, 4>()
 
 }  // namespace
 
-extern const ProductTable products;
-const ProductTable products = {
+extern const GemmKernels gemm_kernel_table;
+const GemmKernels gemm_kernel_table = {
     kLanes,
     {kRows[0], kRows[1], kRows[2], kRows[3]},
     {DOVETAIL_UP_TO_14(DOVETAIL_1), DOVETAIL_UP_TO_14(DOVETAIL_2), DOVETAIL_UP_TO_14(DOVETAIL_3), DOVETAIL_UP_TO_14(DOVETAIL_4)},
-    {channels_of<1>, channels_of<2>, channels_of<3>, channels_of<4>, channels_of<5>, channels_of<6>, channels_of<7>,
-     channels_of<8>},
-    {channels_in_threes<1>, channels_in_threes<2>, channels_in_threes<3>, channels_in_threes<4>, channels_in_threes<5>,
-     channels_in_threes<6>, channels_in_threes<7>, channels_in_threes<8>},
+    {depthwise_tile<1>, depthwise_tile<2>, depthwise_tile<3>, depthwise_tile<4>, depthwise_tile<5>, depthwise_tile<6>,
+     depthwise_tile<7>, depthwise_tile<8>},
+    {depthwise_triples<1>, depthwise_triples<2>, depthwise_triples<3>, depthwise_triples<4>, depthwise_triples<5>,
+     depthwise_triples<6>, depthwise_triples<7>, depthwise_triples<8>},
 };
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,7 +1,8 @@
-// Functions of f32 vectors, each to about two units in the last place; tests/unit/test_kernels_elementwise.py holds their errors.
+// Functions of f32 vectors, each accurate to about two units in the last place; tests/unit/test_kernels_elementwise.py checks
+// their errors.
 //
-// Every multiply-add is written out (fma), so that the compiler's contraction makes no difference between files. Arguments out of
-// range, infinities and NaN give what the C library gives, unless a function says otherwise.
+// Every multiply-add is explicit (fma), so that the compiler's contraction makes no difference between files. Arguments out of
+// range, infinities and NaN give the results of the C library, unless a function says otherwise.
 #pragma once
 
 #include "kernels/simd/vector.h"
@@ -10,20 +11,20 @@ namespace dovetail::DOVETAIL_ISA {
 
 namespace constants {
 constexpr float kLog2E = 1.44269504088896341f;
-// ln 2 in two parts: the first has so few digits that its product with any exponent is exact.
+// ln 2 in two parts: the high part has so few digits that its product with any exponent is exact.
 constexpr float kLn2High = 0.693359375f;
 constexpr float kLn2Low = -2.12194440e-4f;
 }  // namespace constants
 
-// x * 2^n for whole n in [-300, 300].
+// x * 2^n for integers n in [-300, 300].
 DOVETAIL_INLINE Floats scale(Floats x, Floats n) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_maskz_scalef_ps(kAllLanes, (__m512)x, (__m512)n);
 #else
     // In two steps, so that neither power leaves the range of normal numbers.
-    const Ints whole = __builtin_convertvector(n, Ints);
-    const Ints half = whole >> 1;
-    return x * (Floats)((half + 127) << 23) * (Floats)((whole - half + 127) << 23);
+    const Ints integer = __builtin_convertvector(n, Ints);
+    const Ints half = integer >> 1;
+    return x * (Floats)((half + 127) << 23) * (Floats)((integer - half + 127) << 23);
 #endif
 }
 
@@ -44,29 +45,29 @@ DOVETAIL_INLINE Floats exp_within(Floats x) {
     return scale(fma(exp_rest(r), r * r, r) + 1.0f, n);
 }
 
-// exp(x) for x <= 89, or NaN. What is 0 is not computed: a result that underflows holds the processor up for a hundred cycles, and what
-// a mask adds to a softmax is -inf or far below.
+// exp(x) for x <= 89, or NaN. Results that underflow are replaced by 0: a subnormal result costs about a hundred cycles, and the
+// masked elements of a softmax are -inf or very negative.
 DOVETAIL_INLINE Floats exp_up_to_89(Floats x) {
     const Ints is_zero = x < -104.0f;
     const Floats y = exp_within(is_zero ? Floats{} : x);
     return is_zero ? Floats{} : y;
 }
 
-// NaN passes the bound: where a comparison fails the second is taken.
+// NaN passes the bound: lesser_of returns the second operand if the comparison fails.
 DOVETAIL_INLINE Floats exp(Floats x) { return exp_up_to_89(lesser_of(splat(89.0f), x)); }
 
 // exp(x) for x <= 0.
 DOVETAIL_INLINE Floats exp_below(Floats x) { return exp_up_to_89(x); }
 
-// 1 + exp(x). What is below half a unit of 1 is not computed, so that nothing underflows.
+// 1 + exp(x). exp(x) below half a unit of 1 is not computed, so that nothing underflows.
 DOVETAIL_INLINE Floats one_and_exp(Floats x) { return 1.0f + exp_within(greater_of(splat(-18.0f), lesser_of(splat(89.0f), x))); }
 
-// exp(x) - 1 for x in [-18, 89], or NaN, as exact near 0 as elsewhere; +0 for -0.
+// exp(x) - 1 for x in [-18, 89], or NaN, with full relative accuracy near 0; +0 for -0.
 DOVETAIL_INLINE Floats expm1_within(Floats x) {
     const Floats n = round_even(x * constants::kLog2E);
     const Floats r = fma(n, splat(-constants::kLn2Low), fma(n, splat(-constants::kLn2High), x));
     const Floats p = fma(exp_rest(r), r * r, r);
-    // Half of it, which overflows only where the whole does.
+    // Half of the result, which overflows only where the result does.
     const Floats half = scale(splat(0.5f), n);
     return 2.0f * fma(half, p, half - 0.5f);
 }
@@ -76,12 +77,12 @@ DOVETAIL_INLINE Floats expm1(Floats x) {
     return x == 0.0f ? x : y;
 }
 
-// log(x * 2^-more) for normal positive x.
-DOVETAIL_INLINE Floats log_of_normal(Floats x, Floats more) {
-    // x = 2^e * m with m in [sqrt(1/2), sqrt(2)).
-    // Unsigned: zeros, infinities and NaN come here too, and what becomes of them is not used.
+// log(x * 2^-shift) for normal positive x.
+DOVETAIL_INLINE Floats log_of_normal(Floats x, Floats shift) {
+    // x = 2^e * m with m in [sqrt(1/2), sqrt(2)). Unsigned arithmetic, since zeros, infinities and NaN come here too; their
+    // results are not used.
     const Ints shifted = (Ints)((Words)x - 0x3f3504f3u);
-    const Floats e = __builtin_convertvector(shifted >> 23, Floats) - more;
+    const Floats e = __builtin_convertvector(shifted >> 23, Floats) - shift;
     const Floats f = (Floats)((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f;
     const Floats s = f * f;
     Floats p = splat(7.0376836292e-2f);
@@ -115,7 +116,7 @@ DOVETAIL_INLINE Floats log1p_of_fraction(Floats x) {
 }
 
 DOVETAIL_INLINE Floats tanh(Floats x) {
-    // Beyond 10 it is 1; NaN passes the comparison.
+    // tanh is 1 beyond 10; NaN passes the comparison.
     const Floats e = expm1_within(2.0f * lesser_of(splat(10.0f), abs(x)));
     return with_sign_of(e / (e + 2.0f), x);
 }
@@ -128,9 +129,9 @@ DOVETAIL_INLINE Floats silu(Floats x) { return x / one_and_exp(-x); }
 // log(exp(x) + 1)
 DOVETAIL_INLINE Floats softplus(Floats x) { return greater_of(x, Floats{}) + log1p_of_fraction(exp_below(-abs(x))); }
 
-// Polynomials of N. Juffa (2018): near 0 x + x P(x^2), farther away 1 - exp(P(x)).
+// Polynomials of N. Juffa (2018): x + x P(x^2) near 0, else 1 - exp(P(x)).
 DOVETAIL_INLINE Floats erf(Floats x) {
-    // Beyond 4 it is 1; NaN passes the comparison.
+    // erf is 1 beyond 4; NaN passes the comparison.
     const Floats size = lesser_of(splat(4.0f), abs(x));
     const Floats square = size * size;
     Floats far = fma(splat(-1.72853470e-5f), size, 3.83197126e-4f);

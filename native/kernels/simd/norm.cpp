@@ -1,4 +1,4 @@
-// Rows of f32 brought to a common measure.
+// Normalization of rows of f32.
 #include "kernels/norm.h"
 
 #include "kernels/simd/math.h"
@@ -6,12 +6,12 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-DOVETAIL_INLINE const float* floats(const std::byte* place) { return reinterpret_cast<const float*>(place); }
-DOVETAIL_INLINE float* floats(std::byte* place) { return reinterpret_cast<float*>(place); }
+DOVETAIL_INLINE const float* floats(const std::byte* address) { return reinterpret_cast<const float*>(address); }
+DOVETAIL_INLINE float* floats(std::byte* address) { return reinterpret_cast<float*>(address); }
 
-// Calls body(i, lanes) for each vector of a row, the last with fewer lanes.
+// Calls body(i, lanes) for each vector of a row; the last one may have fewer lanes.
 template <typename Body>
-DOVETAIL_INLINE void each_vector(std::int64_t count, const Body& body) {
+DOVETAIL_INLINE void for_each_vector(std::int64_t count, const Body& body) {
     std::int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) body(i, std::int64_t{kLanes});
     if (i < count) body(i, count - i);
@@ -34,14 +34,13 @@ DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
     return lanes < static_cast<std::int32_t>(count) ? x : splat(other);
 }
 
-// The sum of of(vector) over a row: in f32 over some thousand elements, in f64 beyond. Lanes past the end hold 0 and have to give
-// 0.
+// The sum of of(vector) over a row: in f32 over blocks of 4096 elements, in f64 over the blocks. Lanes past the end count as 0.
 template <typename F>
 DOVETAIL_INLINE double sum_row(std::int64_t count, const F& of) {
-    constexpr std::int64_t kTogether = 4096;
+    constexpr std::int64_t kBlock = 4096;
     double total = 0;
-    for (std::int64_t first = 0; first < count; first += kTogether) {
-        const std::int64_t stop = count - first < kTogether ? count : first + kTogether;
+    for (std::int64_t first = 0; first < count; first += kBlock) {
+        const std::int64_t stop = count - first < kBlock ? count : first + kBlock;
         Floats parts[4] = {};
         std::int64_t i = first;
         for (; i + 4 * kLanes <= stop; i += 4 * kLanes)
@@ -53,7 +52,7 @@ DOVETAIL_INLINE double sum_row(std::int64_t count, const F& of) {
     return total;
 }
 
-DOVETAIL_INLINE float greatest_in_row(const float* x, std::int64_t count) {
+DOVETAIL_INLINE float max_of_row(const float* x, std::int64_t count) {
     Floats parts[4];
     for (int v = 0; v < 4; ++v) parts[v] = splat(-__builtin_inff());
     std::int64_t i = 0;
@@ -61,59 +60,59 @@ DOVETAIL_INLINE float greatest_in_row(const float* x, std::int64_t count) {
         for (int v = 0; v < 4; ++v) parts[v] = greater_of(load(x + i + v * kLanes), parts[v]);
     for (; i + kLanes <= count; i += kLanes) parts[0] = greater_of(load(x + i), parts[0]);
     if (i < count) parts[1] = greater_of(first_lanes(load_first(x + i, count - i), count - i, -__builtin_inff()), parts[1]);
-    return greatest_of(greater_of(greater_of(parts[0], parts[1]), greater_of(parts[2], parts[3])));
+    return max_of(greater_of(greater_of(parts[0], parts[1]), greater_of(parts[2], parts[3])));
 }
 
 // ---- softmax ----
 
-// A NaN may be lost on the way to the greatest; it comes back with its own exponential.
+// The maximum may miss a NaN; the exponential of NaN brings it back.
 void softmax_row(const float* x, float* y, std::int64_t count) {
-    const Floats greatest = splat(greatest_in_row(x, count));
+    const Floats maximum_of_row = splat(max_of_row(x, count));
     const double total = sum_row(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        const Floats power = exp_below(load_lanes(x + i, lanes) - greatest);
+        const Floats power = exp_below(load_lanes(x + i, lanes) - maximum_of_row);
         store_lanes(y + i, power, lanes);
         return power;
     });
     const Floats inverse = splat(static_cast<float>(1 / total));
-    each_vector(count, [&](std::int64_t i, std::int64_t lanes)
-                           __attribute__((always_inline)) { store_lanes(y + i, load_lanes(y + i, lanes) * inverse, lanes); });
+    for_each_vector(count, [&](std::int64_t i, std::int64_t lanes)
+                               __attribute__((always_inline)) { store_lanes(y + i, load_lanes(y + i, lanes) * inverse, lanes); });
 }
 
 void log_softmax_row(const float* x, float* y, std::int64_t count) {
-    const Floats greatest = splat(greatest_in_row(x, count));
+    const Floats maximum_of_row = splat(max_of_row(x, count));
     const double total = sum_row(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        return exp_below(load_lanes(x + i, lanes) - greatest);
+        return exp_below(load_lanes(x + i, lanes) - maximum_of_row);
     });
     const Floats logarithm = log(splat(static_cast<float>(total)));
-    each_vector(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        store_lanes(y + i, load_lanes(x + i, lanes) - greatest - logarithm, lanes);
+    for_each_vector(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+        store_lanes(y + i, load_lanes(x + i, lanes) - maximum_of_row - logarithm, lanes);
     });
 }
 
-// A vector of rows that lie beside each other.
+// Softmax of a vector of adjacent rows.
 template <bool IsLog>
 DOVETAIL_INLINE void softmax_columns(const NormBlock& block, const std::byte* x, std::byte* y, std::int64_t lanes) {
-    Floats greatest = splat(-__builtin_inff());
+    Floats maximum_of_row = splat(-__builtin_inff());
     for (std::int64_t i = 0; i < block.count; ++i)
-        greatest = greater_of(load_lanes(floats(x + i * block.x_stride), lanes), greatest);
+        maximum_of_row = greater_of(load_lanes(floats(x + i * block.x_stride), lanes), maximum_of_row);
     Floats total = {};
     Floats rest = {};
     for (std::int64_t i = 0; i < block.count; ++i) {
-        const Floats power = exp_below(load_lanes(floats(x + i * block.x_stride), lanes) - greatest);
+        const Floats power = exp_below(load_lanes(floats(x + i * block.x_stride), lanes) - maximum_of_row);
         if (!IsLog) store_lanes(floats(y + i * block.y_stride), power, lanes);
-        // What each addition loses is kept and added to the next.
+        // Compensated (Kahan) summation.
         const Floats part = power - rest;
         const Floats sum = total + part;
         rest = (sum - total) - part;
         total = sum;
     }
-    const Floats measure = IsLog ? log(total) : 1.0f / total;
+    const Floats scale = IsLog ? log(total) : 1.0f / total;
     for (std::int64_t i = 0; i < block.count; ++i) {
         float* to = floats(y + i * block.y_stride);
         if (IsLog)
-            store_lanes(to, load_lanes(floats(x + i * block.x_stride), lanes) - greatest - measure, lanes);
+            store_lanes(to, load_lanes(floats(x + i * block.x_stride), lanes) - maximum_of_row - scale, lanes);
         else
-            store_lanes(to, load_lanes(to, lanes) * measure, lanes);
+            store_lanes(to, load_lanes(to, lanes) * scale, lanes);
     }
 }
 
@@ -130,12 +129,12 @@ void softmax(const NormBlock& block) {
         }
         return;
     }
-    each_vector(block.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+    for_each_vector(block.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
         softmax_columns<IsLog>(block, block.x + i * 4, block.y + i * 4, lanes);
     });
 }
 
-// ---- normalisation by the mean and the deviation of each row ----
+// ---- layer and RMS normalization ----
 
 template <bool HasMean>
 DOVETAIL_INLINE void normalize_row(const NormBlock& block, const float* x, float* y) {
@@ -152,11 +151,11 @@ DOVETAIL_INLINE void normalize_row(const NormBlock& block, const float* x, float
         return centred * centred;
     });
     const Floats inverse = 1.0f / sqrt(splat(static_cast<float>(squares / size) + block.epsilon));
-    each_vector(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        Floats each = (load_lanes(x + i, lanes) - mean) * inverse;
-        if (block.scale) each = each * load_lanes(block.scale + i, lanes);
-        if (block.bias) each = each + load_lanes(block.bias + i, lanes);
-        store_lanes(y + i, each, lanes);
+    for_each_vector(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+        Floats value = (load_lanes(x + i, lanes) - mean) * inverse;
+        if (block.scale) value = value * load_lanes(block.scale + i, lanes);
+        if (block.bias) value = value + load_lanes(block.bias + i, lanes);
+        store_lanes(y + i, value, lanes);
     });
 }
 
@@ -166,10 +165,10 @@ void normalize(const NormBlock& block) {
         normalize_row<HasMean>(block, floats(block.x + row * block.x_width_stride), floats(block.y + row * block.y_width_stride));
 }
 
-// ---- local response ----
+// ---- local response normalization ----
 
-// x to the beta, for positive x.
-DOVETAIL_INLINE Floats raised(Floats x, float beta) {
+// x^beta for positive x.
+DOVETAIL_INLINE Floats power_of(Floats x, float beta) {
     if (beta == 0.75f) {
         const Floats root = sqrt(x);
         return root * sqrt(root);
@@ -179,57 +178,57 @@ DOVETAIL_INLINE Floats raised(Floats x, float beta) {
     return exp(beta * log(x));
 }
 
-DOVETAIL_INLINE Floats responded(Floats x, Floats total, const ResponseBlock& block) {
-    return x / raised(fma(splat(block.alpha), total, block.bias), block.beta);
+DOVETAIL_INLINE Floats normalize_response(Floats x, Floats total, const LrnBlock& block) {
+    return x / power_of(fma(splat(block.alpha), total, block.bias), block.beta);
 }
 
-// Channels that lie dense: their squares with zeros around them, in scratch.
-void response_of_channels(const ResponseBlock& block) {
+// Channels-last: the squares of a pixel, padded with zeros, are in scratch.
+void lrn_channels_last(const LrnBlock& block) {
     const std::int64_t before = (block.size - 1) / 2;
-    const std::int64_t room = block.channels + block.size + kLanes;
-    for (std::int64_t i = 0; i < room; ++i) block.scratch[i] = 0;
+    const std::int64_t floats_used = block.channels + block.size + kLanes;
+    for (std::int64_t i = 0; i < floats_used; ++i) block.scratch[i] = 0;
     for (std::int64_t pixel = 0; pixel < block.pixels; ++pixel) {
         const float* x = floats(block.x + pixel * block.x_pixel);
         float* y = floats(block.y + pixel * block.y_pixel);
-        each_vector(block.channels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-            const Floats each = load_lanes(x + i, lanes);
-            store_lanes(block.scratch + before + i, each * each, lanes);
+        for_each_vector(block.channels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+            const Floats value = load_lanes(x + i, lanes);
+            store_lanes(block.scratch + before + i, value * value, lanes);
         });
-        each_vector(block.channels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+        for_each_vector(block.channels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
             Floats total = load(block.scratch + i);
             for (std::int64_t k = 1; k < block.size; ++k) total += load(block.scratch + i + k);
-            store_lanes(y + i, responded(load_lanes(x + i, lanes), total, block), lanes);
+            store_lanes(y + i, normalize_response(load_lanes(x + i, lanes), total, block), lanes);
         });
     }
 }
 
-// Pixels that lie dense: a vector of them, channel after channel.
-void response_of_pixels(const ResponseBlock& block) {
+// Contiguous pixels: a vector of them, channel by channel.
+void lrn_pixels(const LrnBlock& block) {
     const std::int64_t before = (block.size - 1) / 2;
-    each_vector(block.pixels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+    for_each_vector(block.pixels, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
         for (std::int64_t c = 0; c < block.channels; ++c) {
             const std::int64_t first = c < before ? 0 : c - before;
             const std::int64_t last = c - before + block.size < block.channels ? c - before + block.size : block.channels;
             Floats total = {};
             for (std::int64_t k = first; k < last; ++k) {
-                const Floats each = load_lanes(floats(block.x + k * block.x_channel) + i, lanes);
-                total += each * each;
+                const Floats value = load_lanes(floats(block.x + k * block.x_channel) + i, lanes);
+                total += value * value;
             }
             const Floats x = load_lanes(floats(block.x + c * block.x_channel) + i, lanes);
-            store_lanes(floats(block.y + c * block.y_channel) + i, responded(x, total, block), lanes);
+            store_lanes(floats(block.y + c * block.y_channel) + i, normalize_response(x, total, block), lanes);
         }
     });
 }
 
-void response(const ResponseBlock& block) {
+void lrn(const LrnBlock& block) {
     if (block.x_channel == 4 && block.y_channel == 4)
-        response_of_channels(block);
+        lrn_channels_last(block);
     else
-        response_of_pixels(block);
+        lrn_pixels(block);
 }
 
 }  // namespace
 
-NormFunctions norm_functions() { return {softmax<false>, softmax<true>, normalize<true>, normalize<false>, response}; }
+NormFunctions norm_functions() { return {softmax<false>, softmax<true>, normalize<true>, normalize<false>, lrn}; }
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,4 +1,4 @@
-// Reductions of f32. A few elements are added in f32, in many lanes; those sums in f64: as exact as sums by halves.
+// Reductions of f32. Short runs are added in f32, in many lanes, and their sums in f64: as accurate as pairwise summation.
 #include "kernels/reduce.h"
 
 #include "kernels/simd/math.h"
@@ -6,51 +6,51 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// How many f32 are added one after another.
+// Number of f32 added one after another.
 constexpr std::int64_t kDepth = 32;
 
-DOVETAIL_INLINE Doubles wide(Floats x) { return __builtin_convertvector(x, Doubles); }
+DOVETAIL_INLINE Doubles to_doubles(Floats x) { return __builtin_convertvector(x, Doubles); }
 
-struct Adding {
-    DOVETAIL_INLINE float start() { return 0; }
-    DOVETAIL_INLINE Floats add(Floats total, Floats x) { return total + x; }
-    DOVETAIL_INLINE Doubles add(Doubles total, Doubles x) { return total + x; }
-    DOVETAIL_INLINE double add(double total, double x) { return total + x; }
+struct Summation {
+    DOVETAIL_INLINE float identity() { return 0; }
+    DOVETAIL_INLINE Floats combine(Floats total, Floats x) { return total + x; }
+    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return total + x; }
+    DOVETAIL_INLINE double combine(double total, double x) { return total + x; }
 };
 
-struct Sum : Adding {
-    DOVETAIL_INLINE Floats of(Floats x, Floats) { return x; }
+struct Sum : Summation {
+    DOVETAIL_INLINE Floats map(Floats x, Floats) { return x; }
 };
 
-struct SumAbs : Adding {
-    DOVETAIL_INLINE Floats of(Floats x, Floats) { return abs(x); }
+struct SumAbs : Summation {
+    DOVETAIL_INLINE Floats map(Floats x, Floats) { return abs(x); }
 };
 
-struct SumSquare : Adding {
-    DOVETAIL_INLINE Floats of(Floats x, Floats) { return x * x; }
+struct SumSquare : Summation {
+    DOVETAIL_INLINE Floats map(Floats x, Floats) { return x * x; }
 };
 
-struct SumExp : Adding {
-    DOVETAIL_INLINE Floats of(Floats x, Floats offset) { return exp(x - offset); }
+struct SumExp : Summation {
+    DOVETAIL_INLINE Floats map(Floats x, Floats offset) { return exp(x - offset); }
 };
 
 struct Max {
-    DOVETAIL_INLINE float start() { return -__builtin_inff(); }
-    DOVETAIL_INLINE Floats of(Floats x, Floats) { return x; }
-    DOVETAIL_INLINE Floats add(Floats total, Floats x) { return x != x ? x : greater_of(x, total); }
-    DOVETAIL_INLINE Doubles add(Doubles total, Doubles x) { return (x > total) | (x != x) ? x : total; }
-    DOVETAIL_INLINE double add(double total, double x) { return x > total || x != x ? x : total; }
+    DOVETAIL_INLINE float identity() { return -__builtin_inff(); }
+    DOVETAIL_INLINE Floats map(Floats x, Floats) { return x; }
+    DOVETAIL_INLINE Floats combine(Floats total, Floats x) { return x != x ? x : greater_of(x, total); }
+    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return (x > total) | (x != x) ? x : total; }
+    DOVETAIL_INLINE double combine(double total, double x) { return x > total || x != x ? x : total; }
 };
 
 struct Min {
-    DOVETAIL_INLINE float start() { return __builtin_inff(); }
-    DOVETAIL_INLINE Floats of(Floats x, Floats) { return x; }
-    DOVETAIL_INLINE Floats add(Floats total, Floats x) { return x != x ? x : lesser_of(x, total); }
-    DOVETAIL_INLINE Doubles add(Doubles total, Doubles x) { return (x < total) | (x != x) ? x : total; }
-    DOVETAIL_INLINE double add(double total, double x) { return x < total || x != x ? x : total; }
+    DOVETAIL_INLINE float identity() { return __builtin_inff(); }
+    DOVETAIL_INLINE Floats map(Floats x, Floats) { return x; }
+    DOVETAIL_INLINE Floats combine(Floats total, Floats x) { return x != x ? x : lesser_of(x, total); }
+    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return (x < total) | (x != x) ? x : total; }
+    DOVETAIL_INLINE double combine(double total, double x) { return x < total || x != x ? x : total; }
 };
 
-DOVETAIL_INLINE const float* floats(const std::byte* place) { return reinterpret_cast<const float*>(place); }
+DOVETAIL_INLINE const float* floats(const std::byte* address) { return reinterpret_cast<const float*>(address); }
 
 // The first `count` lanes of x, and `other` in the rest.
 DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
@@ -59,64 +59,65 @@ DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
     return lanes < static_cast<std::int32_t>(count) ? x : splat(other);
 }
 
-// ---- elements that lie dense along what is reduced ----
+// ---- contiguous along the reduced axis ----
 
 template <typename F>
 DOVETAIL_INLINE double short_row(const float* x, std::int64_t count, Floats offset) {
-    Floats parts[2] = {splat(F::start()), splat(F::start())};
+    Floats parts[2] = {splat(F::identity()), splat(F::identity())};
     std::int64_t i = 0;
     for (; i + 2 * kLanes <= count; i += 2 * kLanes)
-        for (int v = 0; v < 2; ++v) parts[v] = F::add(parts[v], F::of(load(x + i + v * kLanes), offset));
+        for (int v = 0; v < 2; ++v) parts[v] = F::combine(parts[v], F::map(load(x + i + v * kLanes), offset));
     if (i + kLanes <= count) {
-        parts[0] = F::add(parts[0], F::of(load(x + i), offset));
+        parts[0] = F::combine(parts[0], F::map(load(x + i), offset));
         i += kLanes;
     }
-    if (i < count) parts[1] = F::add(parts[1], first_lanes(F::of(load_first(x + i, count - i), offset), count - i, F::start()));
-    const auto join = [](Floats a, Floats b) __attribute__((always_inline)) { return F::add(a, b); };
-    return static_cast<double>(joined_lanes(F::add(parts[0], parts[1]), join));
+    if (i < count)
+        parts[1] = F::combine(parts[1], first_lanes(F::map(load_first(x + i, count - i), offset), count - i, F::identity()));
+    const auto join = [](Floats a, Floats b) __attribute__((always_inline)) { return F::combine(a, b); };
+    return static_cast<double>(reduce_lanes(F::combine(parts[0], parts[1]), join));
 }
 
 template <typename F>
 DOVETAIL_INLINE double dense(const float* x, std::int64_t count, float offset_number) {
     const Floats offset = splat(offset_number);
     if (count <= kDepth * kLanes) return short_row<F>(x, count, offset);
-    Doubles totals = wide(splat(F::start()));
+    Doubles totals = to_doubles(splat(F::identity()));
     std::int64_t i = 0;
     while (count - i >= 4 * kLanes) {
         Floats parts[4];
-        for (int v = 0; v < 4; ++v) parts[v] = F::of(load(x + i + v * kLanes), offset);
-        const std::int64_t room = (count - i) / (4 * kLanes);
-        const std::int64_t stop = i + 4 * kLanes * (room < kDepth ? room : kDepth);
+        for (int v = 0; v < 4; ++v) parts[v] = F::map(load(x + i + v * kLanes), offset);
+        const std::int64_t blocks = (count - i) / (4 * kLanes);
+        const std::int64_t stop = i + 4 * kLanes * (blocks < kDepth ? blocks : kDepth);
         for (i += 4 * kLanes; i < stop; i += 4 * kLanes)
-            for (int v = 0; v < 4; ++v) parts[v] = F::add(parts[v], F::of(load(x + i + v * kLanes), offset));
-        totals = F::add(totals, wide(F::add(F::add(parts[0], parts[1]), F::add(parts[2], parts[3]))));
+            for (int v = 0; v < 4; ++v) parts[v] = F::combine(parts[v], F::map(load(x + i + v * kLanes), offset));
+        totals = F::combine(totals, to_doubles(F::combine(F::combine(parts[0], parts[1]), F::combine(parts[2], parts[3]))));
     }
-    Floats part = splat(F::start());
-    for (; i + kLanes <= count; i += kLanes) part = F::add(part, F::of(load(x + i), offset));
-    if (i < count) part = F::add(part, first_lanes(F::of(load_first(x + i, count - i), offset), count - i, F::start()));
-    totals = F::add(totals, wide(part));
+    Floats part = splat(F::identity());
+    for (; i + kLanes <= count; i += kLanes) part = F::combine(part, F::map(load(x + i), offset));
+    if (i < count) part = F::combine(part, first_lanes(F::map(load_first(x + i, count - i), offset), count - i, F::identity()));
+    totals = F::combine(totals, to_doubles(part));
     double lanes[kLanes];
     __builtin_memcpy(lanes, &totals, sizeof lanes);
     for (int width = kLanes / 2; width > 0; width /= 2)
-        for (int lane = 0; lane < width; ++lane) lanes[lane] = F::add(lanes[lane], lanes[lane + width]);
+        for (int lane = 0; lane < width; ++lane) lanes[lane] = F::combine(lanes[lane], lanes[lane + width]);
     return lanes[0];
 }
 
-// Elements anywhere: brought together, some at a time.
+// Elements with any stride, gathered in blocks.
 template <typename F>
-DOVETAIL_INLINE double spread(const std::byte* x, std::int64_t count, std::int64_t stride, float offset) {
-    constexpr std::int64_t kTogether = 256;
-    float together[kTogether];
-    double total = F::start();
-    for (std::int64_t first = 0; first < count; first += kTogether) {
-        const std::int64_t size = count - first < kTogether ? count - first : kTogether;
-        for (std::int64_t i = 0; i < size; ++i) together[i] = *floats(x + (first + i) * stride);
-        total = F::add(total, dense<F>(together, size, offset));
+DOVETAIL_INLINE double strided(const std::byte* x, std::int64_t count, std::int64_t stride, float offset) {
+    constexpr std::int64_t kGathered = 256;
+    float gathered[kGathered];
+    double total = F::identity();
+    for (std::int64_t first = 0; first < count; first += kGathered) {
+        const std::int64_t size = count - first < kGathered ? count - first : kGathered;
+        for (std::int64_t i = 0; i < size; ++i) gathered[i] = *floats(x + (first + i) * stride);
+        total = F::combine(total, dense<F>(gathered, size, offset));
     }
     return total;
 }
 
-// ---- elements that lie dense across what is reduced ----
+// ---- contiguous across the reduced axis ----
 
 template <typename F, int Vectors, bool IsPartial>
 DOVETAIL_INLINE void columns(const ReduceBlock& block, std::int64_t column, std::int64_t tail) {
@@ -125,20 +126,20 @@ DOVETAIL_INLINE void columns(const ReduceBlock& block, std::int64_t column, std:
     for (std::int64_t row = 0; row < block.count; row += kDepth) {
         const std::int64_t stop = row + kDepth < block.count ? row + kDepth : block.count;
         Floats parts[Vectors];
-        for (int v = 0; v < Vectors; ++v) parts[v] = splat(F::start());
+        for (int v = 0; v < Vectors; ++v) parts[v] = splat(F::identity());
         for (std::int64_t i = row; i < stop; ++i) {
             const float* x = floats(block.x + i * block.stride) + column;
             for (int v = 0; v < Vectors; ++v) {
-                const Floats each = IsPartial ? load_first(x + v * kLanes, tail) : load(x + v * kLanes);
-                parts[v] = F::add(parts[v], F::of(each, offsets[v]));
+                const Floats x_values = IsPartial ? load_first(x + v * kLanes, tail) : load(x + v * kLanes);
+                parts[v] = F::combine(parts[v], F::map(x_values, offsets[v]));
             }
         }
         for (int v = 0; v < Vectors; ++v) {
             Doubles total;
-            double* place = block.totals + column + v * kLanes;
-            __builtin_memcpy(&total, place, sizeof total);
-            total = F::add(total, wide(parts[v]));
-            __builtin_memcpy(place, &total, sizeof total);
+            double* address = block.totals + column + v * kLanes;
+            __builtin_memcpy(&total, address, sizeof total);
+            total = F::combine(total, to_doubles(parts[v]));
+            __builtin_memcpy(address, &total, sizeof total);
         }
     }
 }
@@ -158,12 +159,12 @@ void reduce(const ReduceBlock& block) {
         const std::byte* x = block.x + column * block.column_stride;
         const float offset = block.offsets ? block.offsets[column] : 0;
         const double part =
-            block.stride == 4 ? dense<F>(floats(x), block.count, offset) : spread<F>(x, block.count, block.stride, offset);
-        block.totals[column] = F::add(block.totals[column], part);
+            block.stride == 4 ? dense<F>(floats(x), block.count, offset) : strided<F>(x, block.count, block.stride, offset);
+        block.totals[column] = F::combine(block.totals[column], part);
     }
 }
 
-// In f64 throughout: what lanes of f32 multiply would overflow in an order of its own.
+// In f64 throughout: products of f32 lanes would overflow in an order of their own.
 void product(const ReduceBlock& block) {
     for (std::int64_t column = 0; column < block.width; ++column) {
         const std::byte* x = block.x + column * block.column_stride;

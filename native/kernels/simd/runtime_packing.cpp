@@ -1,4 +1,4 @@
-// Matrices that are no constants, brought into the order in which tiles read them; and products with one row, not worth that.
+// Packing of matrices that are not constant, and dot products of single rows.
 #include "kernels/runtime_packing.h"
 
 #include "kernels/simd/vector.h"
@@ -6,8 +6,8 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// A square of lanes x lanes, turned: blocks off the diagonal change places, in blocks of 1, 2, 4 ... elements.
-inline void turn(Floats (&rows)[kLanes]) {
+// Transposes kLanes x kLanes floats: exchanges off-diagonal blocks of 1, 2, 4 ... elements.
+inline void transpose_square(Floats (&rows)[kLanes]) {
 #pragma GCC unroll 4
     for (int block = 1; block < kLanes; block *= 2) {
         Ints low{}, high{};
@@ -25,9 +25,9 @@ inline void turn(Floats (&rows)[kLanes]) {
     }
 }
 
-// Columns that lie side by side along their depth.
-void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width,
-                 std::int64_t column_step) {
+// Packs columns that are contiguous along their depth.
+void pack_transposed(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width,
+                     std::int64_t column_step) {
     std::int64_t j = 0;
     for (; j + kLanes <= columns; j += kLanes) {
         std::int64_t k = 0;
@@ -35,7 +35,7 @@ void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t 
             Floats rows[kLanes];
 #pragma GCC unroll 16
             for (int i = 0; i < kLanes; ++i) rows[i] = load(from + (j + i) * column_step + k);
-            turn(rows);
+            transpose_square(rows);
 #pragma GCC unroll 16
             for (int i = 0; i < kLanes; ++i) store(to + (k + i) * width + j, rows[i]);
         }
@@ -49,7 +49,7 @@ void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t 
 void pack(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width, std::int64_t depth_step,
           std::int64_t column_step) {
     if (depth_step == 1 && column_step != 1)
-        pack_turned(to, from, depth, columns, width, column_step);
+        pack_transposed(to, from, depth, columns, width, column_step);
     else
         for (std::int64_t k = 0; k < depth; ++k)
             if (column_step == 1)
@@ -60,13 +60,13 @@ void pack(float* to, const float* from, std::int64_t depth, std::int64_t columns
         for (std::int64_t j = columns; j < width; ++j) to[k * width + j] = 0;
 }
 
-// Columns ahead that are fetched: each is read once, from wherever it lies.
-constexpr std::int64_t kAhead = 8;
+// Prefetch distance, columns: each column is read once.
+constexpr std::int64_t kPrefetchColumns = 8;
 
-// `count` columns at once, two chains of sums each.
+// Dot products of `count` columns, two chains of accumulators each.
 template <int count>
 inline void dots_of(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t column_step) {
-    const std::int64_t ahead = kAhead * column_step;
+    const std::int64_t prefetch_floats = kPrefetchColumns * column_step;
     Floats sums[2][count] = {};
     std::int64_t k = 0;
     for (; k + 2 * kLanes <= depth; k += 2 * kLanes)
@@ -75,12 +75,12 @@ inline void dots_of(float* to, const float* a, const float* b, std::int64_t dept
 #pragma GCC unroll 2
             for (int c = 0; c < 2; ++c) {
                 const float* from = b + j * column_step + k + c * kLanes;
-                __builtin_prefetch(from + ahead);
+                __builtin_prefetch(from + prefetch_floats);
                 sums[c][j] += load(a + k + c * kLanes) * load(from);
             }
     for (int j = 0; j < count; ++j) {
         float sum = sum_of(sums[0][j] + sums[1][j]);
-        for (std::int64_t rest = k; rest < depth; ++rest) sum += a[rest] * b[j * column_step + rest];
+        for (std::int64_t k_rest = k; k_rest < depth; ++k_rest) sum += a[k_rest] * b[j * column_step + k_rest];
         to[j] = sum;
     }
 }
@@ -93,7 +93,7 @@ void dots(float* to, const float* a, const float* b, std::int64_t depth, std::in
 
 }  // namespace
 
-extern const PackTable packs;
-const PackTable packs = {pack, dots};
+extern const PackingKernels packing_kernel_table;
+const PackingKernels packing_kernel_table = {pack, dots};
 
 }  // namespace dovetail::DOVETAIL_ISA

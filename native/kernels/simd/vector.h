@@ -1,6 +1,6 @@
-// One vector of f32 of the instruction set that the file is compiled for, and what the compiler's vector types lack.
+// One vector of f32 of the instruction set that the file is compiled for, and operations that the compiler's vector types lack.
 //
-// Included only by files in this folder. All is forced inline: nothing of it may be shared between instruction sets.
+// Included only by files of simd folders. All functions are always inlined: none may be shared between instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #define DOVETAIL_INLINE static inline __attribute__((always_inline, unused))
 
-// Before a loop in which nothing is carried from one element to the next: pointers are equal (in place) or do not meet.
+// Marks a loop without dependences between iterations: pointers are equal (in place) or do not overlap.
 #if defined(__clang__)
 #define DOVETAIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -29,14 +29,14 @@ constexpr int kLanes = 4;
 #endif
 
 #if defined(__AVX512F__)
-// gcc 12 warns of an uninitialised register inside the forms of some intrinsics that have no mask.
+// gcc 12 warns of an uninitialized register inside the unmasked forms of some intrinsics.
 constexpr __mmask16 kAllLanes = 0xffff;
 #endif
 
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
-// As many f64, in two registers; and f64 that fill one.
+// As many f64, in two registers.
 typedef double Doubles __attribute__((vector_size(kLanes * 8)));
 
 DOVETAIL_INLINE Floats load(const float* from) {
@@ -72,10 +72,10 @@ DOVETAIL_INLINE void store_first(float* to, Floats x, std::int64_t count) {
 #endif
 }
 
-// Subtracting 0 keeps every x, where adding it would lose the sign of -0.
+// Subtracts 0, which keeps every x; adding it would lose the sign of -0.
 DOVETAIL_INLINE Floats splat(float x) { return x - Floats{}; }
 
-// a * b + c, rounded once where the processor can.
+// a * b + c, rounded once if the processor has FMA.
 DOVETAIL_INLINE Floats fma(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -87,7 +87,7 @@ DOVETAIL_INLINE Floats fma(Floats a, Floats b, Floats c) {
 }
 DOVETAIL_INLINE Floats fma(Floats a, Floats b, float c) { return fma(a, b, splat(c)); }
 
-// sum += x * w. With few registers the compiler moves sums about between them, unless it is told the very instruction.
+// sum += x * w. Inline assembly: with few registers the compiler would copy accumulators between them.
 DOVETAIL_INLINE void add_product(Floats& sum, Floats x, Floats w) {
 #if defined(__FMA__) && !defined(__AVX512F__)
     __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w));
@@ -102,7 +102,7 @@ DOVETAIL_INLINE Floats with_sign_of(Floats size, Floats sign) {
     return (Floats)(((Words)size & 0x7fffffffu) | ((Words)sign & 0x80000000u));
 }
 
-// The greater; `b` where they are equal or one is NaN. One instruction, which the compiler does not find by itself.
+// The greater; `b` if they are equal or one is NaN. One instruction, which the compiler does not generate by itself.
 DOVETAIL_INLINE Floats greater_of(Floats a, Floats b) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b);
@@ -127,11 +127,11 @@ DOVETAIL_INLINE Floats lesser_of(Floats a, Floats b) {
 #endif
 }
 
-// numpy's maximum and minimum: NaN where one is, `b` where they are equal.
+// As numpy.maximum and numpy.minimum: NaN if either is NaN; `b` if they are equal.
 DOVETAIL_INLINE Floats maximum(Floats a, Floats b) { return a != a ? a : greater_of(a, b); }
 DOVETAIL_INLINE Floats minimum(Floats a, Floats b) { return a != a ? a : lesser_of(a, b); }
 
-// The nearest whole number, of two the even one.
+// Rounds to nearest even.
 DOVETAIL_INLINE Floats round_even(Floats x) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_maskz_roundscale_ps(kAllLanes, (__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -172,30 +172,30 @@ DOVETAIL_INLINE Floats sqrt(Floats x) {
 #endif
 }
 
-// All lanes as one number: halves are joined until one lane is left.
-template <typename Join>
-DOVETAIL_INLINE float joined_lanes(Floats x, const Join& join) {
+// Combines all lanes into one number, by halves.
+template <typename Combine>
+DOVETAIL_INLINE float reduce_lanes(Floats x, const Combine& combine) {
 #if defined(__GNUC__) && !defined(__clang__)
     Ints lanes;
     for (int i = 0; i < kLanes; ++i) lanes[i] = i;
-    for (int width = kLanes / 2; width > 0; width /= 2) x = join(x, __builtin_shuffle(x, lanes ^ width));
+    for (int width = kLanes / 2; width > 0; width /= 2) x = combine(x, __builtin_shuffle(x, lanes ^ width));
 #else
     for (int width = kLanes / 2; width > 0; width /= 2) {
         Floats other = x;
         for (int i = 0; i < kLanes; ++i) other[i] = x[i ^ width];
-        x = join(x, other);
+        x = combine(x, other);
     }
 #endif
     return x[0];
 }
 
 DOVETAIL_INLINE float sum_of(Floats x) {
-    return joined_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return a + b; });
+    return reduce_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return a + b; });
 }
 
-// NaN may be lost.
-DOVETAIL_INLINE float greatest_of(Floats x) {
-    return joined_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return greater_of(a, b); });
+// May miss a NaN.
+DOVETAIL_INLINE float max_of(Floats x) {
+    return reduce_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return greater_of(a, b); });
 }
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,4 +1,4 @@
-"""On the path of a process, lets it use the native core whose file ``DOVETAIL_SANITIZED`` names: ``native/tests/sanitize.sh``."""
+"""Import the native core from the file that ``DOVETAIL_SANITIZED`` names; ``native/tests/sanitize.sh`` puts this on the path."""
 
 import importlib.util
 import os

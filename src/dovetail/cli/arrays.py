@@ -16,7 +16,7 @@ import numpy as np
 from dovetail.cli.output import STREAM, read_stdin
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError
-from dovetail.interpreter.session import Beginning
+from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
@@ -95,7 +95,7 @@ def read_inputs(
         found.update(
             random_inputs(model, seed=seed, sizes=known, shapes=shapes, only=missing, beside=dict(found) if run else None)
         )
-    return {**Beginning(model)(found), **found} if model.states else found, missing
+    return {**InitialStates(model)(found), **found} if model.states else found, missing
 
 
 def call_on_inputs(

@@ -174,6 +174,7 @@ def machine() -> str:
 def instruction_set() -> str:
     """Return the instruction set in use: ``amx`` (AVX-512 with the integer matrix unit), ``avx512``, ``avx2``, ``base``;
     ``python`` without a compiled core."""
-    if not native_core.is_compiled:
+    core = native_core.core()
+    if core is None:
         return "python"
-    return "amx" if native_core.core().has_matrix_unit() else str(native_core.core().isa())
+    return "amx" if core.has_amx() else str(core.isa())

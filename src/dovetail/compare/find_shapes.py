@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import last_readers, placed
+from dovetail.interpreter.evaluate import evaluate_node, last_readers
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import infer_types, infer_values
@@ -231,7 +231,7 @@ class _Trial:
         for index, node in enumerate(self.graph.nodes):
             self.budget -= RUN
             try:
-                results = placed(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+                results = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
             except DovetailError as error:
                 return Progress(index, error.diagnostics[0].message)
             found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})

@@ -11,7 +11,7 @@ from dovetail import symbolic
 from dovetail.compare.find_shapes import find_sizes
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError
-from dovetail.interpreter.session import Beginning
+from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
 from dovetail.limits import refuse_array
@@ -55,7 +55,7 @@ def random_inputs(
     def in_order(chosen: Mapping[str, int]) -> list[Any]:
         every = {**(beside or {}), **arrays(chosen)}
         if model.states:
-            every = {**Beginning(model)(every), **every}
+            every = {**InitialStates(model)(every), **every}
         return [every[value.name] for value in model.inputs]
 
     chosen = choose_sizes(model, given)

@@ -17,7 +17,7 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
-from dovetail.engine.rewrite.pipeline import prepare as rewrite_for_engine
+from dovetail.engine.rewrite.pipeline import rewrite_for_engine
 from dovetail.engine.run.executable import Executable, is_array, output_bytes_of
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.subgraphs import compile_subgraphs
@@ -61,8 +61,9 @@ class Engine:
         self._sizes: dict[str, int] = {}
         self._lock = ForkLock()
         self._core = native_core.core()
-        self._pool: object = outer._pool if outer else self._core.Pool(self.threads) if self._core else None
-        self._store: object = outer._store if outer else self._core.Store() if self._core else None
+        self._pool: object = outer._pool if outer else self._core.ThreadPool(self.threads) if self._core else None
+        self._weight_cache: object = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
+        self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
         self._output_pool = OutputPool()
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
@@ -147,7 +148,9 @@ class Engine:
         self._check_memory(plan)
         try:
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._constants)
-            return Executable(plan, tensor_map, arrays, self._core, self._pool, self._store, self._output_pool, fill)
+            return Executable(
+                plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool, fill
+            )
         except ValueError:
             # A kernel takes the sizes of the parametric plan but not these: they get a plan of their own.
             return None
@@ -166,7 +169,9 @@ class Engine:
         self._check_memory(plan)
         verify_plan(plan, graph, tensor_map)
         log_plan(plan, self.model.file, sizes)
-        return Executable(plan, tensor_map, arrays, self._core, self._pool, self._store, self._output_pool)
+        return Executable(
+            plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool
+        )
 
     def _make_plan(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> tuple[Plan, Graph, TensorMap]:
         with collector_paused():

@@ -118,7 +118,7 @@ def _fit(first: int, last: int, at_first: _Sample, at_next: _Sample, at_last: _S
     numbers = iter(slopes.tolist())
     plan = at_first.plan
     sizes = [[(size, next(numbers)) for size in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
-    steps = core.Template(at_first.steps, [_slopes_of(step, numbers) for step in at_first.steps])
+    steps = core.ParametricProgram(at_first.steps, [_slopes_of(step, numbers) for step in at_first.steps])
     return ParametricPlan(first, last, plan, steps, sizes, at_last.plan.arena_bytes)
 
 

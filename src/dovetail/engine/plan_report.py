@@ -1,4 +1,4 @@
-"""What a plan comes to, as plain data: what is copied and why, how full the memory is, and where the time goes."""
+"""Report of a plan as plain data: remaining copies with their reasons, the arena over time, the time of each kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dovetail.ir.graph import Model
 
 @dataclass(frozen=True, slots=True)
 class StepFact:
-    """A step of the program. ``reason``: why it runs in the interpreter, or why it copies; ``seconds``: None if not measured."""
+    """A step of the program. ``reason``: why the step is interpreted, or why it copies; ``seconds``: None if not measured."""
 
     number: int
     kernel: str
@@ -32,7 +32,7 @@ class StepFact:
 
 @dataclass(frozen=True, slots=True)
 class CopyFact:
-    """A copy that was not planned away. Bringing a tensor into another layout is one."""
+    """A copy that remains in the plan: data movement that was not elided, or a conversion between layouts."""
 
     step: int
     source: str
@@ -44,7 +44,7 @@ class CopyFact:
 
 @dataclass(frozen=True, slots=True)
 class KernelFact:
-    """The steps of one kernel together; ``share`` is their part of the time of all steps."""
+    """All steps of one kernel; ``share`` is their part of the time of all steps."""
 
     kernel: str
     is_native: bool
@@ -55,9 +55,9 @@ class KernelFact:
 
 @dataclass(frozen=True, slots=True)
 class PieceFact:
-    """A tensor that some step writes into a buffer: from ``first`` its elements are there, until ``last`` they may be read.
+    """A tensor that some step writes into a buffer, live from step ``first`` to step ``last``.
 
-    ``start`` and ``end`` place it among the pieces of its buffer, as shares of it. In memory pieces may be interleaved.
+    ``start`` and ``end``: its range in the buffer for display, as fractions. In memory, tensors of a buffer may be interleaved.
     """
 
     name: str
@@ -68,14 +68,14 @@ class PieceFact:
     start: float
     end: float
     is_copied: bool
-    """Whether a step copies it there; otherwise it is made there."""
+    """Whether a copy writes the tensor; otherwise a kernel writes it in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferFact:
-    """A piece of the arena from step ``first`` to step ``last``, and the tensors that are made in it.
+    """A buffer of the arena, live from step ``first`` to step ``last``, and the tensors that are written into it.
 
-    ``views`` are other tensors as which its memory is read; ``cuts`` the shares of it at which it is cut apart for that.
+    ``views``: names of other tensors that alias it. ``cuts``: fractions at which disjoint views divide it.
     """
 
     name: str
@@ -89,7 +89,7 @@ class BufferFact:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several tensors lie in it side by side, and not because each was copied there."""
+        """Whether several tensors share the buffer side by side, at least one of them without a copy."""
         if self.cuts:
             return True
         bands = {(piece.start, piece.end) for piece in self.pieces}
@@ -98,22 +98,22 @@ class BufferFact:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The facts of one plan. Bytes are of activations; weights are no part of them."""
+    """The facts of one plan. Bytes are those of activations, without weights."""
 
     name: str
     shapes: dict[str, list[int]]
     elide: str
     threads: int
     moved_bytes: int
-    """What operators that only move data would write if each made its results."""
+    """The bytes that data movement operators would write if each wrote its results."""
     copied_bytes: int
-    """What the steps that remain of them write, and those that bring a tensor into another layout."""
+    """The bytes that remaining copies write, conversions between layouts included."""
     arena_bytes: int
     activation_bytes: int
     lower_bound: int
-    """The most bytes that live at one time: no arrangement takes less."""
+    """The peak of live bytes over all steps: no arena is smaller."""
     run_seconds: float | None
-    """The median of whole runs, without a clock between the steps."""
+    """The median of whole runs, without timers between steps."""
     copies: list[CopyFact] = field(repr=False)
     kernels: list[KernelFact] = field(repr=False)
     steps: list[StepFact] = field(repr=False)
@@ -121,19 +121,19 @@ class PlanReport:
 
     @property
     def interpreted(self) -> list[StepFact]:
-        """The steps that run in the interpreter."""
+        """The interpreted steps."""
         return [step for step in self.steps if not step.is_native]
 
     def as_dict(self) -> dict[str, Any]:
         """All facts, for JSON."""
-        found = asdict(self)
-        found["interpreted"] = [asdict(step) for step in self.interpreted]
-        for buffer, row in zip(self.buffers, found["buffers"], strict=True):
+        facts = asdict(self)
+        facts["interpreted"] = [asdict(step) for step in self.interpreted]
+        for buffer, row in zip(self.buffers, facts["buffers"], strict=True):
             row["is_shared"] = buffer.is_shared
-        return found
+        return facts
 
     def html(self) -> str:
-        """One page that needs nothing else: the arena over time as a picture, and the facts as tables."""
+        """A self-contained HTML page: the arena over time as a chart, and the facts as tables."""
         from dovetail.report.page import page
 
         return page(self)
@@ -141,7 +141,7 @@ class PlanReport:
     def __repr__(self) -> str:
         from dovetail.report.text import summary
 
-        lines = (f"<plan of {self.name!r}", *(f"  {what}: {said}" for what, said in summary(self)))
+        lines = (f"<plan of {self.name!r}", *(f"  {label}: {text}" for label, text in summary(self)))
         return "\n".join(map(printable, lines)) + ">"
 
     def _repr_html_(self) -> str:
@@ -160,18 +160,18 @@ def report(
     seed: int = 0,
     rounds: int = 5,
 ) -> PlanReport:
-    """The facts of the plan of ``model``, timed on ``rounds`` runs with seeded random inputs (0: not timed)."""
+    """Report the plan of ``model``, timed over ``rounds`` runs with seeded random inputs (0: not timed)."""
     engine = Engine(model, threads, elide=elide)
     inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
     executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
-    whole, seconds = median_times(executable, arrays, names, rounds) if rounds else (None, None)
+    run_seconds, seconds = median_times(executable, arrays, names, rounds) if rounds else (None, None)
     plan = executable.plan
     steps = _steps(executable, seconds)
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(inputs).items()}
     return PlanReport(
         model.graph.name or "model", shapes_run, elide, engine.threads,
-        plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, whole,
+        plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, run_seconds,
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],
         kernels=_kernels(steps), steps=steps, buffers=_buffers(plan.buffers, plan.steps),
     )  # fmt: skip
@@ -193,10 +193,10 @@ def _steps(executable: Executable, seconds: list[float] | None) -> list[StepFact
 
 
 def _operators(step: Step) -> str:
-    """What a step without a native kernel is called: its operators, or what it does for the planner."""
+    """The name of a step without a native kernel: its operators, else its kernel."""
     nodes = step.call.nodes if step.call and step.kernel != COPY else ()
-    kinds = " ".join(dict.fromkeys(type(node.op).__name__.removeprefix("_") for node in nodes))
-    return kinds or (step.label if step.kernel == INTERPRET else step.kernel)
+    names = " ".join(dict.fromkeys(type(node.op).__name__ for node in nodes))
+    return names or (step.label if step.kernel == INTERPRET else step.kernel)
 
 
 def _copy(step: Step, fact: StepFact) -> CopyFact:
@@ -206,7 +206,7 @@ def _copy(step: Step, fact: StepFact) -> CopyFact:
 
 
 def _kernels(steps: Sequence[StepFact]) -> list[KernelFact]:
-    """By kernel, what takes longest first."""
+    """The steps by kernel, the slowest kernel first."""
     groups: dict[tuple[str, bool], list[StepFact]] = {}
     for step in steps:
         groups.setdefault((step.kernel, step.is_native), []).append(step)
@@ -223,7 +223,7 @@ def _kernels(steps: Sequence[StepFact]) -> list[KernelFact]:
 
 
 class Written(NamedTuple):
-    """What a step writes into a buffer."""
+    """A write of a step into a buffer."""
 
     step: int
     operand: Operand
@@ -231,7 +231,7 @@ class Written(NamedTuple):
 
 
 def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFact]:
-    """Each buffer with the tensors that the steps write into it and read from it, taken from the operands alone."""
+    """Each buffer with the tensors that steps write into it and read from it, derived from the operands."""
     written: list[list[Written]] = [[] for _ in buffers]
     read: list[list[Operand]] = [[] for _ in buffers]
     live: list[list[int]] = [[] for _ in steps]
@@ -242,15 +242,15 @@ def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFac
         for operand in step.writes:
             for index in _holders(buffers, live[number], operand):
                 written[index].append(Written(number, operand, step.kernel == COPY))
-        for each in filter(None, step.reads):
-            for index in _holders(buffers, live[number], each):
-                read[index].append(each)
-    facts = [_buffer(*facts) for facts in zip(buffers, written, read, strict=True)]
+        for operand in filter(None, step.reads):
+            for index in _holders(buffers, live[number], operand):
+                read[index].append(operand)
+    facts = [_buffer(*rows) for rows in zip(buffers, written, read, strict=True)]
     return sorted(facts, key=lambda fact: (fact.first, fact.offset))
 
 
 def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -> Iterator[int]:
-    """The buffer (at most one) of those alive in which an operand lies."""
+    """The live buffer that contains an operand, if any."""
     if operand.buffer or operand.data is not None or not prod(operand.sizes):
         return
     for index in live:
@@ -262,27 +262,27 @@ def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -
 
 def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand]) -> BufferFact:
     pieces = _pieces(buffer, written)
-    made = {piece.name for piece in pieces}
-    views = [name for name in dict.fromkeys(operand.tensor.name for operand in read) if name not in made]
+    names = {piece.name for piece in pieces}
+    views = [name for name in dict.fromkeys(operand.tensor.name for operand in read) if name not in names]
     is_whole = all(piece.end - piece.start == 1 for piece in pieces)
     cuts = _cuts(buffer, read) if is_whole else []
     return BufferFact(buffer.root.name, buffer.offset, buffer.nbytes, buffer.first, buffer.last, pieces, views, cuts)
 
 
 def _cuts(buffer: Buffer, read: Sequence[Operand]) -> list[float]:
-    """Where a buffer is cut into parts that do not overlap, each read as a tensor of its own."""
+    """The fractions at which a buffer is divided into disjoint parts, each read as a tensor of its own."""
     parts = {box: band for box, band in _bands(buffer, read).items() if band != (0.0, 1.0)}
     is_partition = sum(prod(size for _, size in axes) for _, axes in parts) * buffer.root.itemsize <= buffer.nbytes
     return sorted({edge for band in parts.values() for edge in band} - {0.0, 1.0}) if is_partition else []
 
 
 def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
-    """What is written, in the order of the steps: parts of the buffer side by side, what is made in place one after the other."""
+    """The tensors written into a buffer, in the order of the steps; a later write of the same range ends an earlier tensor."""
     bands = _bands(buffer, [operand for _, operand, _ in written])
     facts = []
-    for place, (number, operand, is_copied) in enumerate(written):
+    for index, (number, operand, is_copied) in enumerate(written):
         start, end = bands[_box(operand)]
-        over = (other.step for other in written[place + 1 :] if _covers(bands[_box(other.operand)], (start, end)))
+        over = (other.step for other in written[index + 1 :] if _covers(bands[_box(other.operand)], (start, end)))
         last = max(number, next(over, buffer.last + 1) - 1)
         tensor = operand.tensor
         text = f"{tensor.dtype}[{', '.join(map(str, operand.sizes))}]"
@@ -294,13 +294,13 @@ Box = tuple[int, tuple[tuple[int, int], ...]]
 
 
 def _box(operand: Operand) -> Box:
-    """Where an operand lies, the same for two that lie in the same place."""
+    """The memory of an operand: offset, and (stride, size) of each axis in a canonical order."""
     axes = zip(operand.sizes, operand.strides, strict=True)
     return operand.offset, tuple(sorted((stride, size) for size, stride in axes if size != 1))
 
 
 def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
-    """A band of the buffer's height for each place that is written, as high as it has bytes, in the order of their offsets."""
+    """The range of the buffer for each box, as fractions proportional to bytes, in the order of offsets."""
     sizes = {_box(operand): prod(operand.sizes) * operand.tensor.itemsize for operand in operands}
     whole = {box: (0.0, 1.0) for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
     parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)

@@ -20,7 +20,7 @@ from dovetail.engine.affine_sizes import affine_symbols_of, input_symbols_of
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
-from dovetail.interpreter.evaluate import evaluates_early, placed
+from dovetail.interpreter.evaluate import evaluate_node, evaluates_early
 from dovetail.ir.builder import Builder, written
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
@@ -240,7 +240,7 @@ def _evaluate(node: Node, data: Sequence[Array | None], types: Sequence[Type], m
         elif input_bytes > MAX_DYNAMIC_INPUT_BYTES:
             return None
     try:
-        results = placed(node, np, data)
+        results = evaluate_node(node, np, data)
     except DovetailError:
         return None
     if any(not isinstance(array, np.ndarray) for array in results) or sum(array.nbytes for array in results) > max_bytes:

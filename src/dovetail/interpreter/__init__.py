@@ -1,1 +1,1 @@
-"""The interpreter: the rules of operators, run node by node in any array library."""
+"""The interpreter: runs operators' rules node by node in any array library."""

@@ -1,4 +1,4 @@
-"""Running operators' own rules: one node, one graph, or a constant and what leads to it."""
+"""Evaluation by operators' rules: of one operator, of a graph, and of constant expressions (constant folding)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
+from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.ir.builder import Builder, written
@@ -19,36 +20,36 @@ from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, Vie
 from dovetail.limits import active, bytes_of, current, refuse_memory
 
 FOLD_LIMIT = 1 << 23
-"""The most bytes that a folded constant may have beyond those of its inputs."""
+"""The most bytes by which a folded constant may exceed its inputs."""
 FOLD_WRITTEN = 1 << 8
-"""The most elements of a folded constant where a model is read or written: its quantised weights stay as they are."""
+"""The most elements of a folded constant while a model is read or written, which keeps quantized weights."""
 FOLD_TEXT = 1 << 16
-"""The most characters of strings that are folded: how many they become is not known before."""
+"""The most characters of folded strings, because the size of their result is not known in advance."""
 FOLD_TEXTS = 1 << 10
 """The most strings of a folded constant."""
 CHAIN_LIMIT = 1 << 27
-"""The most bytes that are computed to learn one constant; a node counts as NODE_COST of them."""
+"""The most bytes computed for one constant value; each node adds NODE_COST."""
 NODE_COST = 1 << 17
 _LARGE = 1 << 26
-"""Bytes from which a result is held against the memory of a run."""
+"""Bytes from which a result is checked against the memory limit of a run."""
 
 FAILURES = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, symbolic.Inexact)
-"""What an operator's rule may raise, beside errors of ours, where it is given what it cannot compute with."""
+"""Python's errors from `evaluate` for inputs that it cannot compute with."""
 
 
-def apply(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
-    """The outputs of one operator, by its ``evaluate`` rule, or through ``decompose`` where it has none."""
+def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
+    """Evaluate one operator by its rule ``evaluate``, or by ``decompose`` where it has none."""
     if not has(op, "evaluate"):
         if has(op, "decompose"):
             return _decomposed(op, xp, xs)
         raise UnsupportedError("op.evaluate", f"{type(op).__name__} has no rule to run it")
     if not arrays.is_numpy(xp):
         hosts = host_inputs(op, len(xs))
-        xs = [_settled(xp, x, host) for x, host in zip(xs, hosts, strict=True)]
-    found = op.evaluate(xp, *xs)
-    # A lone output may be a sequence, which is a list.
-    several = isinstance(found, tuple) or (isinstance(found, list) and output_count(op) != 1)
-    results = tuple(found) if several else (found,)
+        xs = [_place_input(xp, x, host) for x, host in zip(xs, hosts, strict=True)]
+    result = op.evaluate(xp, *xs)
+    # The only output may be a sequence, which is a list.
+    has_several = isinstance(result, tuple) or (isinstance(result, list) and output_count(op) != 1)
+    results = tuple(result) if has_several else (result,)
     if arrays.is_numpy(xp):
         # numpy's reductions hand back scalars
         return tuple(
@@ -57,8 +58,8 @@ def apply(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
     return results
 
 
-def _settled(xp: Any, x: Any, host: bool) -> Any:
-    """An input where its rule wants it: in numpy, or in ``xp`` though it is a shape input of what is taken apart."""
+def _place_input(xp: Namespace, x: Array, host: bool) -> Any:
+    """Convert an input for its rule: to numpy on the host, else to ``xp``."""
     if x is None or isinstance(x, list | dict):
         return x
     if host:
@@ -66,21 +67,20 @@ def _settled(xp: Any, x: Any, host: bool) -> Any:
     return arrays.from_numpy(xp, x) if isinstance(x, np.ndarray) else x
 
 
-def _decomposed(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
+def _decomposed(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
     b = Builder()
     inputs: list[Any] = []
     for index, x in enumerate(xs):
         inputs.append(None if x is None else b.input_of(f"x{index}", type_of(x)))
         if isinstance(x, np.ndarray) and host_inputs(op, len(xs))[index]:
             inputs[-1].value = x
-    made = op.decompose(b, *inputs)
-    b.graph.outputs = [made] if isinstance(made, Value) else list(made)
+    outputs = op.decompose(b, *inputs)
+    b.graph.outputs = [outputs] if isinstance(outputs, Value) else list(outputs)
     return tuple(run(b.graph, [x for x in xs if x is not None], xp))
 
 
-def type_of(x: Any) -> Type:
-    """The type of what flows through a graph as it runs: an array, a list of arrays, or None for an optional one that is
-    nothing."""
+def type_of(x: Array) -> Type:
+    """Return the type of a value in a run: an array, a list for a sequence, a dict for a map, or None for an empty optional."""
     if x is None:
         return UNKNOWN
     if isinstance(x, dict):
@@ -94,12 +94,10 @@ def _key_type(x: dict[Any, Any]) -> DType:
     return dtypes.string if any(isinstance(key, str) for key in x) else dtypes.i64
 
 
-def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
-    """The outputs of ``graph`` for its inputs in order. A node that no output needs is not run.
+def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
+    """Run the nodes of ``graph`` that its outputs need, for its inputs in order. A value is released after its last reader.
 
-    A value is released after its last reader.
-
-    Raises the ``fault`` of a body that cannot run with the types of its inputs.
+    Raises the ``fault`` of a subgraph that cannot run with the types of its inputs.
     """
     if isinstance(graph.fault, RuleError):
         raise graph.fault.with_traceback(None)
@@ -110,27 +108,27 @@ def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
     usage = active()
     timed = usage if usage is not None and usage.deadline is not None else None
     with np.errstate(all="ignore"):
-        for place, node in enumerate(graph.nodes):
-            if place not in live:
+        for index, node in enumerate(graph.nodes):
+            if index not in live:
                 continue
             if timed is not None:
                 timed.check_time()
             xs = [None if x is None else found[id(x)] for x in node.inputs]
-            ys = placed(node, xp, xs, place in hosted)
+            ys = evaluate_node(node, xp, xs, index in hosted)
             for y, array in zip(node.outputs, ys, strict=False):
                 found[id(y)] = array
-            for key in last.get(place, ()):
+            for key in last.get(index, ()):
                 found.pop(key, None)
     return [found[id(value)] for value in graph.outputs]
 
 
-def placed(node: Node, xp: Any, xs: Several[Any], on_host: bool = False) -> tuple[Any, ...]:
-    """The outputs of a node by its operator's rule. Whatever goes wrong is a DovetailError that names the node."""
+def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool = False) -> tuple[Any, ...]:
+    """Evaluate a node. Raises only DovetailErrors, which name the node."""
     try:
         with np.errstate(all="ignore"):
             ys = _on_host(node, xs) if on_host else apply(node.op, xp, xs)
         for y in ys:
-            # Views that repeat elements cost nothing themselves, and whoever reads them everything.
+            # A view with stride 0 takes no memory itself, but its readers may copy it.
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
         return ys
@@ -145,21 +143,21 @@ def placed(node: Node, xp: Any, xs: Several[Any], on_host: bool = False) -> tupl
 
 
 def _host_nodes(graph: Graph) -> frozenset[int]:
-    """The places of the nodes all of whose results are read by shape rules alone, at once or through other such nodes."""
+    """Return the indices of the nodes whose results reach only shape inputs, directly or through other such nodes."""
     device = {id(value) for value in graph.outputs}
     hosted = set()
-    for place in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[place]
+    for index in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[index]
         if all(id(y) not in device for y in node.outputs) and any(y.uses for y in node.outputs) and not any(bodies(node.op)):
-            hosted.add(place)
+            hosted.add(index)
             continue
         hosts = host_inputs(node.op, len(node.inputs))
         device.update(id(x) for x, host in zip(node.inputs, hosts, strict=True) if x is not None and not host)
     return frozenset(hosted)
 
 
-def _on_host(node: Node, xs: Several[Any]) -> tuple[Any, ...]:
-    """One node in numpy: from the shapes of its inputs alone where these tell, so that nothing lazy is computed for its size."""
+def _on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
+    """Evaluate a node in numpy, from the shapes of its inputs if they suffice: a lazy array is not computed for its shape."""
     if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
     if any(x is not None and not isinstance(x, np.ndarray | list | dict) for x in xs):
@@ -170,52 +168,52 @@ def _on_host(node: Node, xs: Several[Any]) -> tuple[Any, ...]:
         try:
             value = node.op.value(*seen)
             values = value if isinstance(value, tuple | list) else (value,)
-            return tuple(np.asarray(each, dtype=y.dtype.numpy) for each, y in zip(values, node.outputs, strict=True))
+            return tuple(np.asarray(item, dtype=y.dtype.numpy) for item, y in zip(values, node.outputs, strict=True))
         except (Unknown, symbolic.Inexact, NotImplementedError, TypeError, ValueError):
             xs = [_as_numpy(x) for x in xs]
     return apply(node.op, np, xs)
 
 
-def _as_numpy(x: Any) -> Any:
+def _as_numpy(x: Array) -> Any:
     if isinstance(x, list):
-        return [_as_numpy(each) for each in x]
+        return [_as_numpy(item) for item in x]
     return x if x is None or isinstance(x, dict) else arrays.to_numpy(x)
 
 
 def live_nodes(graph: Graph) -> set[int]:
-    """The places of the nodes that some output of the graph needs."""
+    """Return the indices of the nodes that the graph's outputs need."""
     needed = {id(value) for value in graph.outputs}
     live: set[int] = set()
-    for place in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[place]
+    for index in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[index]
         if any(id(y) in needed for y in node.outputs):
-            live.add(place)
+            live.add(index)
             needed.update(id(x) for x in node.inputs if x is not None)
     return live
 
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:
+    """Return for the index of a node the identities of the values that it reads last."""
     kept = {id(value) for value in graph.outputs}
     last: dict[int, int] = {}
-    for place, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         for value in (*node.inputs, *node.outputs):
             if value is not None:
-                last[id(value)] = place
-    by_place: dict[int, list[int]] = {}
-    for key, place in last.items():
+                last[id(value)] = index
+    by_node: dict[int, list[int]] = {}
+    for key, index in last.items():
         if key not in kept:
-            by_place.setdefault(place, []).append(key)
-    return by_place
+            by_node.setdefault(index, []).append(key)
+    return by_node
 
 
 def folded(
     op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT, elements: int | None = None, is_counted: bool = True
 ) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
-    """The outputs as constants, bit for bit what a run would give, or None where that is not done.
+    """Fold an operator on constants: return the outputs with the bits of a run, or None where it is not folded.
 
-    Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` bytes or ``elements`` (a
-    dequantised or expanded weight), nor what would take an operation beyond its limit ``folded_bytes`` (unless not
-    ``is_counted``: the caller counts).
+    Random operators and operators without rules are not folded, nor results of more than ``most`` bytes or ``elements`` (a
+    dequantized or expanded weight), nor results beyond the limit ``folded_bytes`` if ``is_counted``.
     """
     if not evaluates_early(op, xs):
         return None
@@ -249,12 +247,12 @@ def folded(
 
 
 def _characters(data: np.ndarray[Any, Any] | None) -> int:
-    """The characters of a constant of strings; 0 of another."""
+    """Return the number of characters in a constant of strings; 0 for other types."""
     return sum(map(len, data.reshape(-1).tolist())) if data is not None and data.dtype.hasobject else 0
 
 
 def evaluates_early(op: Op, xs: Several[Value | None]) -> bool:
-    """Whether an operator may be evaluated once for many runs: it has a rule, takes bounded time and draws no random numbers."""
+    """Return whether one evaluation may serve many runs: the operator has a rule, bounded time and no random numbers."""
     return (has(op, "evaluate") or has(op, "decompose")) and not draws(op, xs) and not _runs_long(op)
 
 
@@ -263,7 +261,7 @@ def _runs_long(op: Op) -> bool:
 
 
 def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
-    """The elements of ``value`` where they follow from constants alone, through any number of nodes; None otherwise."""
+    """Return the elements of a value that depends only on constants, through any number of nodes; else None."""
     found: dict[int, Any] = {}
     stack = [value]
     budget = CHAIN_LIMIT

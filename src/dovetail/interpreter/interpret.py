@@ -1,4 +1,4 @@
-"""The reference: one node at a time, in any array library."""
+"""dovetail.interpret, the reference implementation, and the conversion and checks of a run's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
+from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.interpreter.evaluate import run
@@ -19,7 +20,7 @@ from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype
 from dovetail.limits import active, counting
 
 
-def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = None) -> Results:
+def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Namespace | None = None) -> Results:
     """Compute the outputs of ``model`` in ``xp``: numpy when left out, or any namespace of the array API standard.
 
     ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
@@ -39,8 +40,8 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = 
     return Results({value.name: result for value, result in zip(model.outputs, results, strict=True)})
 
 
-def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict[str, Any]:
-    """Inputs by name. Raises EngineError [input.missing], [input.unknown], [input.count]."""
+def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> dict[str, Any]:
+    """Return inputs by name. Raises EngineError [input.missing], [input.unknown], [input.count]."""
     names = [value.name for value in model.inputs]
     if isinstance(inputs, Mapping):
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
@@ -63,43 +64,44 @@ def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict
     return given
 
 
-def to_array(given: Any, value: Value) -> Any:
-    """What a user passes in, as numpy, in the type of the input. Nothing is narrowed: Python numbers become the input's type
-    where they fit it exactly, arrays must have it. Raises EngineError [input.dtype], [input.array]."""
-    return fitted(given, value.type, value.name, _to_array)
+def to_array(given: Array, value: Value) -> Any:
+    """Convert an input to numpy in the input's type, without narrowing: arrays must have it, Python numbers must fit it exactly.
+
+    Raises EngineError [input.dtype], [input.array].
+    """
+    return fit_input(given, value.type, value.name, _to_array)
 
 
-def fitted(given: Any, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
-    """What a user passes in for an input of any type: a list for a sequence, a dict for a map, None for what may be nothing,
-    arrays by ``fit``.
+def fit_input(given: Array, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
+    """Convert an input of any type: a list for a sequence, a dict for a map, None for an optional, arrays by ``fit``.
 
     Raises EngineError [input.sequence], [input.map].
     """
     if isinstance(type, Tensor):
         return fit(given, type, name)
     if isinstance(type, Optional):
-        return None if given is None else fitted(given, type.element, name, fit)
+        return None if given is None else fit_input(given, type.element, name, fit)
     if isinstance(type, Map):
         return _to_map(given, type, name)
     if not isinstance(given, list | tuple):
-        raise EngineError("input.sequence", f"input {name!r} is a {type}, and was given no list but {_kind(given)}")
-    return [fitted(item, type.element, name, fit) for item in given]
+        raise EngineError("input.sequence", f"input {name!r} must be a {type}, got {_kind(given)}")
+    return [fit_input(item, type.element, name, fit) for item in given]
 
 
-def _to_map(given: Any, type: Map, name: str) -> dict[Any, Any]:
+def _to_map(given: Array, type: Map, name: str) -> dict[Any, Any]:
     if not isinstance(given, Mapping):
-        raise EngineError("input.map", f"input {name!r} is a {type}, and was given no dict but {_kind(given)}")
+        raise EngineError("input.map", f"input {name!r} must be a {type}, got {_kind(given)}")
     wanted = str if type.key == "string" else int | np.integer
     wrong = [key for key in given if not isinstance(key, wanted) or isinstance(key, bool)]
     if wrong:
         raise EngineError("input.map", f"input {name!r} is a {type}, and was given the key {wrong[0]!r}")
     if not isinstance(type.element, Tensor):
-        return {key: fitted(item, type.element, name, _to_array) for key, item in given.items()}
+        return {key: fit_input(item, type.element, name, _to_array) for key, item in given.items()}
     return {key: _to_number(item, type, name) for key, item in given.items()}
 
 
-def _to_number(given: Any, type: Map, name: str) -> Any:
-    array = fitted(given, type.element, name, _to_array)
+def _to_number(given: Array, type: Map, name: str) -> Any:
+    array = fit_input(given, type.element, name, _to_array)
     if array.size != 1:
         raise EngineError(
             "input.map", f"input {name!r} is a {type}, and was given an array of shape {list(array.shape)} as a value"
@@ -107,11 +109,11 @@ def _to_number(given: Any, type: Map, name: str) -> Any:
     return array.reshape(()).item()
 
 
-def _kind(given: Any) -> str:
+def _kind(given: Array) -> str:
     return "nothing" if given is None else builtins.type(given).__name__
 
 
-def _to_array(given: Any, type: Tensor, name: str) -> Any:
+def _to_array(given: Array, type: Tensor, name: str) -> Any:
     array = _as_numpy(given, name)
     if type.dtype is None or array.dtype == type.dtype.numpy:
         return array
@@ -125,7 +127,7 @@ def _to_array(given: Any, type: Tensor, name: str) -> Any:
     raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
 
 
-def _as_numpy(given: Any, name: str) -> np.ndarray[Any, Any]:
+def _as_numpy(given: Array, name: str) -> np.ndarray[Any, Any]:
     try:
         array = arrays.to_numpy(given)
     except UnsupportedError as error:
@@ -139,7 +141,7 @@ def _as_numpy(given: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _exact(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any] | None:
-    """Python numbers in an element type: whole numbers must come back as they were; a float is rounded to a float type."""
+    """Convert Python numbers to an element type: integers exactly, floats rounded to a float type; else None."""
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "b") != (dtype.kind == "bool"):
         return None
     if array.dtype.kind == "f" and (dtype.is_float or dtype.kind == "complex"):
@@ -160,13 +162,13 @@ def _type_name(array: np.ndarray[Any, Any]) -> str:
         return str(array.dtype)
 
 
-def to_library(given: Any, value: Value, xp: Any) -> Any:
-    """What a user passes in, as an array of ``xp``: its own as they are, everything else by way of numpy.
+def to_library(given: Array, value: Value, xp: Namespace) -> Any:
+    """Convert an input to an array of ``xp``: its own arrays unchanged, everything else through numpy.
 
     Raises as :func:`to_array`, and UnsupportedError [array.dtype], [array.narrowed].
     """
 
-    def fit(item: Any, type: Tensor, name: str) -> Any:
+    def fit(item: Array, type: Tensor, name: str) -> Any:
         if not _belongs(item, xp):
             return arrays.from_numpy(xp, _to_array(item, type, name))
         found = arrays.element(item)
@@ -174,10 +176,10 @@ def to_library(given: Any, value: Value, xp: Any) -> Any:
             raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
         return item
 
-    return fitted(given, value.type, value.name, fit)
+    return fit_input(given, value.type, value.name, fit)
 
 
-def _belongs(given: Any, xp: Any) -> bool:
+def _belongs(given: Array, xp: Namespace) -> bool:
     if isinstance(given, np.ndarray) or not hasattr(given, "dtype"):
         return False
     try:
@@ -186,8 +188,8 @@ def _belongs(given: Any, xp: Any) -> bool:
         return False
 
 
-def check_inputs(model: Model, bound: Several[Any]) -> dict[str, int]:
-    """Hold the arrays' shapes against the model's input types. Returns what each symbol turned out to be.
+def check_inputs(model: Model, bound: Several[Array]) -> dict[str, int]:
+    """Check the arrays' shapes against the model's input types. Returns the value of each symbol.
 
     Raises EngineError [input.shape] with the input's name.
     """
@@ -200,16 +202,16 @@ def check_inputs(model: Model, bound: Several[Any]) -> dict[str, int]:
     return sizes
 
 
-def _with_types(type: Type, item: Any) -> Iterator[tuple[Tensor, Any]]:
-    """The arrays themselves, those in lists included, each with its type."""
+def _with_types(type: Type, item: Array) -> Iterator[tuple[Tensor, Any]]:
+    """Yield every array, those in lists included, with its type."""
     if isinstance(type, Sequence):
-        for each in item:
-            yield from _with_types(type.element, each)
+        for element in item:
+            yield from _with_types(type.element, element)
     elif isinstance(type, Optional):
         if item is not None:
             yield from _with_types(type.element, item)
     elif isinstance(type, Map):
-        # Its values are numbers and strings.
+        # The values of a map are Python numbers and strings, not arrays.
         return
     else:
         yield type, item
@@ -242,34 +244,34 @@ def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
     return sizes.setdefault(name, size) == size
 
 
-def _arrays(inputs: Iterable[Any]) -> Iterator[Any]:
-    """The arrays themselves, those in lists included."""
+def _arrays(inputs: Iterable[Array]) -> Iterator[Any]:
+    """Yield every array, those in lists included."""
     for item in inputs:
         yield from _arrays(item) if isinstance(item, list) else (item,)
 
 
-def owned(outputs: Mapping[str, Any], inputs: Iterable[Any]) -> dict[str, Any]:
-    """The outputs, copied where they lie in an input, in a constant, or in another output."""
+def owned(outputs: Mapping[str, Array], inputs: Iterable[Array]) -> dict[str, Any]:
+    """Copy the outputs that share memory with an input, a constant or another output."""
     taken = {id(array) for array in _arrays(inputs)}
     return {name: _own(array, taken) for name, array in outputs.items()}
 
 
-def _own(item: Any, taken: set[int]) -> Any:
+def _own(item: Array, taken: set[int]) -> Any:
     if isinstance(item, list):
-        return [_own(each, taken) for each in item]
+        return [_own(element, taken) for element in item]
     if isinstance(item, dict):
         return dict(item)
     if not isinstance(item, np.ndarray):
         return item
-    # What owns its memory and can be written is no view and no constant, and so fresh from an operator.
+    # A writable array that owns its memory is neither a view nor a constant.
     if not item.flags.owndata or not item.flags.writeable or id(item) in taken:
         item = np.array(item, order="C")
     taken.add(id(item))
     return item
 
 
-def put_into(array: Any, result: Any, name: str) -> Any:
-    """``array``, which the result ``name`` is written into. Raises EngineError [output.array] where it does not suit."""
+def put_into(array: Array, result: Array, name: str) -> Any:
+    """Write the result ``name`` into ``array`` and return it. Raises EngineError [output.array] where it does not fit."""
     if not isinstance(result, np.ndarray):
         what = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
         raise EngineError("output.array", f"out[{name!r}]: the output is {what}, which no array holds")
@@ -282,8 +284,8 @@ def put_into(array: Any, result: Any, name: str) -> Any:
     return array
 
 
-def refuse_unusual(graph: Graph, xp: Any) -> None:
-    """Raise UnsupportedError [array.dtype] where the graph uses an element type that only numpy (with ml_dtypes) carries here."""
+def refuse_unusual(graph: Graph, xp: Namespace) -> None:
+    """Raise UnsupportedError [array.dtype] where the graph has an element type that only numpy, with ml_dtypes, supports."""
     dtypes_used = (dtype_in(value.type) for value in graph.values())
     found = sorted({str(dtype) for dtype in dtypes_used if dtype is not None and not dtype.standard})
     if found:

@@ -1,4 +1,4 @@
-"""A model with state, as one user calls it: what it keeps is kept between calls."""
+"""Session: runs a program with state, which it keeps between calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.arrays import Array
 from dovetail.errors import EngineError
 from dovetail.interpreter.interpret import interpret
 from dovetail.interpreter.results import Results
@@ -18,8 +19,8 @@ from dovetail.ir.types import Tensor
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-class Beginning:
-    """What the states of a model are before the first call, computed from its other inputs where the model says so."""
+class InitialStates:
+    """Computes the initial states of a model, from its other inputs where the model has initial values."""
 
     def __init__(self, model: Model) -> None:
         self.states = model.states
@@ -36,14 +37,14 @@ class Beginning:
             graph.inputs = [value for value in graph.inputs if value.uses or id(value) in read]
             self._part = part
 
-    def __call__(self, given: Mapping[str, Any]) -> Arrays:
-        """The first states for these inputs. Raises EngineError [state.first] where they depend on a state or are not known."""
+    def __call__(self, given: Mapping[str, Array]) -> Arrays:
+        """Return the initial states. Raises EngineError [state.first] where they depend on a state or are not known."""
         found: Arrays = {}
         if self._part is not None:
             needed = [value.name for value in self._part.inputs]
-            kept = [name for name in needed if any(name == state.input for state in self.states)]
-            if kept:
-                raise EngineError("state.first", f"what a state begins with is computed from the state {kept[0]!r}")
+            states = [name for name in needed if any(name == state.input for state in self.states)]
+            if states:
+                raise EngineError("state.first", f"an initial state must not depend on a state, got one on {states[0]!r}")
             found = interpret(self._part, {name: given[name] for name in needed if name in given})
         return {
             state.input: _zeros(self.values[state.input]) if state.initial is None else found[state.initial]
@@ -54,15 +55,14 @@ class Beginning:
 def _zeros(value: Value) -> Any:
     type = value.type
     if not isinstance(type, Tensor) or type.shape is None or type.dtype is None:
-        raise EngineError("state.first", f"the state {value.name!r} of type {type} begins with nothing that is known")
+        raise EngineError("state.first", f"the state {value.name!r} of type {type} has no known initial value")
     return np.zeros([size if isinstance(size, int) else 0 for size in type.shape], type.dtype.numpy)
 
 
 class Session:
-    """``session(inputs)`` runs a program once, with what its states have become, and gives the outputs that are no states.
+    """Runs a program with state: ``session(inputs)`` returns the outputs and keeps the states for the next call.
 
-    ``states`` holds them by the names of their inputs; ``reset`` lets the next call begin anew. One session is not for several
-    threads at once.
+    ``states`` holds the states by the names of their inputs; ``reset`` restores the initial ones. Not thread-safe.
     """
 
     def __init__(self, program: Any) -> None:
@@ -70,21 +70,21 @@ class Session:
         self.states: Arrays = {}
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Restore the initial states."""
         self.states = {}
 
-    def __call__(self, *inputs: Any) -> Arrays:
-        """The outputs by name, for inputs by name or in order, without the states."""
+    def __call__(self, *inputs: Array) -> Arrays:
+        """Run the program once for inputs by name or in order. Returns the outputs by name, without the states."""
         model = self.program.model
         found = self.program({**named(model, inputs), **self.states})
         self.states = {state.input: found[state.output] for state in model.states}
         return Results({value.name: found[value.name] for value in own_outputs(model)})
 
 
-def named(model: Model, inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """Inputs by name: given so, or in the order of those that are no states. Raises EngineError [input.count]."""
+def named(model: Model, inputs: tuple[Array, ...]) -> dict[str, Any]:
+    """Return inputs by name, from a mapping or in the order of inputs that are no states. Raises EngineError [input.count]."""
     if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-        given: Mapping[str, Any] = inputs[0]
+        given: Mapping[str, Array] = inputs[0]
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
         return {aliases.get(name, name): array for name, array in given.items()}
     names = [value.name for value in (own_inputs(model) if len(inputs) != len(model.inputs) else model.inputs)]

@@ -1,4 +1,4 @@
-"""The only verbs that change a graph. Each keeps uses, names and order true."""
+"""Operations that change a graph. Each keeps uses, names and topological order consistent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def connect(node: Node) -> Node:
-    """Enter a new node into the uses of its inputs."""
+    """Register a new node with its inputs and outputs."""
     for index, x in enumerate(node.inputs):
         if x is not None:
             x.uses[node, index] = None
@@ -24,7 +24,7 @@ def connect(node: Node) -> Node:
 
 
 def grow(graph: Graph, node: Node, op: Op, names: Iterable[str]) -> list[Value]:
-    """Let ``op``, which has more outputs, take the place of a node's operator. Returns the new ones, called like ``names``."""
+    """Replace a node's operator by ``op``, which has more outputs. Returns the new outputs, named after ``names``."""
     first = len(node.outputs)
     types = infer_types(op, tuple(node.inputs), node.label)
     added = [Value(graph.claim(name), type, node) for name, type in zip(names, types[first:], strict=True)]
@@ -36,7 +36,7 @@ def grow(graph: Graph, node: Node, op: Op, names: Iterable[str]) -> list[Value]:
 
 
 def set_input(node: Node, index: int, value: Value | None) -> None:
-    """Let input ``index`` of ``node`` read ``value``."""
+    """Replace input ``index`` of ``node`` by ``value``."""
     old = node.inputs[index]
     if old is value:
         return
@@ -48,7 +48,7 @@ def set_input(node: Node, index: int, value: Value | None) -> None:
 
 
 def disconnect(node: Node) -> None:
-    """Take a node that leaves its graph out of the uses of its inputs."""
+    """Remove a node from the uses of its inputs, before it leaves its graph."""
     for index, x in enumerate(node.inputs):
         if x is not None:
             del x.uses[node, index]
@@ -56,13 +56,13 @@ def disconnect(node: Node) -> None:
 
 
 def replace_uses(graph: Graph, old: Value, new: Value) -> None:
-    """Let everything that reads ``old``, the graph's outputs included, read ``new``."""
+    """Replace ``old`` by ``new`` in all nodes and in the graph's outputs."""
     move_readers(old, new)
     graph.outputs = [new if value is old else value for value in graph.outputs]
 
 
 def move_readers(old: Value, new: Value) -> None:
-    """Let the nodes that read ``old`` read ``new``."""
+    """Replace ``old`` by ``new`` in all nodes."""
     for node, index in old.uses:
         node.inputs[index] = new
     new.uses.update(old.uses)
@@ -70,14 +70,14 @@ def move_readers(old: Value, new: Value) -> None:
 
 
 def rename(graph: Graph, value: Value, name: str) -> None:
-    """Give ``value`` the name ``name``, or the next free one like it."""
+    """Rename ``value`` to ``name``, or to the next free name after it."""
     if value.name != name:
         graph.release(value.name)
         value.name = graph.claim(name)
 
 
 def take_name(graph: Graph, old: Value, new: Value) -> None:
-    """Let ``new``, which stands in for ``old``, have its names."""
+    """Move the names and metadata of ``old`` to ``new``, which replaces it."""
     name = old.name
     rename(graph, old, f"{name}_old")
     graph.release(new.name)
@@ -86,11 +86,11 @@ def take_name(graph: Graph, old: Value, new: Value) -> None:
 
 
 def remove_dead(graph: Graph) -> int:
-    """Remove every node none of whose outputs is read. Returns how many."""
-    kept = {id(value) for value in graph.outputs}
+    """Remove every node without a read output (dead code elimination). Returns the number of removed nodes."""
+    outputs = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(y.uses or id(y) in kept for y in node.outputs):
+        if any(y.uses or id(y) in outputs for y in node.outputs):
             nodes.append(node)
             continue
         disconnect(node)
@@ -102,37 +102,37 @@ def remove_dead(graph: Graph) -> int:
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:
-    """Let the nodes written since ``mark`` say where they come from: the place and name of ``node``."""
-    for made in graph.nodes[mark:]:
-        made.place = made.place or node.place
+    """Give the nodes written since ``mark`` the place of ``node``."""
+    for new in graph.nodes[mark:]:
+        new.place = new.place or node.place
 
 
 def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
-    """A graph of its own: new nodes and values, the same operators, types and (uncopied) constant data. Bodies are copied too."""
+    """Copy a graph: new nodes, values and subgraphs, which share operators, types and constant data."""
     new = Graph(graph.name)
     new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
     new._released, new.fault = dict(graph._released), graph.fault
-    found: dict[int, Value] = {} if mapping is None else mapping
-    new.inputs = [_copy_value(value, found) for value in graph.inputs]
+    copies: dict[int, Value] = {} if mapping is None else mapping
+    new.inputs = [_copy_value(value, copies) for value in graph.inputs]
     for node in graph.nodes:
-        made = Node(copy_op(node.op), [None if x is None else found[id(x)] for x in node.inputs], [], node.name, node.place)
-        made.outputs = [_copy_value(value, found) for value in node.outputs]
-        made.doc, made.metadata = node.doc, dict(node.metadata)
-        new.nodes.append(connect(made))
-    new.outputs = [found[id(value)] for value in graph.outputs]
+        copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.place)
+        copy.outputs = [_copy_value(value, copies) for value in node.outputs]
+        copy.doc, copy.metadata = node.doc, dict(node.metadata)
+        new.nodes.append(connect(copy))
+    new.outputs = [copies[id(value)] for value in graph.outputs]
     return new
 
 
 def copy_op(op: Op) -> Op:
-    """``op`` with copies of the graphs that it holds."""
+    """Return ``op`` with copies of its subgraphs."""
     changes = {name: copy_graph(body) for name, body in bodies(op)}
     return op.with_(**changes) if changes else op
 
 
-def _copy_value(value: Value, found: dict[int, Value]) -> Value:
+def _copy_value(value: Value, copies: dict[int, Value]) -> Value:
     new = Value(value.name, value.type)
     new.names, new._value, new.doc, new.metadata = value.names, value._value, value.doc, dict(value.metadata)
-    found[id(value)] = new
+    copies[id(value)] = new
     return new
 
 
@@ -140,7 +140,7 @@ Flat = tuple[dict[str, Any], list[tuple[Any, ...]], list[tuple[Any, ...]], list[
 
 
 def flat(graph: Graph) -> Flat:
-    """A graph as lists of plain rows that refer to each other by number."""
+    """Flatten a graph into rows that refer to each other by number."""
     values = list(graph.values())
     number = {id(value): index for index, value in enumerate(values)}
     rows = [(x.name, x.type, x.names, x._value, x.doc, x.metadata) for x in values]
@@ -158,16 +158,16 @@ def flat(graph: Graph) -> Flat:
 
 
 def unflat(rows: Flat) -> Graph:
-    """The graph that ``flat`` made rows of."""
+    """Rebuild a graph from the rows of ``flat``."""
     facts, value_rows, node_rows, inputs, outputs = rows
     graph = Graph()
     for name, fact in facts.items():
         setattr(graph, name, fact)
     values = []
     for name, type, names, value, doc, metadata in value_rows:
-        made = Value(name, type)
-        made.names, made._value, made.doc, made.metadata = names, value, doc, metadata
-        values.append(made)
+        new = Value(name, type)
+        new.names, new._value, new.doc, new.metadata = names, value, doc, metadata
+        values.append(new)
     for op, xs, ys, (name, place, doc, metadata) in node_rows:
         node = Node(op, [None if x is None else values[x] for x in xs], [values[y] for y in ys], name, place)
         node.doc, node.metadata = doc, metadata
@@ -177,7 +177,7 @@ def unflat(rows: Flat) -> Graph:
 
 
 def copy_model(model: Model, graph: Graph | None = None) -> Model:
-    """A model of its own, around ``graph`` or a copy of its graph."""
+    """Copy a model, with ``graph`` or a copy of its graph."""
     new = Model(
         copy_graph(model.graph) if graph is None else graph, format=model.format, versions=model.versions, file=model.file
     )
@@ -189,12 +189,12 @@ def copy_model(model: Model, graph: Graph | None = None) -> Model:
 
 
 def inline(b: Builder, body: Graph, inputs: Iterable[Value | None]) -> list[Value]:
-    """Write a body's nodes through ``b`` with ``inputs`` in the place of its own. Returns its outputs."""
-    found: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
+    """Write the nodes of a subgraph through ``b``, with ``inputs`` instead of its own. Returns its outputs."""
+    mapping: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
     for node in body.nodes:
-        outputs = b.add(copy_op(node.op), *(None if x is None else found[id(x)] for x in node.inputs))
-        found.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
-    results: list[Any] = [found[id(value)] for value in body.outputs]
+        outputs = b.add(copy_op(node.op), *(None if x is None else mapping[id(x)] for x in node.inputs))
+        mapping.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
+    results: list[Any] = [mapping[id(value)] for value in body.outputs]
     return results
 
 

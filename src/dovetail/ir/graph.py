@@ -1,4 +1,4 @@
-"""The data: Model, Graph, Node, Value. Uses and order are kept by the verbs of ir/edit.py; there are no algorithms here."""
+"""Model, Graph, Node and Value: the data of the intermediate representation. dovetail.ir.edit has the operations on it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from dovetail.ir.op import Op
 
 VALUE_LIMIT = 1024
-"""The most elements of an integer tensor whose value is followed as a shape value."""
+"""The most elements of an integer tensor whose value is tracked as a shape value."""
 
 
 class Value(View):
-    """One tensor (or sequence, or optional) that flows through a graph: ``name``, ``type``, who makes and who reads it.
+    """One edge of a graph, in static single assignment: a tensor, sequence, optional or map.
 
-    ``uses`` are the inputs that read it, as (node, place), in the order in which they came; a dict, so that one leaves as
-    quickly as it comes. ``names`` are all the names a file gave it (an IR port may have several or none). ``value`` is what is
-    known of its elements before anything runs: an exact array of integers and dims, or None.
+    ``node`` and ``index`` are the node and the output that produce it; ``node`` is None for a graph input. ``uses`` are the
+    inputs that read it, as (node, input index), in order; a dict removes one in constant time. ``names`` are all of its names in
+    a file: a port of OpenVINO IR may have several or none. ``value`` is its statically known value: an exact array of integers
+    and Dims, or None.
     """
 
     __slots__ = ("_value", "doc", "index", "metadata", "name", "names", "node", "uses")
@@ -60,13 +61,13 @@ class Value(View):
         self._value = value
 
     def _fits(self, value: Any) -> bool:
-        """Whether elements that were known before are those of a tensor of the type that this value has now."""
+        """Return whether a known value has the shape of the type, which may have changed since."""
         shape = self.shape
         return shape is not None and np.shape(value) == shape
 
     @property
     def constant(self) -> np.ndarray[Any, Any] | None:
-        """The elements, where this value is the output of a Constant."""
+        """The elements if the value is the output of a Constant, else None."""
         return getattr(self.node.op, "data", None) if self.node is not None else None
 
     def __repr__(self) -> str:
@@ -119,7 +120,7 @@ class Value(View):
 
 
 def _first_value(value: Value) -> Any:
-    """A Constant's elements, or a symbol for each element of a small integer tensor that nothing is known of."""
+    """Return the elements of a Constant, or a symbol for each element of another small integer tensor."""
     type = value.type
     if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer:
         return None
@@ -140,11 +141,14 @@ def _first_value(value: Value) -> Any:
 
 
 Operand: TypeAlias = Value | np.ndarray[Any, Any] | np.generic | bool | int | float | complex | str | Sequence[Any]
-"""Inputs of operators as users write them: a Value, or data that becomes a constant."""
+"""An input of an operator as users write it: a Value, or data that becomes a Constant."""
 
 
 class Node:
-    """One operator at work: ``op`` (an immutable value), ``inputs`` (None: an optional one left out) and ``outputs``."""
+    """One operator applied to inputs. ``op`` is immutable; an input of None is an optional one left out.
+
+    ``place`` locates the node in its file.
+    """
 
     __slots__ = ("doc", "inputs", "metadata", "name", "op", "outputs", "place")
 
@@ -159,7 +163,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What to call this node in a message: its name, or what it makes."""
+        """The name of the node in messages: its own, or that of its first output."""
         return self.name or (self.outputs[0].name if self.outputs else type(self.op).__name__)
 
     def input(self, index: int) -> Value:
@@ -177,10 +181,10 @@ class Node:
 
 
 class Graph:
-    """Nodes in an order in which every value is made before it is read; ``inputs`` and ``outputs`` in the user's order.
+    """Nodes in topological order, with ``inputs`` and ``outputs`` in the user's order.
 
-    A body of a control-flow operator is a Graph too, and closed: it reads its own inputs and nothing from outside. ``fault`` is
-    the error of the last inference of a body: one that cannot run with the inputs of its operator may still be one that does not.
+    The subgraph of a control-flow operator is a Graph too, and closed: it reads only its own inputs. ``fault`` is the error of
+    the last inference of a subgraph, which is raised only if the subgraph runs.
     """
 
     __slots__ = ("_names", "_released", "doc", "fault", "inputs", "metadata", "name", "nodes", "outputs")
@@ -197,32 +201,33 @@ class Graph:
         self._released: dict[str, int] = {}
 
     def values(self) -> Iterator[Value]:
-        """Every value, each before its readers."""
+        """Yield every value in topological order."""
         yield from self.inputs
         for node in self.nodes:
             yield from node.outputs
 
     def claim(self, name: str) -> str:
-        """``name`` if it is free in this graph, else the first free of name_2, name_3 ...; taken from now on."""
-        found = name
-        while found in self._names:
+        """Reserve ``name``, or the first free one of name_2, name_3, ..., and return it."""
+        candidate = name
+        while candidate in self._names:
             self._names[name] = self._names.get(name, 1) + 1
-            found = f"{name}_{self._names[name]}"
-        self._names[found] = 1
-        return found
+            candidate = f"{name}_{self._names[name]}"
+        self._names[candidate] = 1
+        return candidate
 
     def free_name(self, name: str) -> str:
-        """The name that ``claim`` would give, without taking it."""
-        found = self.claim(name)
-        self.release(found)
-        return found
+        """Return the name that ``claim`` would reserve."""
+        candidate = self.claim(name)
+        self.release(candidate)
+        return candidate
 
     def release(self, name: str) -> None:
+        """Make a name available again."""
         if self._names.pop(name, None) is not None:
             self._released[name] = self._released.get(name, 0) + 1
 
     def stem(self, name: str) -> str:
-        """What the symbols of a new value called ``name`` are named after: no value that was called so before shares them."""
+        """Return the prefix for symbols of a new value ``name``, distinct from those of earlier values of that name."""
         count = self._released.get(name, 0)
         return f"{name}~{count}" if count else name
 
@@ -250,9 +255,12 @@ class Values(dict[str, Value]):
 
 
 class Model:
-    """A graph and what a file says about it: ``format`` it came from, ``versions`` (ONNX opset imports by domain, IR version),
-    ``metadata`` by name, ``producer`` (name, version), ``doc``, ``file``; ``states``: which inputs and outputs are kept
-    between calls (see ``ir/state.py``); ``limits``: those that it was loaded with, which hold for what is done with it."""
+    """A graph with the metadata of its file.
+
+    ``format``: the source format; ``versions``: ONNX opset imports by domain, or the IR version; ``metadata`` by name;
+    ``producer``: name and version; ``states``: inputs and outputs kept between calls (see :mod:`dovetail.ir.state`); ``limits``:
+    those of loading, which also hold for later operations on the model.
+    """
 
     __slots__ = (
         "__weakref__", "doc", "file", "format", "graph", "limits", "metadata", "producer", "states", "versions", "warnings",
@@ -285,10 +293,11 @@ class Model:
         return Values((value.name, value) for value in self.graph.values())
 
     def __repr__(self) -> str:
-        def sides(values: Iterable[Value]) -> str:
+        def signature_text(values: Iterable[Value]) -> str:
             return printable(", ".join(f"{value.name}: {value.type}" for value in values))
 
-        return f"<Model {self.graph.name!r}: ({sides(self.inputs)}) -> ({sides(self.outputs)}), {len(self.graph.nodes)} nodes>"
+        inputs, outputs = signature_text(self.inputs), signature_text(self.outputs)
+        return f"<Model {self.graph.name!r}: ({inputs}) -> ({outputs}), {len(self.graph.nodes)} nodes>"
 
     def __str__(self) -> str:
         return EXTENSIONS.model_text(self)

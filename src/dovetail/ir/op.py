@@ -1,35 +1,53 @@
-"""What an operator is: an immutable value whose methods are its rules.
+"""Op: the base class of operators, which are immutable values with rules as methods.
 
-A subclass declares its attributes as annotations and its signature and spellings in the class header::
+A subclass declares its attributes as annotations, and its signature and op mappings in the class header::
 
     class Concat(Op, sig="*xs: T -> y: T", onnx=("Concat-1(*xs; axis=1)", "Concat-4(*xs; axis)"), openvino="Concat-1(*xs; axis)"):
         axis: int
 
-``sig`` says what goes in and what comes out: see :mod:`dovetail.ir.signature`. An operator whose number of outputs varies has an
-attribute ``outputs: int``.
+``sig`` declares inputs and outputs: see :mod:`dovetail.ir.signature`. An operator with a variable number of outputs has the
+attribute ``outputs: int``. Each rule takes the inputs one by one; a subclass declares them by their names in the signature:
+
+- ``shape``, ``types``, ``value``, ``canonical``, ``windows`` and ``is_random`` take ``View``, and ``View | None`` for an optional
+  input.
+- ``vjp``, ``pull_back`` and ``decompose`` take ``b: Builder``, and ``Value`` or ``Value | None``; a Value is a View.
+- ``evaluate`` takes ``xp: Namespace``, and ``Array`` or ``Array | None``, as :mod:`dovetail.arrays` names them.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence as Several
-from typing import Any, ClassVar, NamedTuple, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
+from dovetail.arrays.backends import Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.attribute_types import WrongType, attribute_type
+from dovetail.ir.graph import VALUE_LIMIT
 from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
-from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Tensor, Type, Unknown, is_static, static
+from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Size, Tensor, Type, Unknown, View, is_static, static
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Node, Value
+
+    Adjoints: TypeAlias = Callable[[Builder, Several[Value], Several[Value], Several[Value]], list[Value]]
 
 REGISTRY: Registry[type[Op]] = Registry()
+"""The operators by name."""
+RuleInput: TypeAlias = Any
+"""One input of a rule; a subclass declares each as View, Value or Array, or as optional."""
+RuleShape: TypeAlias = Several[Size | Bounded | None]
+"""A shape as a rule returns it, with unknown sizes."""
 
 
 class Window(NamedTuple):
-    """Where elements of one input lie inside one output: an affine map over a box of ``sizes``.
+    """A region of one output that holds elements of one input: an affine map over a box of ``sizes``.
 
     Element ``i`` (an index into the box) is read at ``source_offset + sum(i * source_strides)`` of the input and written at
     ``target_offset + sum(i * target_strides)`` of the output, both counted in elements of dense row-major arrays.
@@ -45,8 +63,8 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """All windows of a node, later ones over earlier ones; ``fill`` is the scalar of what no window covers (None: all is
-    covered)."""
+    """All windows of a node; a later one overwrites an earlier one. ``fill`` is the scalar outside of all windows (None: there is
+    no such element)."""
 
     windows: tuple[Window, ...]
     fill: Any = None
@@ -59,7 +77,7 @@ class Windows(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One attribute: its name, its annotation as written, its default (``REQUIRED`` where there is none)."""
+    """One attribute: its name, its annotation as written, and its default (``REQUIRED`` where there is none)."""
 
     name: str
     annotation: str
@@ -76,7 +94,7 @@ REQUIRED = _Required()
 
 @dataclass_transform(frozen_default=True)
 class Op:
-    """The base of every operator. Immutable, hashable, comparable; prints as it is written; works in ``match``."""
+    """The base class of operators. An Op is immutable, hashable and comparable, prints as written, and works in ``match``."""
 
     sig: ClassVar[str] = ""
     onnx: ClassVar[tuple[str, ...]] = ()
@@ -99,7 +117,7 @@ class Op:
         is_registered: bool = True,
         **rest: Any,
     ) -> None:
-        # Operators that the engine writes into a graph are not registered: no builder method, no file spells them.
+        # Operators that only the engine writes are not registered: they have no builder method and no op mapping.
         super().__init_subclass__(**rest)
         if sig is not None:
             cls.sig = sig
@@ -128,7 +146,7 @@ class Op:
         if is_registered and not cls.__name__.startswith("_") and cls.sig:
             _register(cls)
 
-    def __init__(self, *args: Any, **attributes: Any) -> None:
+    def __init__(self, *args: object, **attributes: object) -> None:
         cls = type(self)
         if args:
             attributes = cls._named(args, attributes)
@@ -156,8 +174,8 @@ class Op:
             raise failure(error) from error
 
     @classmethod
-    def _named(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
-        """All attributes by name, of which the first are given by their places."""
+    def _named(cls, args: tuple[object, ...], attributes: dict[str, object]) -> dict[str, object]:
+        """Return all attributes by name; ``args`` are the first of them by position."""
         if len(args) > len(cls.fields):
             raise RuleError("attribute.unknown", f"{cls.__name__} has {len(cls.fields)} attributes, got {len(args)}")
         placed = dict(zip(cls._defaults, args, strict=False))
@@ -174,13 +192,13 @@ class Op:
         return type(self).__name__
 
     def validate(self) -> None:
-        """Raise RuleError where the attributes alone are already wrong."""
+        """Raise RuleError where the attributes contradict the specification, whatever the inputs are."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; use .with_({name}=...)")
 
-    def with_(self, **changes: Any) -> Op:
-        """A copy with some attributes changed."""
+    def with_(self, **changes: object) -> Op:
+        """Return a copy with some attributes changed."""
         return type(self)(**{**self.__dict__, **changes})
 
     def _key(self) -> tuple[Any, ...]:
@@ -196,49 +214,62 @@ class Op:
         parts = [f"{field.name}={_text(self.__dict__[field.name])}" for field in self.fields if not _is_default(self, field)]
         return f"{type(self).__name__}({', '.join(parts)})" if parts else type(self).__name__
 
-    # The rules. A subclass gives those that it has; `has` tells which.
+    # The rules. A subclass overrides those that it has; `has` asks for one.
 
-    def shape(self, *xs: Any) -> Any:
-        """The output's shape, or a list of shapes, one per output. None: rank unknown; a None or a Bounded inside: that size
-        unknown."""
+    def shape(self, *xs: RuleInput) -> Any:
+        """Infer the output's shape, or a list of shapes, one per output.
+
+        A shape of None has an unknown rank; a size that is None or Bounded is unknown. Raises RuleError, and Unknown.
+        """
         raise Unknown
 
-    def types(self, *xs: Any) -> list[Type]:
-        """The outputs' types. The default takes element types from ``sig`` and shapes from ``shape``."""
+    def types(self, *xs: RuleInput) -> list[Type]:
+        """Infer the outputs' types. The default takes element types from ``sig`` and shapes from ``shape``."""
         return default_types(self, xs)
 
-    def value(self, *xs: Any) -> Any:
-        """The outputs' values as exact arrays of dims, or raise Unknown. The default runs ``evaluate`` on the inputs' values."""
+    def value(self, *xs: RuleInput) -> Any:
+        """Infer the outputs' values as exact arrays of integers and Dims, or raise Unknown.
+
+        The default runs ``evaluate`` on the inputs' values in the namespace ``symbolic.xp``.
+        """
         return self.evaluate(symbolic.xp, *(None if x is None else symbolic.xp.asarray(x.exact) for x in xs))
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
-        """Arrays in, an array (or a tuple of them) out, in the namespace ``xp``. Inputs marked ``!`` are numpy arrays."""
+    def evaluate(self, xp: Namespace, *xs: RuleInput) -> Any:
+        """Compute the output array, or a tuple of arrays, in the namespace ``xp``. Inputs marked ``!`` are numpy arrays."""
         raise NotImplementedError
 
-    def vjp(self, b: Any, g: Any, y: Any, /, *xs: Any) -> Any:
-        """The gradient for each input (None: it has none), written through ``b``. ``g`` and ``y``: the incoming gradient and the
-        output, tuples when there are several; a ``g`` in a tuple is None where that output is unused."""
+    def vjp(self, b: Builder, g: RuleInput, y: RuleInput, /, *xs: RuleInput) -> Any:
+        """Write the vector-Jacobian product: return the gradient of each input, None where it has none.
+
+        ``g`` is the incoming gradient and ``y`` the output: each a Value, or a tuple of them for several outputs, where the
+        gradient of an unused output is None.
+        """
         raise NotImplementedError
 
-    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
-        """What ``vjp`` says, for an operator that holds graphs: ``walk(b, outputs, deltas, sources)`` differentiates inside of
-        them, ``wanted`` says for each input whether its gradient is asked for, and ``node`` may be given more outputs."""
+    def pull_back(
+        self, b: Builder, walk: Adjoints, node: Node, g: Several[Value | None], wanted: Several[bool]
+    ) -> Several[Value | None]:
+        """Write the vector-Jacobian product of an operator with subgraphs: return the gradient of each input.
+
+        ``walk(b, outputs, deltas, sources)`` differentiates a subgraph; ``wanted`` holds for each input whether its gradient is
+        needed; the rule may add outputs to ``node``.
+        """
         raise NotImplementedError
 
-    def is_random(self, *xs: Any) -> bool:
-        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
+    def is_random(self, *xs: RuleInput) -> bool:
+        """Return whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
         return False
 
-    def canonical(self, *xs: Any) -> Op:
-        """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
+    def canonical(self, *xs: RuleInput) -> Op:
+        """Return an equivalent operator for these inputs with attributes in normal form: axes counted from the front."""
         return self
 
-    def windows(self, *xs: Any) -> Windows:
-        """Where the inputs' elements lie inside the outputs; static shapes only."""
+    def windows(self, *xs: RuleInput) -> Windows:
+        """Return the regions of the outputs that hold elements of the inputs; for static shapes only."""
         raise NotImplementedError
 
-    def decompose(self, b: Any, /, *xs: Any) -> Any:
-        """The same outputs from other operators, written through ``b``."""
+    def decompose(self, b: Builder, /, *xs: RuleInput) -> Any:
+        """Write the operator in terms of others: return the output as a Value, or a list of them."""
         raise NotImplementedError
 
 
@@ -270,25 +301,25 @@ def _wrong_type(cls: type[Op], name: str, value: object) -> RuleError:
 
 
 def has(op: Op | type[Op], rule: str) -> bool:
-    """Whether the operator has a rule of its own."""
+    """Return whether an operator overrides a rule."""
     cls = op if isinstance(op, type) else type(op)
     return getattr(cls, rule) is not getattr(Op, rule)
 
 
 def bodies(op: Op) -> Iterator[tuple[str, Any]]:
-    """The sub-graphs among the attributes, by name."""
+    """Yield the subgraphs among the attributes, by name."""
     for field in op.fields:
         if field.annotation == "Graph":
             yield field.name, op.__dict__[field.name]
 
 
-def draws(op: Op, xs: Several[Any]) -> bool:
-    """Whether the operator may draw random numbers for these inputs, or a node of a graph that it holds for its own."""
+def draws(op: Op, xs: Several[View | None]) -> bool:
+    """Return whether the operator, or a node in one of its subgraphs, may draw random numbers for these inputs."""
     return op.is_random(*xs) or any(draws(node.op, node.inputs) for _, body in bodies(op) for node in body.nodes)
 
 
 def faults(op: Op) -> Iterator[DovetailError]:
-    """What rules refused in the sub-graphs when the operator's types were last inferred."""
+    """Yield the errors of the subgraphs from the last inference of the operator's types."""
     for _, body in bodies(op):
         if body.fault is not None:
             yield body.fault
@@ -297,34 +328,34 @@ def faults(op: Op) -> Iterator[DovetailError]:
 
 
 def raise_fault(op: Op) -> None:
-    """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
+    """Raise the first of :func:`faults`, if any: all subgraphs of a new operator must be able to run."""
     for fault in faults(op):
         raise fault.with_traceback(None)
 
 
 def output_count(op: Op) -> int:
+    """Return the number of outputs: the attribute ``outputs``, else that of the signature."""
     count = op.__dict__.get("outputs")
     return len(op.signature.outputs) if count is None else int(count)
 
 
 def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
-    """For each of ``count`` inputs, whether it is read by shape rules and stays a numpy array on the host."""
-    found = op.signature
-    if not found.has_hosts:
+    """Return for each of ``count`` inputs whether shape rules read it, so that it stays a numpy array on the host."""
+    signature = op.signature
+    if not signature.has_hosts:
         return (False,) * count
-    return tuple(found.port(index, count).host for index in range(count))
+    return tuple(signature.port(index, count).host for index in range(count))
 
 
-def check_count(op: Op, xs: tuple[Any, ...]) -> None:
-    """Hold the number of the inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
-    found = op.signature
-    ports, count = found.inputs, len(xs)
-    is_plain = found.repeated is None
-    if count < found.least or (is_plain and count > len(ports)):
-        raise RuleError("node.inputs", f"{_count_text(found)}, got {count}")
+def check_count(op: Op, xs: Several[View | None]) -> None:
+    """Check the number of inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    signature = op.signature
+    count = len(xs)
+    if count < signature.least or (signature.repeated is None and count > len(signature.inputs)):
+        raise RuleError("node.inputs", f"{_count_text(signature)}, got {count}")
     if None in xs:
         for index, x in enumerate(xs):
-            if x is None and not (port := found.port(index, count)).optional:
+            if x is None and not (port := signature.port(index, count)).optional:
                 raise RuleError("node.inputs", f"input {port.name!r} is missing")
 
 
@@ -335,37 +366,38 @@ def _count_text(signature: Signature) -> str:
     return f"takes {most if least == most else f'{least} to {most}'} input{'s' * (most != 1)}"
 
 
-def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
-    """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
+def check_inputs(op: Op, xs: Several[View | None]) -> dict[str, DType]:
+    """Check the number and element types of the inputs against the signature. Returns the element types of type variables.
 
     Raises RuleError [node.inputs], [type.disagree], [type.class].
     """
     check_count(op, xs)
-    found = op.signature
-    ports = found.inputs
+    signature = op.signature
+    ports = signature.inputs
     count = len(xs)
-    plain = found.repeated is None
+    is_fixed = signature.repeated is None
     bound: dict[str, DType] = {}
     for index, x in enumerate(xs):
-        port = ports[index] if plain else found.port(index, count)
+        port = ports[index] if is_fixed else signature.port(index, count)
         if x is None or port.allowed is None:
             continue
         type = x.type
         if not isinstance(type, Tensor):
-            raise RuleError("type.tensor", f"input {port.name!r} should be a tensor, not {type}")
+            raise RuleError("type.tensor", f"input {port.name!r} must be a tensor, got {type}")
         dtype = type.dtype
         if dtype is None:
             continue
         known = bound.setdefault(port.type, dtype)
         if known is not dtype:
-            raise RuleError("type.disagree", f"element types {known}, {dtype} should be equal")
+            raise RuleError("type.disagree", f"element types must be equal, got {known} and {dtype}")
         if dtype.name not in port.allowed:
-            wanted = port.type if port.type in dtypes._BY_NAME else CLASS_NAMES[port.type[0]]
-            raise RuleError("type.class", f"input {port.name!r} should be {wanted}, not {dtype}")
+            expected = port.type if dtypes.by_name(port.type) else CLASS_NAMES[port.type[0]]
+            raise RuleError("type.class", f"input {port.name!r} must be {expected}, got {dtype}")
     return bound
 
 
-def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
+def default_types(op: Op, xs: Several[View | None]) -> list[Type]:
+    """Infer the outputs' types from the signature and the rule ``shape``."""
     bound = check_inputs(op, xs)
     ports = op.signature.outputs
     count = output_count(op)
@@ -376,7 +408,7 @@ def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
     if not isinstance(shapes, list):
         shapes = [shapes]
     if len(shapes) != count:
-        raise RuleError("node.outputs", f"{len(shapes)} outputs, but the node has {count}")
+        raise RuleError("node.outputs", f"the number of outputs must be {len(shapes)}, got {count}")
     if count == 1:
         return [Tensor(_output_dtype(ports[0].type, bound), shapes[0])]
     last = len(ports) - 1
@@ -384,27 +416,27 @@ def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
 
 
 def _output_dtype(variable: str, bound: dict[str, DType]) -> DType | None:
-    return bound.get(variable) or dtypes._BY_NAME.get(variable)
+    return bound.get(variable) or dtypes.by_name(variable)
 
 
 UNFORESEEN = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError)
-"""What an operator's rule raises for inputs that it should have refused by name."""
+"""Python's errors from a rule of an operator, which becomes RuleError [op.failed]."""
 
 
 def failure(error: Exception) -> RuleError:
-    """Return the error that users get for one of UNFORESEEN."""
-    found = RuleError("op.failed", f"the operator's own rule fails: {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
+    """Return RuleError [op.failed] for one of UNFORESEEN."""
+    fault = RuleError("op.failed", f"a rule of the operator fails: {type(error).__name__}: {error}")
+    fault.__cause__ = error
+    return fault
 
 
-def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
-    """The outputs' types, with a fresh symbol ``?name.axis`` for each size that the rules leave unknown.
+def infer_types(op: Op, xs: tuple[View | None, ...], name: str = "") -> list[Type]:
+    """Infer the outputs' types; each size that the rules leave unknown becomes a new symbol ``?name.axis``.
 
-    Raises RuleError without a place; the walk that calls it adds one.
+    Raises RuleError without a node's name, which the caller adds.
     """
     if has(op, "types"):
-        # The operator's own rule takes its inputs one by one.
+        # `types` has the inputs as parameters: a wrong number would be a TypeError.
         check_count(op, xs)
     try:
         types = op.types(*xs)
@@ -419,62 +451,64 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
             shape = type.shape
             for size in shape:
                 if size is None or isinstance(size, Bounded) or (size.__class__ is int and not 0 <= size < 2**63):
-                    types[index] = Tensor(type.dtype, _named(shape, f"{name}:{index}" if index else name))
+                    types[index] = Tensor(type.dtype, _name_unknown(shape, f"{name}:{index}" if index else name))
                     break
         elif isinstance(type, Optional) and isinstance(type.element, Tensor) and type.element.shape is not None:
             element = type.element
-            types[index] = Optional(Tensor(element.dtype, _named(element.shape or (), f"{name}:{index}" if index else name)))
+            shape = _name_unknown(element.shape or (), f"{name}:{index}" if index else name)
+            types[index] = Optional(Tensor(element.dtype, shape))
     return types
 
 
-def _named(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+def _name_unknown(shape: RuleShape, name: str) -> Shape:
+    """Replace unknown sizes by symbols. Raises RuleError [shape.range]."""
     for size in shape:
         if isinstance(size, int) and not 0 <= size < 2**63:
-            raise RuleError("shape.range", f"dimension {size} is not in [0, 2**63 - 1]")
+            raise RuleError("shape.range", f"a dimension must be in [0, 2**63 - 1], got {size}")
     return tuple(_symbol(f"?{name}.{axis}", size) for axis, size in enumerate(shape))
 
 
-def _symbol(name: str, size: Any) -> Any:
-    """A size that a rule leaves open, as a symbol; any other as it is."""
+def _symbol(name: str, size: Size | Bounded | None) -> Size:
     if size is None:
         return symbolic.symbol(name)
     return symbolic.symbol(name, size.low, size.high) if isinstance(size, Bounded) else size
 
 
-def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:
-    """The outputs' values where they are small integer tensors whose elements follow exactly from what is known; else None."""
+def infer_values(op: Op, xs: tuple[View | None, ...], types: list[Type]) -> list[Any]:
+    """Infer the outputs' values if all outputs are small integer tensors of static shape; None for a value that is not known."""
     none: list[Any] = [None] * len(types)
     for type in types:
         if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
             return none
         if not is_static(type) or len(type.shape or ()) > 8:
             return none
-        if symbolic.product(type.shape or ()) > 1024:
+        if symbolic.product(type.shape or ()) > VALUE_LIMIT:
             return none
     try:
-        found = op.value(*xs)
+        result = op.value(*xs)
     except (Unknown, symbolic.Inexact, NotImplementedError):
         return none
     except DovetailError:
         raise
     except UNFORESEEN as error:
         raise failure(error) from error
-    values = list(found) if isinstance(found, tuple | list) else [found]
-    return [_fitting(value, type) for value, type in zip(values, types, strict=True)]
+    values = list(result) if isinstance(result, tuple | list) else [result]
+    return [_checked_value(value, type) for value, type in zip(values, types, strict=True)]
 
 
-def _fitting(value: Any, type: Type) -> Any:
+def _checked_value(value: symbolic.Array | None, type: Type) -> symbolic.Array | None:
+    """Return a value, or None where the element type may not hold all of its elements."""
     assert isinstance(type, Tensor) and type.dtype is not None
     if value is None or type.dtype.kind == "bool":
         return value
     array = np.asarray(value)
-    return array if _holds(array, type.dtype) else None
+    return array if _fits(array, type.dtype) else None
 
 
-def _holds(array: Any, dtype: DType) -> bool:
-    """Whether a type holds all elements. Sizes are taken to fit 32 and 64 bits, unsigned if they are not negative.
+def _fits(array: symbolic.Array, dtype: DType) -> bool:
+    """Return whether a type holds all elements. A Dim is assumed to fit 32 and 64 bits, unsigned if it is not negative.
 
-    An element of a u64 tensor is no size: it may be beyond every signed type.
+    A symbol for an element of a u64 tensor is no size and may exceed every signed type.
     """
     low, high = dtype.range()
     answer = symbolic.fits(array, low, high)
@@ -486,8 +520,8 @@ def _holds(array: Any, dtype: DType) -> bool:
     return all(least is not None and least >= 0 for least in lows)
 
 
-def _is_wide_element(item: Any) -> bool:
-    """Whether a size is a symbol for an element of a u64 tensor."""
+def _is_wide_element(item: Size) -> bool:
+    """Return whether a size is a symbol for an element of a u64 tensor."""
     if isinstance(item, int):
         return False
     most = symbolic.bounds(item)[1]
@@ -499,7 +533,7 @@ def _is_default(op: Op, field: Field) -> bool:
     return field.default is not REQUIRED and type(value) is type(field.default) and bool(value == field.default)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{dtypes.dtype(value.dtype)}{list(value.shape)}" if value.size > 8 else str(value.tolist())
     if isinstance(value, tuple):

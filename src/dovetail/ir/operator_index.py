@@ -128,7 +128,7 @@ MODULES = {
     "MatMulNBits": "dovetail.ops.quantization.matmul_nbits",
     "MatrixNms": "dovetail.ops.detection.multiclass_nms",
     "MaxPool": "dovetail.ops.nn.pool",
-    "MaxUnpool": "dovetail.ops.nn.col2im",
+    "MaxUnpool": "dovetail.ops.nn.pool",
     "Maximum": "dovetail.ops.elementwise.binary",
     "Mean": "dovetail.ops.elementwise.binary",
     "MeanVarianceNormalization": "dovetail.ops.nn.normalization",

@@ -1243,27 +1243,27 @@ class OperatorMethods:
     def FeatureVectorizer(
         self, /, *xs: Operand | None, inputdimensions: Sequence[int] | Value = (),
     ) -> Value:
-        """The features of all ``xs`` side by side, in f32: of each as many as ``inputdimensions`` says, 0 for those it lacks.
+        """FeatureVectorizer concatenates the features of all inputs in f32, each cut or zero-padded to ``inputdimensions``.
 
-        A vector is one row; of more than two axes those after the first are flattened. Source: ONNX ai.onnx.ml
-        FeatureVectorizer 1.
+        A vector is one row; axes after the first are flattened.
+        Source: ONNX ai.onnx.ml FeatureVectorizer 1.
         """
 
     def Imputer(
         self, x: Operand, /, *, imputed_value_floats: Sequence[float] = (), imputed_value_int64s: Sequence[int] | Value = (),
         replaced_value_float: float = 0.0, replaced_value_int64: int | Value = 0,
     ) -> Value:
-        """``x`` with another value for each element that equals the replaced one.
+        """Imputer replaces each element of ``x`` that equals the replaced value.
 
-        That is one value, or one for each feature, along the last axis.
-        Floats are replaced by ``imputed_value_floats`` where they equal ``replaced_value_float``, integers by
-        ``imputed_value_int64s``; a NaN equals a NaN. Source: ONNX ai.onnx.ml Imputer 1.
+        The new value is one, or one per feature along the last axis: of floats ``imputed_value_floats`` for elements equal to
+        ``replaced_value_float``, of integers ``imputed_value_int64s`` for ``replaced_value_int64``. A NaN equals a NaN.
+        Source: ONNX ai.onnx.ml Imputer 1.
         """
 
     def Normalizer(
         self, x: Operand, /, *, norm: str = 'max',
     ) -> Value:
-        """Each row of ``x`` over its norm, in f32; a row whose norm is 0 as it is. A vector is one row.
+        """Normalizer divides each row of ``x`` by its norm, in f32; a row of norm 0 is unchanged. A vector is one row.
 
         ``max``: the greatest element, not its magnitude; ``l1``: the sum of magnitudes; ``l2``: the root of the sum of squares.
         Source: ONNX ai.onnx.ml Normalizer 1.
@@ -1272,16 +1272,17 @@ class OperatorMethods:
     def OneHotEncoder(
         self, x: Operand, /, *, cats_int64s: Sequence[int] | Value = (), cats_strings: Sequence[str] = (), zeros: bool = True,
     ) -> Value:
-        """For each element of ``x`` a 1 at the place of its category along a new last axis, and 0 elsewhere.
+        """OneHotEncoder writes a 1 at the index of each element's category along a new last axis, and 0 elsewhere.
 
-        Numbers are looked up among ``cats_int64s``, as whole numbers (towards 0), texts among ``cats_strings``. An element of no
-        category is all zeros, or refused in a run where ``zeros`` is false. Source: ONNX ai.onnx.ml OneHotEncoder 1.
+        Numbers are searched in ``cats_int64s`` after truncation to integers, strings in ``cats_strings``. An element of no
+        category gives zeros, or an error at run time where ``zeros`` is false.
+        Source: ONNX ai.onnx.ml OneHotEncoder 1.
         """
 
     def Scaler(
         self, x: Operand, /, *, offset: Sequence[float] = (), scale: Sequence[float] = (),
     ) -> Value:
-        """``(x - offset) * scale`` in f32, each one number or one for each feature, along the last axis.
+        """Scaler computes ``(x - offset) * scale`` in f32; both are one number, or one per feature along the last axis.
 
         Source: ONNX ai.onnx.ml Scaler 1.
         """
@@ -1289,12 +1290,12 @@ class OperatorMethods:
     # ml.label_encoder
 
     def LabelEncoder(
-        self, x: Operand, keys: Operand, values: Operand, other: Operand, /,
+        self, x: Operand, keys: Operand, values: Operand, default: Operand, /,
     ) -> Value:
-        """For each element of ``x`` the one of ``values`` that stands where the element stands in ``keys``, the last of several;
-        ``other``, one element, for those that do not stand there.
+        """LabelEncoder maps each element of ``x`` to the element of ``values`` at the index of its last occurrence in ``keys``.
 
-        A NaN is equal to any other. Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
+        ``default``, one element, stands for elements that are not in ``keys``. A NaN equals a NaN.
+        Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
         """
 
     # ml.linear_models
@@ -1304,22 +1305,23 @@ class OperatorMethods:
         classlabels_ints: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (), multi_class: int | Value = 0,
         post_transform: str = 'NONE',
     ) -> list[Value]:
-        """The label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``, in f32.
+        """LinearClassifier returns the label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``.
 
-        ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A lone score ``s`` of
-        two labels chooses the second where it is above 0, and becomes the scores ``1 - s, s`` (of ``s`` after ``LOGISTIC``).
-        ``multi_class`` says how the model was fitted and changes nothing. Source: ONNX ai.onnx.ml LinearClassifier 1; the lone score
-        as in onnxruntime.
+        Scores are f32. ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A
+        single score s of two labels selects the second label where it is above 0, and becomes the scores ``1 - s, s`` (of s after
+        ``LOGISTIC``). ``multi_class`` records how the model was fitted and has no effect.
+        Source: ONNX ai.onnx.ml LinearClassifier 1; single scores as in onnxruntime.
         """
 
     def LinearRegressor(
         self, x: Operand, /, *, coefficients: Sequence[float] = (), intercepts: Sequence[float] = (), targets: int | Value = 1,
         post_transform: str = 'NONE',
     ) -> Value:
-        """``x * C^T + intercepts`` in f32 for each row of ``x``; ``C`` has a row of ``coefficients`` for each of ``targets``.
+        """LinearRegressor computes ``x * C^T + intercepts`` in f32 for each row of ``x``.
 
-        A vector is one row. Of a lone target only ``PROBIT`` changes the result, as in onnxruntime. Source: ONNX ai.onnx.ml
-        LinearRegressor 1.
+        ``C`` has a row of ``coefficients`` for each of ``targets``. A vector is one row. With a single target only ``PROBIT``
+        changes the result, as in onnxruntime.
+        Source: ONNX ai.onnx.ml LinearRegressor 1.
         """
 
     # ml.maps
@@ -1327,32 +1329,32 @@ class OperatorMethods:
     def CastMap(
         self, x: Operand, /, *, cast_to: str = 'to_float', map_form: str = 'dense', max_map: int | Value = 1,
     ) -> Value:
-        """The values of the map ``x`` as one row, in the type that ``cast_to`` names (``to_float``, ``to_int64``, ``to_string``).
+        """CastMap lists the values of the map ``x`` as one row, in the type of ``cast_to`` (to_float, to_int64, to_string).
 
-        ``dense``: by rising keys. ``sparse``: at the places that the keys name, of ``max_map`` places; 0, or the text 0.f, where
-        there is none. A float becomes a text with six decimals. Source: ONNX ai.onnx.ml CastMap 1; what stands for an absent text is
-        onnxruntime's.
+        ``map_form`` dense: in the order of the keys. sparse: at the indices that the keys are, of ``max_map``; 0, or the string
+        0.f, elsewhere. A float becomes a string with six decimals.
+        Source: ONNX ai.onnx.ml CastMap 1; the string of a missing key is onnxruntime's.
         """
 
     def DictVectorizer(
         self, x: Operand, /, *, int64_vocabulary: Sequence[int] | Value = (), string_vocabulary: Sequence[str] = (),
         dtype: DTypeLike = 'f32',
     ) -> Value:
-        """The values of the map ``x`` in the order of a vocabulary of keys, as one row.
+        """DictVectorizer lists the values of the map ``x`` in the order of a vocabulary of keys, as one row.
 
-        A key that ``x`` lacks counts as 0, or as an empty text. ``dtype`` is the element type of the row, which has to be that of the
-        map's values: a dict of a run does not tell f32 from f64.
-
-        Keys of ``x`` outside of the vocabulary are left out. Source: ONNX ai.onnx.ml DictVectorizer 1.
+        A missing key has the value 0, or the empty string; keys outside of the vocabulary are dropped. ``dtype`` is the element
+        type of the row, which must be that of the map's values: a dict of a run does not distinguish f32 and f64.
+        Source: ONNX ai.onnx.ml DictVectorizer 1.
         """
 
     def ZipMap(
         self, x: Operand, /, *, classlabels_int64s: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (),
     ) -> Value:
-        """For each row of ``x`` the map from the labels to the numbers of the row; a vector is one row.
+        """ZipMap makes of each row of ``x`` a map from the labels to the row's numbers; a vector is one row.
 
-        The labels are ``classlabels_int64s`` or ``classlabels_strings``, one for each column. Of two equal labels the last one's
-        number is kept. Source: ONNX ai.onnx.ml ZipMap 1.
+        The labels are ``classlabels_int64s`` or ``classlabels_strings``, one per column. Of two equal labels the last one's
+        number is in the map.
+        Source: ONNX ai.onnx.ml ZipMap 1.
         """
 
     # ml.svm
@@ -1364,15 +1366,18 @@ class OperatorMethods:
         classlabels_ints: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (), prob_a: Sequence[float] = (),
         prob_b: Sequence[float] = (),
     ) -> list[Value]:
-        """The label that wins most of the votes between each two classes, and scores in f32; kernels are those of SVMRegressor.
+        """SVMClassifier returns the label with most votes of the pairs of classes, and scores in f32.
 
-        The support vectors stand by class, ``vectors_per_class`` of each; row ``j`` of ``coefficients`` has those of a vector towards
-        the ``j``-th other class. Classes i < j are separated by the sum of their vectors' kernels times coefficients, plus the next
-        of ``rho``: i has the vote where it is above 0. The scores are these sums. Of two classes they are ``-s, s``; there
-        ``LOGISTIC`` makes ``logistic(-s), logistic(s)``, and any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and
-        ``prob_b`` the sums become probabilities of pairs, ``1 - sigmoid(a * s + b)``, and these the probabilities of classes by
-        pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T + rho[0]``, and the
-        greatest wins. Source: ONNX ai.onnx.ml SVMClassifier 1; what it leaves open as in onnxruntime.
+        Kernels are those of SVMRegressor. Support vectors are sorted by class, ``vectors_per_class`` of each; row j of
+        ``coefficients`` has those of a vector towards the j-th other class. The score of classes i < j is the sum of their
+        vectors' kernels times coefficients, plus the next of ``rho``; class i gets the vote where it is above 0. The scores are
+        returned. Of two classes they are ``-s, s``; ``LOGISTIC`` makes them ``logistic(-s), logistic(s)``, any other
+        ``post_transform`` ``1 - s, s``.
+
+        With ``prob_a`` and ``prob_b`` the scores become pair probabilities ``1 - sigmoid(a * s + b)``, and these class
+        probabilities by pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T +
+        rho[0]``, and the greatest wins.
+        Source: ONNX ai.onnx.ml SVMClassifier 1; undefined cases as in onnxruntime.
         """
 
     def SVMRegressor(
@@ -1380,32 +1385,38 @@ class OperatorMethods:
         support_vectors: Sequence[float] = (), kernel_type: str = 'linear', kernel_params: Sequence[float] = (),
         post_transform: str = 'NONE', n_supports: int | Value = 0, one_class: bool = False,
     ) -> Value:
-        """``sum_i coefficients[i] * K(x, v_i) + rho[0]`` in f32 for each row of ``x``, over ``n_supports`` support vectors ``v_i``.
+        """SVMRegressor computes ``sum_i coefficients[i] * K(x, v_i) + rho[0]`` in f32 over ``n_supports`` support vectors v_i.
 
-        With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is: ``linear``: ``x . v``; ``poly``: ``(gamma * x . v + coef0) ^
-        degree``; ``rbf``: ``exp(-gamma * |x - v|^2)``; ``sigmoid``: ``tanh(gamma * x . v + coef0)``. Without support vectors the
-        result is ``x . coefficients + rho[0]``. ``one_class`` makes 1 of what is above 0, and -1 of the rest. No ``post_transform``
-        but ``PROBIT`` has a meaning for a lone score, and that is refused. Source: ONNX ai.onnx.ml SVMRegressor 1.
+        With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is ``x . v`` for ``linear``, ``(gamma * x . v + coef0) ^
+        degree`` for ``poly``, ``exp(-gamma * |x - v|^2)`` for ``rbf``, and ``tanh(gamma * x . v + coef0)`` for ``sigmoid``.
+        Without support vectors the result is ``x . coefficients + rho[0]``. ``one_class`` returns 1 for a result above 0, else
+        -1. Of the transforms only ``PROBIT`` changes a single score, and it is refused.
+        Source: ONNX ai.onnx.ml SVMRegressor 1.
         """
 
     # ml.tree_ensemble
 
     def TreeEnsemble(
-        self, x: Operand, /, *, targets: int | Value, roots: Sequence[int] | Value, features: Sequence[int] | Value,
-        modes: Sequence[int] | Value, splits: Sequence[float], true_next: Sequence[int] | Value, true_leaf: Sequence[bool],
-        false_next: Sequence[int] | Value, false_leaf: Sequence[bool], leaf_targets: Sequence[int] | Value,
-        leaf_weights: Sequence[float], missing_true: Sequence[bool] = (), members: Sequence[Sequence[float]] = (),
-        aggregate: str = 'sum', transform: str = 'none', leaf_sizes: Sequence[int] | Value = (),
+        self, x: Operand, /, *, n_targets: int | Value, tree_roots: Sequence[int] | Value,
+        nodes_featureids: Sequence[int] | Value, nodes_modes: Sequence[int] | Value, nodes_splits: Sequence[float],
+        nodes_truenodeids: Sequence[int] | Value, nodes_trueleafs: Sequence[bool], nodes_falsenodeids: Sequence[int] | Value,
+        nodes_falseleafs: Sequence[bool], leaf_targetids: Sequence[int] | Value, leaf_weights: Sequence[float],
+        nodes_missing_value_tracks_true: Sequence[bool] = (), membership_values: Sequence[Sequence[float]] = (),
+        aggregate_function: str = 'sum', post_transform: str = 'none', leaf_sizes: Sequence[int] | Value = (),
     ) -> Value:
-        """What decision trees say of each row of ``x``: a number for each of ``targets``.
+        """TreeEnsemble evaluates decision trees for each row of ``x``: [N, n_targets].
 
-        A way through a tree begins at one of ``roots``. A node compares the feature of its number with its entry of ``splits``, by
-        one of seven ``modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, and whether it is in the next of ``members``), and
-        goes on at ``true_next`` or ``false_next``: a node, or where ``true_leaf`` or ``false_leaf`` a leaf. A NaN goes the true way
-        where ``missing_true``. A leaf adds its weight to its target; ``aggregate`` says how the trees' are taken together: ``sum``,
-        ``average`` over all trees, ``min`` or ``max`` of those that say something (0 where none does). ``transform`` is made of the
-        numbers of a row in the end. Where ``leaf_sizes`` are given, a leaf has that many of ``leaf_targets`` and ``leaf_weights``,
-        the leaves one after the other. Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
+        A walk through a tree begins at one of ``tree_roots``. Node i compares feature ``nodes_featureids[i]`` with
+        ``nodes_splits[i]`` by one of seven ``nodes_modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, membership in the next
+        of ``membership_values``). It continues at ``nodes_truenodeids[i]`` or ``nodes_falsenodeids[i]``: a node, or a leaf where
+        ``nodes_trueleafs[i]`` or ``nodes_falseleafs[i]``. A NaN takes the true branch where
+        ``nodes_missing_value_tracks_true[i]``.
+
+        A leaf contributes its weight to its target. ``aggregate_function`` combines the trees: ``sum``, ``average`` over all
+        trees, ``min`` or ``max`` of the trees with a weight for the target (0 where there is none). ``post_transform`` is applied
+        to each row. With ``leaf_sizes`` a leaf has that many of ``leaf_targetids`` and ``leaf_weights``, in the order of the
+        leaves.
+        Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
         """
 
     # ml.tree_ensemble_classifier
@@ -1419,17 +1430,19 @@ class OperatorMethods:
         class_treeids: Sequence[int] | Value = (), class_nodeids: Sequence[int] | Value = (),
         class_ids: Sequence[int] | Value = (), class_weights: Sequence[float] = (),
     ) -> list[Value]:
-        """The class that decision trees choose for each row of ``x``, and the scores of all classes, in f32.
+        """TreeEnsembleClassifier returns the class that decision trees choose for each row of ``x``, and all scores in f32.
 
-        Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added up; ``base_values`` are
-        added. Of more than two classes the greatest score wins, the first of equal ones, among those that have a weight or a base
-        value. Two are decided as in onnxruntime, the specification being silent. Let s be the score of the second class, or that of
-        the first where no leaf of the row has a weight for the second. If all weights are for one class, s chooses the second label
-        above 0.5 where no weight is negative, else above 0; if not, s chooses above 0 between the labels 1 and 0 (or the two
-        strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` where that is the transform, else ``1 - s, s``
-        where all weights are for one class and none is negative, else ``-s, s``. Two base values mean that the second class scores
-        the first's weights plus the second base value, and the first class the negative. Source: ONNX ai.onnx.ml
-        TreeEnsembleClassifier 1, 3, 5.
+        Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added; ``base_values`` are
+        added. Of more than two classes the greatest score wins, the first of equal scores, among classes with a weight or a base
+        value.
+
+        Two classes follow onnxruntime, since ONNX does not define them. Let s be the score of the second class, or that of the
+        first where no leaf of the row has a weight for the second. If all weights are for one class, s selects the second label
+        above 0.5 where no weight is negative, else above 0; if not, s above 0 selects between the labels 1 and 0 (or the two
+        strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` with LOGISTIC; else ``1 - s, s`` where all
+        weights are for one class and none is negative; else ``-s, s``. With two base values the second class scores the first's
+        weights plus the second base value, and the first class the negative.
+        Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
         """
 
     def TreeEnsembleRegressor(
@@ -1441,16 +1454,18 @@ class OperatorMethods:
         target_nodeids: Sequence[int] | Value = (), target_ids: Sequence[int] | Value = (),
         target_weights: Sequence[float] = (),
     ) -> Value:
-        """What decision trees say of each row of ``x``, in f32: a number for each of ``n_targets``.
+        """TreeEnsembleRegressor evaluates decision trees for each row of ``x`` in f32: [N, n_targets].
 
-        Row i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree is its
-        root. It is a ``LEAF``, or goes on at the node of its true id where the feature ``nodes_featureids[i]`` is (``BRANCH_LEQ``,
-        ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``) against ``nodes_values[i]``, or is NaN and
-        ``nodes_missing_value_tracks_true[i]``; else at that of its false id. A leaf gives ``target_weights`` to ``target_ids``;
-        ``aggregate_function`` takes them together (``sum``, ``average``, ``min``, ``max``), and ``base_values`` are added. Two things
-        are as in onnxruntime: of a lone target only the transform ``PROBIT`` changes the result, and of several one that no leaf of
-        the row has a weight for stays 0. All is computed in f64 where ``x`` is f64, else
-        in f32. Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
+        Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree
+        is its root. It is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]`` (``BRANCH_LEQ``,
+        ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). It continues at its true id where the
+        comparison holds, or the feature is NaN and ``nodes_missing_value_tracks_true[i]``; else at its false id. A leaf
+        contributes ``target_weights`` to ``target_ids``; ``aggregate_function`` combines them (``sum``, ``average``, ``min``,
+        ``max``), and ``base_values`` are added.
+
+        Two rules are onnxruntime's: of a single target only the transform ``PROBIT`` changes the result, and of several targets
+        one without a weight in the row's leaves stays 0. All is computed in f64 where ``x`` is f64, else in f32.
+        Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
         """
 
     # nn.adaptive_pool
@@ -1458,15 +1473,19 @@ class OperatorMethods:
     def AdaptiveAveragePool(
         self, x: Operand, output_shape: Operand, /,
     ) -> Value:
-        """The mean of each of ``size`` windows along the spatial axes: window i of n elements in m begins at floor(i * n / m) and
-        ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
+        """Compute the mean of each of ``output_shape`` windows along the spatial axes.
+
+        Window i of n elements in m begins at floor(i * n / m) and ends before ceil((i + 1) * n / m). Source: OpenVINO
+        AdaptiveAvgPool-8.
         """
 
     def AdaptiveMaxPool(
         self, x: Operand, output_shape: Operand, /, *, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
-        """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
-        row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
+        """Compute the maximum of each of ``output_shape`` windows along the spatial axes, and its index.
+
+        The index counts all spatial elements in row-major order; of equal elements the first one counts. The windows are those of
+        AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
         """
 
     # nn.causal_conv
@@ -1516,24 +1535,11 @@ class OperatorMethods:
         self, x: Operand, image_shape: Operand, block_shape: Operand, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
     ) -> Value:
-        """Blocks added up where they were taken from: the transpose of taking them out of a picture.
+        """Add blocks of columns into an image, the transpose of im2col.
 
-        ``x`` [N, channels * elements of a block, blocks], or without N, to [N, channels, *image]. Blocks of the sizes ``block``, with
-        ``dilations`` between their elements, begin every ``strides`` elements in the picture with ``pads`` around it, and are counted
-        in row-major order, as are the elements of each. What falls on the padding is dropped. Sources: ONNX Col2Im 18; OpenVINO
-        Col2Im-15.
-        """
-
-    def MaxUnpool(
-        self, x: Operand, indices: Operand, output_shape: Operand | None = None, /, *,
-        strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
-    ) -> Value:
-        """``x`` put back where MaxPool found it, and 0 elsewhere: ``indices`` count the elements of the whole result in row-major
-        order.
-
-        The result has ``(size - 1) * stride + kernel - pads`` elements along an axis; where ``target`` is given it has that shape, of
-        which these are the first. Source: ONNX MaxUnpool 9 to 22 and its reference evaluator (for ``target``).
+        ``x`` [N, channels * block elements, blocks], or without N, to [N, channels, *image_shape]. Blocks of ``block_shape``, with
+        ``dilations`` between their elements, begin every ``strides`` elements in the image with ``pads`` around it. Blocks, and the
+        elements of each, are in row-major order. Elements on the padding are dropped. Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
         """
 
     # nn.conv
@@ -1543,11 +1549,13 @@ class OperatorMethods:
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
         group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
-        """Cross-correlation: ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k.
+        """Compute the cross-correlation of ``x`` with the weights ``w``, plus ``bias``.
 
-        ``x`` [N, C, *sizes], ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) /
-        stride) + 1 with span = (kernel - 1) * dilation + 1. The channels are dealt to ``group`` groups in order. Floats of fewer than
-        32 bits are summed in f32 and rounded once. Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
+        ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k. ``x`` [N, C, *sizes],
+        ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) / stride) + 1 with span =
+        (kernel - 1) * dilation + 1. Consecutive channels form the ``group`` groups. Floats of fewer than 32 bits are summed in f32
+        and rounded once.
+        Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
         """
 
     def ConvTranspose(
@@ -1556,16 +1564,19 @@ class OperatorMethods:
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
         kernel_shape: Sequence[int] | Value | None = None, output_padding: Sequence[int] | Value | None = None,
     ) -> Value:
-        """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
-        pad``.
+        """Compute the transpose of Conv.
 
-        ``w`` [C, O / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads; what
-        no product reaches is ``bias`` alone. ``output_shape`` gives outs instead: with ``auto_pad`` same_upper and same_lower the
-        padding is what is then too much, the odd one at the end or at the beginning; with explicit and valid the padding at the
-        beginning stands and the end is cut or grown. same_upper and same_lower without it mean outs = size * stride. Sources: ONNX
-        ConvTranspose 1, 11, 22, the odd element where onnxruntime and onnx.reference place it; OpenVINO ConvolutionBackpropData-1,
-        GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning. Raises UnsupportedError [conv.output-shape] where
-        sources disagree: more than a stride is missing, or anything with same_*.
+        Element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation - pad``. ``w`` [C, O /
+        group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads. Elements without
+        a product are ``bias`` alone.
+
+        ``output_shape`` gives outs instead. With ``auto_pad`` same_upper and same_lower the padding is the surplus, with the odd
+        element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
+        extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
+
+        Raises UnsupportedError [conv.output-shape] where sources disagree: more than a stride is missing, or anything with same_*.
+        Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
+        ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
         """
 
     # nn.deform_conv
@@ -1577,12 +1588,14 @@ class OperatorMethods:
         kernel_shape: Sequence[int] | Value | None = None, offset_group: int | Value = 1,
         bilinear_interpolation_pad: bool = True,
     ) -> Value:
-        """Conv whose kernel element k reads, for output i, from ``i * stride - pad + k * dilation + offset``, between elements.
+        """Compute a deformable convolution: kernel element k reads at ``i * stride - pad + k * dilation + offset`` for output i.
 
-        ``offset`` [N, parts * elements of the kernel * axes, *outs] holds for each part of the channels, each kernel element and
-        each axis in order how far to go; ``mask`` [N, parts * elements of the kernel, *outs] multiplies what is read. The elements
-        around a place are weighed linearly. With ``padded`` there are zeros around ``x``; without it a place counts as 0 before
-        the first element and from one behind the last on, and between the last and that the last is read.
+        ``offset`` [N, offset_group * kernel elements * axes, *outs] holds the displacement for each channel group, kernel element
+        and axis in order. ``mask`` [N, offset_group * kernel elements, *outs] multiplies what is read. Positions between elements
+        are interpolated linearly.
+
+        With ``bilinear_interpolation_pad`` zeros surround ``x``. Without it a position before the first element, or one or more
+        after the last, reads 0, and a position between the last element and the next index reads the last element.
         Sources: ONNX DeformConv 19, 22; OpenVINO DeformableConvolution-1, -8.
         """
 
@@ -1593,12 +1606,11 @@ class OperatorMethods:
         self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
         seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[1] = 1,
     ) -> Value:
-        """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
-        0.5 by default.
+        """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
 
-        ``mask`` says what was kept, as booleans, or with ``mask_like`` as ones of the element type of ``x``. The draws are numpy's
-        ``RandomState(seed).uniform``, as in onnx.reference; without a seed it is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10
-        (inference), 12, 13, 22.
+        ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
+        element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
+        is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
         """
 
     @overload
@@ -1606,12 +1618,11 @@ class OperatorMethods:
         self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
         seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[2],
     ) -> list[Value]:
-        """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
-        0.5 by default.
+        """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
 
-        ``mask`` says what was kept, as booleans, or with ``mask_like`` as ones of the element type of ``x``. The draws are numpy's
-        ``RandomState(seed).uniform``, as in onnx.reference; without a seed it is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10
-        (inference), 12, 13, 22.
+        ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
+        element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
+        is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
         """
 
     @overload
@@ -1619,12 +1630,11 @@ class OperatorMethods:
         self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
         seed: int | Value | None = None, mask_like: bool = False, outputs: int,
     ) -> Value | list[Value]:
-        """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
-        0.5 by default.
+        """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
 
-        ``mask`` says what was kept, as booleans, or with ``mask_like`` as ones of the element type of ``x``. The draws are numpy's
-        ``RandomState(seed).uniform``, as in onnx.reference; without a seed it is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10
-        (inference), 12, 13, 22.
+        ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
+        element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
+        is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
         """
 
     # nn.grid_sample
@@ -1632,25 +1642,25 @@ class OperatorMethods:
     def AffineGrid(
         self, theta: Operand, size: Operand, /, *, align_corners: bool = False,
     ) -> Value:
-        """Places for GridSample that read a picture of ``size`` [batch, channels, ...] as the matrices ``theta`` move it, [batch,
-        axes, axes + 1]: [batch, ..., axes].
+        """Compute a GridSample grid of the image ``size`` [batch, channels, ...] from affine matrices ``theta``: [batch, ..., axes].
 
-        Along each axis places go evenly from -1 to 1, which are the outer edges of the first and the last element, or with
-        ``align_corners`` their middles; the product is with [place along the last axis, ..., place along the first, 1].
-        Source: ONNX AffineGrid 20.
+        ``theta`` is [batch, axes, axes + 1]. Positions along each axis are evenly spaced from -1 to 1, which are the outer edges of
+        the first and the last element, or with ``align_corners`` their centers. Each is multiplied as [position along the last
+        axis, ..., position along the first, 1]. Source: ONNX AffineGrid 20.
         """
 
     def GridSample(
         self, x: Operand, grid: Operand, /, *, align_corners: bool = False, mode: str = 'linear', padding_mode: str = 'zeros',
     ) -> Value:
-        """``x``, [batch, channels, ...], read at the places that ``grid``, [batch, ..., axes], gives: [batch, channels, ...].
+        """Sample ``x`` [batch, channels, ...] at the positions ``grid`` [batch, ..., axes]: [batch, channels, ...].
 
-        A place is one number for each spatial axis, that of the last axis first: -1 and 1 are the outer edges of the first and
-        the last element, or with ``align_corners`` their middles. ``nearest`` takes the nearest element, of two the even one;
-        ``linear`` weighs the two around it, ``cubic`` four (Keys, -0.75). An element beyond the edge is 0 with ``zeros``, that at
-        the edge with ``border``; ``reflection`` mirrors at the edges, or with ``align_corners`` at the middles of the outermost
-        elements.
-        Sources: ONNX GridSample 16, 20, 22; OpenVINO GridSample-9.
+        A position has one number per spatial axis, the last axis first. -1 and 1 are the outer edges of the first and the last
+        element, or with ``align_corners`` their centers. ``nearest`` takes the nearest element, ties to even; ``linear``
+        interpolates between two elements per axis, ``cubic`` between four (Keys, a = -0.75).
+
+        Elements outside ``x`` are 0 with ``zeros`` and the edge element with ``border``; ``reflection`` mirrors positions at the
+        edges, or with ``align_corners`` at the centers of the outermost elements. Sources: ONNX GridSample 16, 20, 22; OpenVINO
+        GridSample-9.
         """
 
     # nn.group_conv
@@ -1660,7 +1670,7 @@ class OperatorMethods:
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
         group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
-        """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
+        """Compute Conv with weights [G, O / G, C / G, *kernel] for G groups. Source: OpenVINO GroupConvolution-1."""
 
     def GroupConvTranspose(
         self, x: Operand, w: Operand, output_shape: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
@@ -1668,7 +1678,7 @@ class OperatorMethods:
         group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
         output_padding: Sequence[int] | Value | None = None,
     ) -> Value:
-        """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
+        """Compute ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
 
     # nn.lrn
 
@@ -1676,24 +1686,24 @@ class OperatorMethods:
         self, x: Operand, /, *, size: int | Value, alpha: float = 9.999999747378752e-05, beta: float = 0.75, bias: float = 1.0,
         axes: Sequence[int] | Value = (1,),
     ) -> Value:
-        """``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``, summed over a region of ``size`` places along each of the n
-        ``axes``.
+        """Compute local response normalization, ``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``.
 
-        The region begins floor((size - 1) / 2) before and ends ceil((size - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the
-        channels); OpenVINO LRN-1 (an odd size: of an even one its text and its implementation make different things).
+        The sum is over a region of ``size`` elements along each of the n ``axes``, from floor((size - 1) / 2) before to ceil((size
+        - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the channels); OpenVINO LRN-1 (an odd size; for an even one its text
+        and implementation differ).
         """
 
     def LpNormalization(
         self, x: Operand, /, *, axis: int | Value = -1, p: int | Value = 2,
     ) -> Value:
-        """``x`` divided by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
+        """Divide ``x`` by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
 
     def NormalizeL2(
         self, x: Operand, axes: Operand, /, *, eps: float, eps_mode: str = 'add',
     ) -> Value:
-        """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
+        """Compute ``x / sqrt(s + eps)``, where s is the sum of squares over ``axes`` (none: of the element alone).
 
-        ``mode``: ``add`` as written, ``max`` takes the greater of s and epsilon. Source: OpenVINO NormalizeL2-1.
+        ``eps_mode``: ``add`` as written, ``max`` takes the maximum of s and eps. Source: OpenVINO NormalizeL2-1.
         """
 
     # nn.normalization
@@ -1704,12 +1714,12 @@ class OperatorMethods:
         epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: Literal[1] = 1,
     ) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
-        ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
-        shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
-        BatchNormInference-1, -5.
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
+        are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
+        the shape of ``x`` without its first axis.
+        Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
         """
 
     @overload
@@ -1718,12 +1728,12 @@ class OperatorMethods:
         epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: Literal[2, 3],
     ) -> list[Value]:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
-        ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
-        shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
-        BatchNormInference-1, -5.
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
+        are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
+        the shape of ``x`` without its first axis.
+        Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
         """
 
     @overload
@@ -1732,32 +1742,31 @@ class OperatorMethods:
         epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: int,
     ) -> Value | list[Value]:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
-        ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
-        shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
-        BatchNormInference-1, -5.
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
+        are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
+        the shape of ``x`` without its first axis.
+        Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
         """
 
     def GroupNormalization(
         self, x: Operand, scale: Operand, bias: Operand, /, *, num_groups: int | Value = 1,
         epsilon: float = 9.999999747378752e-06, per_group: bool = False, stash_type: DTypeLike | None = None,
     ) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``num_groups`` channel groups.
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics per group of ``num_groups`` groups.
 
-        ``x`` [N, C, *sizes]; ``scale`` and ``bias`` [C], or with ``per_group`` [groups]. The statistics are computed in the type
-        ``stash_type``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
+        ``x`` is [N, C, *sizes]; ``scale`` and ``bias`` are [C], or with ``per_group`` [num_groups]. The statistics are computed in
+        ``stash_type``, by default in the type of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
         GroupNormalization-12.
         """
 
     def InstanceNormalization(
         self, x: Operand, scale: Operand, bias: Operand, /, *, epsilon: float = 9.999999747378752e-06,
     ) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over the spatial axes of ``x`` [N, C,
-        *sizes].
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the spatial axes.
 
-        ``scale`` and ``bias``: [C]. Source: ONNX InstanceNormalization 1, 6, 22.
+        ``x`` is [N, C, *sizes], ``scale`` and ``bias`` [C]. Source: ONNX InstanceNormalization 1, 6, 22.
         """
 
     @overload
@@ -1765,11 +1774,11 @@ class OperatorMethods:
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
         epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: Literal[1] = 1,
     ) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
-        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
-        LayerNormalization 17.
+        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
+        with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+        broadcast to ``x``. Source: ONNX LayerNormalization 17.
         """
 
     @overload
@@ -1777,11 +1786,11 @@ class OperatorMethods:
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
         epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: Literal[2, 3],
     ) -> list[Value]:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
-        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
-        LayerNormalization 17.
+        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
+        with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+        broadcast to ``x``. Source: ONNX LayerNormalization 17.
         """
 
     @overload
@@ -1789,28 +1798,28 @@ class OperatorMethods:
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
         epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: int,
     ) -> Value | list[Value]:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
+        """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
-        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
-        LayerNormalization 17.
+        The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
+        with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+        broadcast to ``x``. Source: ONNX LayerNormalization 17.
         """
 
     def MeanVarianceNormalization(
         self, x: Operand, axes: Operand, /, *, normalize_variance: bool = True, eps: float = 1e-09,
         eps_mode: str = 'inside_sqrt',
     ) -> Value:
-        """``x`` less its mean over ``axes``, divided by its deviation there with ``normalize_variance``.
+        """Subtract the mean over ``axes``, and with ``normalize_variance`` divide by the standard deviation.
 
-        ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps.
-        Sources: ONNX MeanVarianceNormalization 9, 13 (epsilon 1e-9, as its function body has it); OpenVINO MVN-1, -6.
+        ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps. Sources: ONNX
+        MeanVarianceNormalization 9, 13 (epsilon 1e-9, as in its function body); OpenVINO MVN-1, -6.
         """
 
     def RMSNormalization(
         self, x: Operand, scale: Operand, /, *, axis: int | Value = -1, epsilon: float = 9.999999747378752e-06,
         stash_type: DTypeLike = 'f32',
     ) -> Value:
-        """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in ``stash_type``.
+        """Compute ``x / sqrt(mean(x ** 2) + epsilon) * scale``, with the mean over the axes from ``axis`` on, in ``stash_type``.
 
         ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
         """
@@ -1822,36 +1831,37 @@ class OperatorMethods:
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
         rounding_type: str = 'floor', divisor: str = 'inside',
     ) -> Value:
-        """The sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by the number of elements.
+        """Compute the sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by a number of elements.
 
-        ``divisor``: those of the input (``inside``), those of the padded input (``padded``, ONNX and torch), or all places of the
-        window (``window``, OpenVINO; without any padding it is ``inside``). A window without elements gives 0. Floats of fewer than
-        32 bits are summed in f32; integers give the nearest integer, of two the even one. Sources: ONNX AveragePool 1 to 22; OpenVINO
-        AvgPool-1, -14, -16.
+        ``divisor``: the window's elements in the input (``inside``), in the padded input (``padded``, ONNX and torch), or all of
+        them (``window``, OpenVINO; without padding the same as ``inside``). A window without elements gives 0. Floats of fewer than
+        32 bits are summed in f32; integers are rounded to nearest, ties to even.
+        Sources: ONNX AveragePool 1 to 22; OpenVINO AvgPool-1, -14, -16.
         """
 
     def GlobalAveragePool(
         self, x: Operand, /,
     ) -> Value:
-        """The mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
+        """Compute the mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
     def GlobalLpPool(
         self, x: Operand, /, *, p: int | Value = 2,
     ) -> Value:
-        """``sum(abs(x) ** p) ** (1 / p)`` over all spatial axes. Source: ONNX GlobalLpPool 2, 22."""
+        """Compute ``sum(abs(x) ** p) ** (1 / p)`` over all spatial axes. Source: ONNX GlobalLpPool 2, 22."""
 
     def GlobalMaxPool(
         self, x: Operand, /,
     ) -> Value:
-        """The greatest element over all spatial axes, -inf of none, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
+        """Compute the maximum over all spatial axes, -inf of no elements, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
     def LpPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
         rounding_type: str = 'floor', p: int | Value = 2,
     ) -> Value:
-        """``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0. Source: ONNX LpPool 2 to
-        22.
+        """Compute ``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0.
+
+        Source: ONNX LpPool 2 to 22.
         """
 
     @overload
@@ -1861,10 +1871,10 @@ class OperatorMethods:
         rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
         axis: int | Value = 0, outputs: Literal[1] = 1,
     ) -> Value:
-        """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
+        """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
 
-        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
-        other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
+        are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
@@ -1874,10 +1884,10 @@ class OperatorMethods:
         rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
         axis: int | Value = 0, outputs: Literal[2],
     ) -> list[Value]:
-        """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
+        """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
 
-        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
-        other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
+        are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
@@ -1887,10 +1897,22 @@ class OperatorMethods:
         rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
         axis: int | Value = 0, outputs: int,
     ) -> Value | list[Value]:
-        """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
+        """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
 
-        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
-        other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
+        are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+        """
+
+    def MaxUnpool(
+        self, x: Operand, indices: Operand, output_shape: Operand | None = None, /, *,
+        strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+    ) -> Value:
+        """Scatter ``x`` to the positions that MaxPool found, with 0 elsewhere.
+
+        ``indices`` count the elements of the whole result in row-major order. The result has ``(size - 1) * stride + kernel -
+        pads`` elements along an axis; with ``output_shape`` it has that shape, which begins with these elements. Source: ONNX
+        MaxUnpool 9 to 22 and its reference evaluator (for ``output_shape``).
         """
 
     # nn.resize
@@ -1901,21 +1923,23 @@ class OperatorMethods:
         cubic_coeff_a: float = -0.75, antialias: bool = False, narrow: bool = False, exclude_outside: bool = False,
         extrapolation_value: float = 0.0, axes: Sequence[int] | Value | None = None, keep_aspect_ratio_policy: str = 'stretch',
     ) -> Value:
-        """``x`` with ``sizes`` elements along ``axes`` (all when left out), or floor(size * scale) with ``scales``; one of the two is
-        given.
+        """Resize ``x`` to ``sizes`` elements along ``axes`` (default: all), or with ``scales`` to floor(size * scale).
 
-        Element i of the result stands at a place of ``x`` that ``coordinates`` computes, with s the scale, or the ratio of the sizes:
-        ``half_pixel`` (i + 0.5) / s - 0.5; ``pytorch_half_pixel`` the same, 0 for a single element; ``half_pixel_symmetric`` the same
-        around the middle of the whole scaled length; ``asymmetric`` i / s; ``tf_half_pixel_for_nn`` (i + 0.5) / s; ``align_corners``
-        i * (n - 1) / (m - 1) from n to m elements, and ``align_corners_scaled`` with n * s for m; ``tf_crop_and_resize`` the same
-        between the fractions ``roi`` (all begins, all ends) of the axis, giving ``extrapolation_value`` outside of ``x``. ``mode``
-        ``nearest`` takes the element that ``nearest`` says (``simple``: ceil where s < 1, else floor), at most the last; ``linear``
-        and ``cubic`` (Keys, with ``cubic_coefficient``) weigh neighbours, border elements repeated, or with ``exclude_outside`` left
-        out and the rest weighed up. ``antialias`` widens the weights by 1 / s where s < 1; with ``narrow`` it also narrows them by s
-        where s > 1 beside an axis of s < 1, and what reaches no element is 0. With ``policy`` not_larger, not_smaller the axes share
-        the least or greatest ratio, rounded to whole sizes, halves up. Empty ``sizes``, ``scales``, ``roi`` are as if left out.
-        Places are computed in f32. Integers are moved by ``nearest`` only: how to round them sources disagree. Sources: ONNX Resize
-        10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
+        Either ``sizes`` or ``scales`` is given; empty ``sizes``, ``scales`` and ``roi`` count as absent. Output element i has a
+        position in ``x`` by ``coordinate_transformation_mode``, with s the scale, or the ratio of the sizes: ``half_pixel`` (i +
+        0.5) / s - 0.5; ``pytorch_half_pixel`` the same, 0 for a single element; ``half_pixel_symmetric`` the same around the middle
+        of the exact scaled length; ``asymmetric`` i / s; ``tf_half_pixel_for_nn`` (i + 0.5) / s; ``align_corners`` i * (n - 1) / (m
+        - 1) from n to m elements, and ``align_corners_scaled`` with n * s for m; ``tf_crop_and_resize`` the same between the
+        fractions ``roi`` (all begins, all ends) of the axis, with ``extrapolation_value`` outside ``x``.
+
+        ``mode`` ``nearest`` rounds positions by ``nearest_mode`` (``simple``: ceil where s < 1, else floor), at most to the last
+        element. ``linear`` and ``cubic`` (Keys, a = ``cubic_coeff_a``) interpolate; border elements are repeated, or with
+        ``exclude_outside`` omitted and the other weights rescaled. ``antialias`` widens the weights by 1 / s where s < 1; with
+        ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
+
+        With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
+        rounded, halves up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
+        Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
         """
 
     # quantization.integer_matmul_conv
@@ -2126,7 +2150,7 @@ class OperatorMethods:
     def Bernoulli(
         self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, dtype: DTypeLike | None = None,
     ) -> Value:
-        """1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
+        """Draw 1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
 
         Source: ONNX Bernoulli 15, 22.
         """
@@ -2135,34 +2159,37 @@ class OperatorMethods:
         self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, sample_size: int | Value = 1,
         dtype: DTypeLike = 'i32',
     ) -> Value:
-        """``sample_size`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
+        """Draw ``sample_size`` class indices for each row of ``x`` [rows, classes] with probabilities softmax(x).
 
-        Source: ONNX Multinomial 7, 22.
+        The result is [rows, sample_size]. Source: ONNX Multinomial 7, 22.
         """
 
     def RandomNormal(
         self, shape: Operand, mean: Operand, scale: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
+        """Generate normally distributed numbers of a given shape, mean and standard deviation (``scale``).
+
+        Source: ONNX RandomNormal 1, 22.
+        """
 
     def RandomNormalLike(
         self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """RandomNormal of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
+        """Generate RandomNormal numbers of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
 
     def RandomUniform(
         self, shape: Operand, low: Operand, high: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """Numbers of this shape from ``low`` to below ``high``, each as probable as any other: ``low + u * (high - low)`` with u in
-        [0, 1), for integers rounded down.
+        """Generate numbers of a given shape, uniformly distributed in [``low``, ``high``).
 
-        Sources: ONNX RandomUniform 1, 22; OpenVINO RandomUniform-8.
+        ``low + u * (high - low)`` with u in [0, 1), rounded down for integers. Sources: ONNX RandomUniform 1, 22; OpenVINO
+        RandomUniform-8.
         """
 
     def RandomUniformLike(
         self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
-        """RandomUniform of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
+        """Generate RandomUniform numbers of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
 
     # recurrent.cells
 
@@ -2644,24 +2671,26 @@ class OperatorMethods:
         self, x: Operand, axes: Operand, signal_size: Operand | None = None, /, *, inverse: bool = False,
         onesided: bool = False,
     ) -> Value:
-        """``sum(x[n] * exp(-2 pi i k n / N))``, with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``, over each of ``axes``,
-        which count all axes of ``x`` but the last.
+        """Compute the discrete Fourier transform over each of ``axes``, or with ``inverse`` its inverse.
 
-        The last axis of ``x`` holds the real and the imaginary part, or the real one alone. With ``onesided`` a real ``x`` gives
-        the first N // 2 + 1 along the last of ``axes``, from which the rest follows; ``inverse``, those give a real result, with
-        one element in its last axis. ``lengths``: to so many elements each axis is cut or filled up with zeros beforehand; -1 is
-        as many as there are (2 * (n - 1) for n of one side). Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
+        ``sum(x[n] * exp(-2 pi i k n / N))``; with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``. ``axes`` count all axes of
+        ``x`` but the last, which holds the real and the imaginary part, or the real part alone.
+
+        With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``, which determine the
+        others; with ``inverse`` these give a real result with one element in its last axis. ``signal_size``: each axis is cut or
+        zero-padded to that many elements beforehand; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
+        Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
         """
 
     def IRDFT(
         self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
-        """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
+        """Compute the real inverse of a one-sided DFT ``x`` [..., 2]. Source: OpenVINO IRDFT-9."""
 
     def RDFT(
         self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
-        """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
+        """Compute the one-sided DFT of real numbers: [..., 2]. Source: OpenVINO RDFT-9."""
 
     # signal.stft
 
@@ -2669,24 +2698,26 @@ class OperatorMethods:
         self, x: Operand, window: Operand, frame_size: Operand, frame_step: Operand, signal_length: Operand | None = None, /,
         *, center: bool = False, normalized: bool = False,
     ) -> Value:
-        """The real signal whose STFT, one side of it, is ``x`` [batch, frequencies, frames, 2], or the same without the batch:
-        [batch, elements].
+        """Compute the inverse STFT: the real signal [batch, elements] of a one-sided spectrum.
 
-        Frames of ``length`` elements are transformed back, multiplied by ``window`` (between zeros where it is shorter), added up
-        ``step`` elements apart, and divided by the sum of the windows' squares, 0 where that is 0. ``normalized`` multiplies by the
-        root of ``length``. ``center`` drops length // 2 elements at the front, and as many at the end as leave ``length`` less;
-        ``size``, where it is given, cuts the end or fills it up with zeros instead. Source: OpenVINO ISTFT-16.
+        ``x`` is [batch, frequencies, frames, 2], or without the batch. Frames of ``frame_size`` elements are transformed back,
+        multiplied by ``window`` (zero-padded on both sides where it is shorter), added ``frame_step`` elements apart, and divided
+        by the sum of the squared windows; elements where that sum is 0 are 0.
+
+        ``normalized`` multiplies by sqrt(frame_size). ``center`` drops frame_size // 2 elements at the front, and as many at the
+        end as reduce the length by frame_size in total. ``signal_length`` cuts or zero-pads the end instead. Source: OpenVINO
+        ISTFT-16.
         """
 
     def MelWeightMatrix(
         self, num_mel_bins: Operand, dft_length: Operand, sample_rate: Operand, lower_edge_hertz: Operand,
         upper_edge_hertz: Operand, /, *, output_datatype: DTypeLike = 'f32',
     ) -> Value:
-        """How much each frequency of a spectrum gives to each of ``bins`` bands, evenly spaced in mels from ``low`` to ``high``
-        hertz: [length // 2 + 1, bins].
+        """Compute the weights of ``num_mel_bins`` triangular mel bands: [dft_length // 2 + 1, num_mel_bins].
 
-        A band rises evenly from 0 at the frequency of the one before to 1 at its own, and falls to 0 at that of the next. The
-        frequency of hertz f is floor((length + 1) * f / rate), f = 700 * (10 ** (mel / 2595) - 1). Computed in f64.
+        The bands are evenly spaced in mels from ``lower_edge_hertz`` to ``upper_edge_hertz``. A band rises linearly from 0 at the
+        frequency of the band before to 1 at its own frequency, and falls to 0 at that of the next. The index of frequency f in
+        hertz is floor((dft_length + 1) * f / sample_rate), with f = 700 * (10 ** (mel / 2595) - 1). Computed in f64.
         Source: ONNX MelWeightMatrix 17 and its reference evaluator.
         """
 
@@ -2694,11 +2725,12 @@ class OperatorMethods:
         self, x: Operand, frame_step: Operand, window: Operand | None = None, frame_length: Operand | None = None, /, *,
         onesided: bool = True,
     ) -> Value:
-        """The spectrum of each frame of a signal: [batch, frames, frequencies, 2], the last axis the real and the imaginary part.
+        """Compute the short-time Fourier transform: [batch, frames, frequencies, 2], real and imaginary part last.
 
-        ``x`` [batch, elements, parts] is real with one part and complex with two. Frames of ``length`` elements (left out: as many as
-        ``window`` has, or all) begin every ``step`` elements, as many as lie within the signal, and are multiplied by ``window``.
-        With ``onesided`` a real signal gives the first length // 2 + 1 frequencies, from which the rest follows.
+        ``x`` [batch, elements, parts] is real with one part and complex with two. Frames of ``frame_length`` elements (by default
+        the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many as lie within the signal, and are
+        multiplied by ``window``. With ``onesided`` a real signal gives the first frame_length // 2 + 1 frequencies, which determine
+        the others.
         Sources: ONNX STFT 17; OpenVINO STFT-15.
         """
 

@@ -1,4 +1,4 @@
-"""A graph as text: one line a node, types and shapes beside the names."""
+"""Printing of graphs as text: one node per line, with types and shapes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 
 def show(model: Model) -> str:
-    """The whole model, with inferred types. Weights are shown by type and shape only."""
+    """Print a model with inferred types; weights by type and shape only."""
     return "\n".join(_model_lines(model)) + "\n"
 
 
 def _model_lines(model: Model) -> Iterator[str]:
-    said = [f"{domain or 'opset'} {version}" for domain, version in model.versions.items()]
-    yield printable(f"# {model.format or 'built here'}{' · ' if said else ''}{', '.join(said)}")
+    versions = [f"{domain or 'opset'} {version}" for domain, version in model.versions.items()]
+    yield printable(f"# {model.format or 'built here'}{' · ' if versions else ''}{', '.join(versions)}")
     yield from show_graph(model.graph, model.graph.name or "model")
 
 
 def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
-    """The lines of one graph."""
+    """Yield the lines of one graph."""
     inputs = ", ".join(_typed(value) for value in graph.inputs)
     outputs = ", ".join(_typed(value) for value in graph.outputs)
     yield f"{indent}graph {printable(name)}({inputs}) -> ({outputs}):"
-    # A small constant is shown where it is read; listing it as well would only take a line.
+    # A small constant is printed where it is read.
     for node in graph.nodes:
         if is_inlined(node):
             continue
@@ -37,7 +37,7 @@ def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
 
 
 def is_inlined(node: Node) -> bool:
-    """Whether a constant is small enough to be written where it is read."""
+    """Return whether a node is a constant that is printed where it is read."""
     data = node.outputs[0].constant if len(node.outputs) == 1 else None
     return data is not None and data.size <= 8 and bool(node.outputs[0].uses)
 
@@ -59,7 +59,7 @@ def _node_text(node: Node) -> str:
 
 
 def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
-    """As the operator itself, with values for attributes."""
+    """Print a RuntimeAttributes node as its operator, with values for attributes."""
     inputs = ", ".join(map(_argument, op.own_inputs(node.inputs)))
     values = map(_argument, op.attribute_inputs(node.inputs))
     attributes = [*(f"{name}={value}" for name, value in zip(op.names, values, strict=True)), *_attributes(op.op)]
@@ -79,7 +79,7 @@ def _attributes(op: Op) -> list[str]:
     ]
 
 
-def _same(value: Any, default: Any) -> bool:
+def _same(value: object, default: object) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
@@ -89,7 +89,7 @@ def _kind(op: Any) -> str:
     return type(op).__name__
 
 
-def _attribute(value: Any) -> str:
+def _attribute(value: object) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(_attribute(item) for item in value) + "]"
     return printable(str(value))

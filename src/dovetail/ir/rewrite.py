@@ -16,32 +16,33 @@ Rule: TypeAlias = Callable[[Builder, Node], Value | Sequence[Value | None] | Non
 
 
 def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
-    """Offer each node, in order, to ``rule(b, node)``. Where it returns values, these (one per output, written through ``b``
-    just before the node) take the place of the node's outputs, with their names. Returns how many nodes were replaced.
+    """Apply ``rule(b, node)`` to each node in order. Returns the number of replaced nodes.
+
+    The values that a rule returns, one per output and written through ``b`` before the node, replace the node's outputs and take
+    their names. A rule that raises Unknown or Inexact keeps the node.
     """
     old_nodes, graph.nodes = graph.nodes, []
     b = Builder(graph=graph, fold=fold)
     outputs = {id(value) for value in graph.outputs}
     inputs = {id(value) for value in graph.inputs}
     changed = 0
-    for place, node in enumerate(old_nodes):
+    for position, node in enumerate(old_nodes):
         mark = len(graph.nodes)
         try:
-            made = rule(b, node)
+            replacement = rule(b, node)
         except (Unknown, Inexact):
-            # A rule that asks what is not known leaves the node as it is.
-            made = None
+            replacement = None
         except BaseException:
-            graph.nodes.extend(old_nodes[place:])
+            graph.nodes.extend(old_nodes[position:])
             raise
-        if made is None:
+        if replacement is None:
             for extra in reversed(graph.nodes[mark:]):
                 disconnect(extra)
             del graph.nodes[mark:]
             graph.nodes.append(node)
             continue
         changed += 1
-        news = [made] if isinstance(made, Value) else list(made)
+        news = [replacement] if isinstance(replacement, Value) else list(replacement)
         disconnect(node)
         for old, new in zip(node.outputs, news, strict=True):
             if new is None or new is old:
@@ -52,7 +53,7 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
             move_readers(old, new)
             if was_output:
                 outputs.add(id(new))
-                # At once: a rule may ask what the results are.
+                # At once: a later rule may read the graph's outputs.
                 graph.outputs = [new if value is old else value for value in graph.outputs]
             if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
                 take_name(graph, old, new)

@@ -1,8 +1,9 @@
-"""What goes into an operator and what comes out, as its class says it: ``inputs -> outputs``, each ``name: type``.
+"""Signatures of operators: ``inputs -> outputs``, each ``name: type``.
 
-``*name`` is repeated, ``name?`` optional, ``name!`` is read by shape rules and stays a host numpy array in every walk. A type is
-an element type by name (``i64``) or a variable, whose first letter says what it may be: T any, N number, R real number, F float,
-I integer, Z signed integer; ``any`` is anything, not only a tensor. A variable that occurs twice is the same type in both places.
+``*name`` is repeated and ``name?`` optional; ``name!`` is read by shape rules and stays a numpy array on the host in every
+library. A type is an element type by name (``i64``), a type variable, or ``any`` for anything, not only a tensor. The first
+letter of a type variable is its class: T any, N number, R real number, F float, I integer, Z signed integer. A type variable
+that occurs twice is one type.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ CLASS_NAMES = {
 
 
 class Port(NamedTuple):
-    """One input or output of a signature. ``allowed``: the names of the element types that it may have, None where it may be
-    anything, not only a tensor."""
+    """One input or output of a signature. ``allowed``: the names of its element types; None for anything, not only a tensor."""
 
     name: str
     type: str
@@ -46,22 +46,24 @@ class Port(NamedTuple):
 
 
 class Signature:
-    """What goes into an operator and what comes out. ``least``: how many inputs it needs; ``repeated``: the place of the
-    repeated one; ``has_hosts``: whether shape rules read some input."""
+    """The inputs and outputs of an operator.
+
+    ``least`` is the smallest number of inputs, ``repeated`` the index of the repeated one; ``has_hosts``: shape rules read some.
+    """
 
     __slots__ = ("has_hosts", "inputs", "least", "outputs", "repeated")
 
     def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         self.inputs = inputs
         self.outputs = outputs
-        self.repeated = next((place for place, port in enumerate(inputs) if port.repeated), None)
-        needed = [place for place, port in enumerate(inputs) if not port.optional and not port.repeated]
-        # An optional input before a required one keeps its place.
-        self.least = len(needed) if self.repeated is not None else max(needed, default=-1) + 1
+        self.repeated = next((index for index, port in enumerate(inputs) if port.repeated), None)
+        required = [index for index, port in enumerate(inputs) if not port.optional and not port.repeated]
+        # An optional input before a required one is passed as None.
+        self.least = len(required) if self.repeated is not None else max(required, default=-1) + 1
         self.has_hosts = any(port.host for port in inputs)
 
     def port(self, index: int, count: int) -> Port:
-        """The port that input ``index`` of ``count`` belongs to."""
+        """Return the port of input ``index`` of ``count``."""
         repeated = self.repeated
         if repeated is None or index < repeated:
             return self.inputs[index]
@@ -80,18 +82,19 @@ def _parse_ports(text: str) -> tuple[Port, ...]:
 
 @cache
 def _allowed(kind: str) -> frozenset[str] | None:
-    """The names of the element types that a type of a signature stands for."""
+    """Return the names of the element types that a type of a signature may be; None for anything."""
     if kind == "any":
         return None
-    return frozenset((kind,)) if kind in dtypes._BY_NAME else _CLASSES[kind[0]]
+    return frozenset((kind,)) if dtypes.by_name(kind) else _CLASSES[kind[0]]
 
 
 def parse_signature(text: str) -> Signature:
+    """Parse ``inputs -> outputs``."""
     inputs, _, outputs = text.partition("->")
     return Signature(_parse_ports(inputs), _parse_ports(outputs))
 
 
 def allows(variable: str, dtype: DType) -> bool:
-    """Whether a type of a signature may be ``dtype``."""
+    """Return whether a type of a signature may be ``dtype``."""
     allowed = _allowed(variable)
     return allowed is None or dtype.name in allowed

@@ -1,4 +1,4 @@
-"""The types of values: tensors, sequences, optionals and maps; and the questions that rules ask of shapes."""
+"""Types of values: Tensor, Sequence, Optional, Map and View; and helpers of shape rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Shape: TypeAlias = tuple[Size, ...]
 
 
 class Unknown(Exception):
-    """Raised by a question whose answer is not known yet; the inference walk turns it into an unknown type."""
+    """Raised by a rule for a fact that is not known; inference then makes the type unknown."""
 
 
 def _shape_text(shape: Shape | None) -> str:
@@ -28,7 +28,7 @@ def _shape_text(shape: Shape | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of ``dtype`` (None: not known, as for an operator we have no rule for) and ``shape`` (None: rank not known)."""
+    """A tensor of ``dtype`` (None: unknown, as for an operator without rules) and ``shape`` (None: unknown rank)."""
 
     dtype: DType | None
     shape: Shape | None = None
@@ -53,9 +53,9 @@ class _NotTensor:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(_NotTensor):
-    """A list of tensors, ``length`` of them (None: not known).
+    """A list of tensors of the type ``element``; ``length`` None: unknown.
 
-    A size of ``element`` that is None differs from one to another, or is not known; any other is that of all of them.
+    A size of None in ``element`` is unknown or differs between elements; any other size is that of all elements.
     """
 
     element: Type
@@ -77,7 +77,7 @@ class Optional(_NotTensor):
 
 @dataclass(frozen=True, slots=True)
 class Map(_NotTensor):
-    """A map from keys of the type ``key`` (an integer type, or strings) to values of one type, as a Python dict in a run."""
+    """A map from keys of the type ``key``, integers or strings, to values of the type ``element``: a Python dict in a run."""
 
     key: DType
     element: Type
@@ -91,10 +91,10 @@ UNKNOWN = Tensor(None, None)
 
 
 class View:
-    """What a rule sees of an input: its type and, where known, its value as an exact array of dims.
+    """An input as a rule sees it: its type and, where known, its value as an exact array of integers and Dims.
 
-    ``dtype``, ``shape`` (None: rank unknown) and ``value`` (None: unknown) are plain facts; ``dims`` and ``exact`` are the
-    same facts demanded, and raise Unknown where they are missing. A ``graph.Value`` is a View of itself.
+    ``shape`` is None for an unknown rank and ``value`` None where it is unknown; ``dims`` and ``exact`` are the same but raise
+    Unknown there. A ``graph.Value`` is a View.
     """
 
     __slots__ = ("type", "value")
@@ -127,9 +127,9 @@ class View:
 
 
 def impossible(sizes: Seq[Size | None]) -> str:
-    """Why nothing can have these sizes, if that is so: more axes than an array has, or more elements than i64 counts.
+    """Explain why no tensor has these sizes: too many axes, or more elements than i64 counts. Empty where one may.
 
-    Axes of size 0 are left out of the product, as numpy does: strides are made of it.
+    Axes of size 0 are left out of the product, as in numpy, which computes strides of it.
     """
     if len(sizes) > MOST_AXES:
         return f"{len(sizes)} axes, of which a tensor has at most {MOST_AXES}"
@@ -142,30 +142,32 @@ def impossible(sizes: Seq[Size | None]) -> str:
 
 
 def dtype_of(type: Type) -> DType:
-    """The element type, raising Unknown where it is not known and RuleError where the value is no tensor."""
+    """Return the element type. Raises Unknown, and RuleError [type.tensor] where the value is no tensor."""
     if not isinstance(type, Tensor):
-        raise RuleError("type.tensor", f"a tensor is needed, not {type}")
+        raise RuleError("type.tensor", f"the value must be a tensor, got {type}")
     if type.dtype is None:
         raise Unknown
     return type.dtype
 
 
 def sequence_of(type: Type) -> Sequence:
-    """The type as that of a sequence, raising Unknown where nothing is known of it and RuleError where it is another."""
+    """Return the type as a Sequence. Raises Unknown, and RuleError [type.sequence] for any other type."""
     if isinstance(type, Sequence):
         return type
     if type == UNKNOWN:
         raise Unknown
-    raise RuleError("type.sequence", f"a sequence is needed, not {type}")
+    raise RuleError("type.sequence", f"the value must be a sequence, got {type}")
 
 
 def shape_of(type: Type) -> Shape | None:
+    """Return the shape, None for an unknown rank. Raises RuleError [type.tensor] where the value is no tensor."""
     if not isinstance(type, Tensor):
-        raise RuleError("type.tensor", f"a tensor is needed, not {type}")
+        raise RuleError("type.tensor", f"the value must be a tensor, got {type}")
     return type.shape
 
 
 def dims_of(type: Type) -> Shape:
+    """Return the shape. Raises Unknown for an unknown rank, and RuleError [type.tensor]."""
     shape = shape_of(type)
     if shape is None:
         raise Unknown
@@ -181,43 +183,43 @@ INT64_MAX = 2**63 - 1
 
 
 class Bounded(NamedTuple):
-    """A size of which a shape rule knows nothing but bounds, both included; ``high`` None: no upper bound."""
+    """A size of which a shape rule knows only inclusive bounds; ``high`` None: no upper bound."""
 
     low: int
     high: int | None
 
 
 def agree(first: Size, second: Size) -> Size:
-    """The one size that two sizes which must be equal have; the more definite one where only run time can tell.
+    """Unify two sizes that must be equal. Returns the integer one where only run time can tell.
 
-    Raises RuleError [shape.disagree] when they cannot be equal.
+    Raises RuleError [shape.disagree] where they cannot be equal.
     """
     if first is second:
         return first
     equal = symbolic.equal(first, second)
     if equal is False:
-        raise RuleError("shape.disagree", f"dimensions {first}, {second} should be equal")
+        raise RuleError("shape.disagree", f"dimensions must be equal, got {first} and {second}")
     return second if isinstance(second, int) else first
 
 
 def agree_shapes(first: Shape | None, second: Shape | None) -> Shape | None:
-    """Two shapes that must be equal, as one."""
+    """Unify two shapes that must be equal. Raises RuleError [shape.rank], [shape.disagree]."""
     if first is None or second is None:
         return second if first is None else first
     if len(first) != len(second):
-        raise RuleError("shape.rank", f"ranks {len(first)}, {len(second)} should be equal")
+        raise RuleError("shape.rank", f"ranks must be equal, got {len(first)} and {len(second)}")
     return tuple(map(agree, first, second))
 
 
 def common_type(first: Type, second: Type) -> Type:
-    """What holds values of both types: their element type, and the sizes in which they agree (None for the others).
+    """Return the least type of values of both types: their element type, and None for each size in which they differ.
 
-    Raises RuleError [type.disagree] where there is no such type.
+    Raises RuleError [type.disagree] where there is none.
     """
     if isinstance(first, Sequence) and isinstance(second, Sequence):
         element = common_type(first.element, second.element)
         if first.length == 0 or second.length == 0:
-            # What is empty says nothing of sizes.
+            # An empty sequence does not constrain the sizes of elements.
             element = second.element if first.length == 0 else first.element
         return Sequence(element, first.length if first.length == second.length else None)
     if isinstance(first, Map) and isinstance(second, Map) and first.key is second.key:
@@ -228,9 +230,9 @@ def common_type(first: Type, second: Type) -> Type:
     if UNKNOWN in (first, second) and not (isinstance(first, Tensor) and isinstance(second, Tensor)):
         return UNKNOWN
     if not isinstance(first, Tensor) or not isinstance(second, Tensor):
-        raise RuleError("type.disagree", f"types {first} and {second} should be equal")
+        raise RuleError("type.disagree", f"types must be equal, got {first} and {second}")
     if first.dtype is not None and second.dtype is not None and first.dtype is not second.dtype:
-        raise RuleError("type.disagree", f"element types {first.dtype}, {second.dtype} should be equal")
+        raise RuleError("type.disagree", f"element types must be equal, got {first.dtype} and {second.dtype}")
     dtype = first.dtype or second.dtype
     if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
         return Tensor(dtype, None)
@@ -239,37 +241,37 @@ def common_type(first: Type, second: Type) -> Type:
 
 
 def total(shape: Iterable[Size]) -> Size:
-    """The number of elements. Raises RuleError [shape.overflow] where a known product passes 2**63 - 1."""
+    """Return the number of elements. Raises RuleError [shape.overflow] where a known product exceeds 2**63 - 1."""
     product: Size = symbolic.product(shape)
     if isinstance(product, int) and product > INT64_MAX:
-        raise RuleError("shape.overflow", f"{product} elements are more than 2**63 - 1")
+        raise RuleError("shape.overflow", f"the number of elements must be at most 2**63 - 1, got {product}")
     return product
 
 
 def axis_in(axis: int, rank: int, negative: bool = True) -> int:
-    """``axis`` counted from the front. Raises RuleError [axis.range] outside [-rank, rank - 1] (or [0, rank - 1])."""
+    """Count an axis from the front. Raises RuleError [axis.range] outside of [-rank, rank - 1], or [0, rank - 1]."""
     low = -rank if negative else 0
     if not low <= axis < rank:
-        raise RuleError("axis.range", f"axis {axis} is not in [{low}, {rank - 1}]")
+        raise RuleError("axis.range", f"axis must be in [{low}, {rank - 1}], got {axis}")
     return axis + rank if axis < 0 else axis
 
 
 def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
-    """Each axis counted from the front. Raises RuleError [axis.repeated] where one comes twice."""
-    found = tuple(axis_in(int(axis), rank) for axis in axes)
-    if len(set(found)) != len(found):
-        raise RuleError("axis.repeated", f"axes {list(map(int, axes))} name one axis twice")
-    return found
+    """Count axes from the front. Raises RuleError [axis.range], and [axis.repeated] where one comes twice."""
+    normalized = tuple(axis_in(int(axis), rank) for axis in axes)
+    if len(set(normalized)) != len(normalized):
+        raise RuleError("axis.repeated", f"axes must differ, got {list(map(int, axes))}")
+    return normalized
 
 
 def broadcast_size(first: Size, second: Size) -> Size | None:
-    """One axis of a numpy broadcast; None where it depends on what the symbols turn out to be."""
+    """Broadcast one axis as numpy does; None where the size depends on the values of symbols."""
     if first == second or symbolic.equal(first, second) is True or second == 1:
         return first
     if first == 1:
         return second
     for known, other in ((first, second), (second, first)):
-        # A size that cannot be 1 decides: the other one is it, or 1.
+        # A size that cannot be 1 is the result: the other one equals it or is 1.
         if symbolic.equal(known, 1) is False:
             if symbolic.equal(other, 1) is False:
                 return agree(known, other)
@@ -278,7 +280,7 @@ def broadcast_size(first: Size, second: Size) -> Size | None:
 
 
 def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
-    """The shape of numpy-style broadcasting; None where a rank is unknown, None for a size that only run time can tell.
+    """Broadcast shapes as numpy does: None where a rank is unknown, and for a size that only run time can tell.
 
     Raises RuleError [shape.broadcast].
     """
@@ -297,14 +299,14 @@ def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
             try:
                 size = broadcast_size(size, shape[axis])
             except RuleError:
-                text = ", ".join(f"[{_shape_text(each)}]" for each in known)
+                text = ", ".join(f"[{_shape_text(item)}]" for item in known)
                 raise RuleError("shape.broadcast", f"shapes {text} do not broadcast") from None
         result.append(size)
     return tuple(result)
 
 
 def static(shape: Shape | None) -> tuple[int, ...]:
-    """The shape as integers, raising Unknown where one is not."""
+    """Return the shape as integers. Raises Unknown where a size is not known."""
     if shape is None:
         raise Unknown
     sizes = tuple(size for size in shape if isinstance(size, int))
@@ -314,7 +316,7 @@ def static(shape: Shape | None) -> tuple[int, ...]:
 
 
 def sizes_in(type: Type) -> Iterator[Size]:
-    """Every size that a type speaks of and says."""
+    """Yield every known size of a type, lengths of sequences included."""
     if isinstance(type, Sequence) and type.length is not None:
         yield type.length
     if not isinstance(type, Tensor):
@@ -324,17 +326,20 @@ def sizes_in(type: Type) -> Iterator[Size]:
 
 
 def dtype_in(type: Type) -> DType | None:
-    """The element type of a tensor, or of those that a value holds."""
+    """Return the element type of a tensor, or of the tensors in a value."""
     return type.dtype if isinstance(type, Tensor) else dtype_in(type.element)
 
 
 def is_static(type: Type) -> bool:
+    """Return whether a type is a tensor of integer sizes."""
     return isinstance(type, Tensor) and type.shape is not None and all(isinstance(size, int) for size in type.shape)
 
 
 def opened(type: Type) -> Type:
-    """A type that a file declares, as it holds for each element of a sequence: where the sizes of these have names, each element
-    has sizes of its own (as in the node test sequence_map_extract_shapes of the onnx package)."""
+    """Make the symbolic sizes of sequence elements in a declared type unknown.
+
+    A named size there may differ between elements, as in the node test sequence_map_extract_shapes of the onnx package.
+    """
     if isinstance(type, Optional):
         return Optional(opened(type.element))
     if isinstance(type, Map):
@@ -349,7 +354,7 @@ def opened(type: Type) -> Type:
 
 
 def is_unnamed(size: Size) -> bool:
-    """A symbol that was made up because nothing was known: its name begins with "?"."""
+    """Return whether a size is a symbol of inference rather than of a file: its name begins with "?"."""
     if isinstance(size, int):
         return False
     name = symbolic.name_of(size)

@@ -1,4 +1,4 @@
-"""Numbers drawn by chance. A graph is pure: what an operator draws follows from its seed and the shape."""
+"""Random generators, Bernoulli and Multinomial. A graph is pure: the numbers follow from the seeds and the shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Random(Op):
-    """``seed`` and ``op_seed`` together say what is drawn; which numbers these are each runtime decides for itself."""
+    """A random generator, determined by ``seed`` and ``op_seed``; each runtime generates its own sequence."""
 
     seed: float = 0.0
     op_seed: int = 0
@@ -38,30 +38,30 @@ class _Random(Op):
         return {"seed": self.seed, "op_seed": self.op_seed}
 
     def draws(self, shape: Sequence[int]) -> Any:
-        """Numbers in [0, 1) of f64."""
+        """Generate numbers in [0, 1) of f64."""
         state = [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
         return np.random.default_rng(state).random(tuple(shape))
 
 
-def _sizes(shape: View) -> Any:
-    """The shape that an input asks for."""
+def _shape_from(shape: View) -> Any:
+    """Return the shape that a shape input holds."""
     count = length_of_vector(shape, "a shape")
     found = elements_of(shape)
     if found is None:
         return (None,) * count if isinstance(count, int) else None
     if any(isinstance(size, int) and size < 0 for size in found):
-        raise RuleError("shape.range", f"a shape of {found}")
+        raise RuleError("shape.range", f"sizes must not be negative, got {found}")
     return tuple(size if is_size(size) else None for size in found)
 
 
 def _check_bounds(*bounds: Any) -> None:
     for x in bounds:
         if x.shape is not None and any(symbolic.equal(size, 1) is False for size in x.shape):
-            raise RuleError("random.bound", f"a bound is one number, not of shape {list(x.shape)}")
+            raise RuleError("random.bound", f"bounds must be scalars, got shape {list(x.shape)}")
 
 
-def _one(b: Builder, x: Value) -> Any:
-    """A bound as a scalar."""
+def _as_scalar(b: Builder, x: Value) -> Any:
+    """Reshape a bound to a scalar."""
     return x if x.shape == () else b.Reshape(x, [])
 
 
@@ -69,28 +69,28 @@ def _number(b: Builder, value: float, kind: DType) -> Any:
     return b.constant(np.array(value, kind.numpy), kind)
 
 
-def _back(b: Builder, slope: Value, x: Value) -> Any:
+def _sum_to(b: Builder, slope: Value, x: Value) -> Any:
     total = b.ReduceSum(b.Reshape(slope, [-1]), [0], keepdims=False)
     return b.Reshape(total, shape_value(b, x))
 
 
 class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
-    """Numbers of this shape from ``low`` to below ``high``, each as probable as any other: ``low + u * (high - low)`` with u in
-    [0, 1), for integers rounded down.
+    """Generate numbers of a given shape, uniformly distributed in [``low``, ``high``).
 
-    Sources: ONNX RandomUniform 1, 22; OpenVINO RandomUniform-8.
+    ``low + u * (high - low)`` with u in [0, 1), rounded down for integers. Sources: ONNX RandomUniform 1, 22; OpenVINO
+    RandomUniform-8.
     """
 
     def shape(self, shape: View, low: View, high: View) -> Any:
         _check_bounds(low, high)
-        return _sizes(shape)
+        return _shape_from(shape)
 
     def evaluate(self, xp: Namespace, shape: Array, low: Array, high: Array) -> Any:
         kind = arrays.element(low)
         first, last = (arrays.to_numpy(x).reshape(()).astype(np.float64) for x in (low, high))
         y = first + self.draws(np.asarray(shape).tolist()) * (last - first)
         found = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
-        # What is rounded up to the end begins anew.
+        # Rounding to the element type can reach `high`, which is excluded: such numbers become `low`.
         end = last.astype(kind.numpy)
         return arrays.from_numpy(xp, np.where((found >= end) & (first < last), first.astype(kind.numpy), found), low)
 
@@ -99,28 +99,31 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
             return [None, None, None]
         share = b.add(self, shape, _number(b, 0, low.dtype), _number(b, 1, low.dtype))[0]
         upper = b.Multiply(g, share)
-        return [None, _back(b, b.Subtract(g, upper), low), _back(b, upper, high)]
+        return [None, _sum_to(b, b.Subtract(g, upper), low), _sum_to(b, upper, high)]
 
     def decompose(self, b: Builder, shape: Value, low: Value, high: Value) -> Any:
-        """From 0 to 1 in f64, then stretched."""
+        """Generate numbers in [0, 1) of f64 and scale them."""
         bounds = [low.constant, high.constant]
         if low.dtype.is_float and all(x is not None for x in bounds):
             return None
-        first, last = (as_type(b, _one(b, x), dtypes.f64) for x in (low, high))
+        first, last = (as_type(b, _as_scalar(b, x), dtypes.f64) for x in (low, high))
         share = b.add(self, shape, _number(b, 0, dtypes.f64), _number(b, 1, dtypes.f64))[0]
         y = b.Add(first, b.Multiply(share, b.Subtract(last, first)))
         return as_type(b, b.Floor(y) if low.dtype.is_integer else y, low.dtype)
 
 
 class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
-    """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
+    """Generate normally distributed numbers of a given shape, mean and standard deviation (``scale``).
+
+    Source: ONNX RandomNormal 1, 22.
+    """
 
     def shape(self, shape: View, mean: View, deviation: View) -> Any:
         _check_bounds(mean, deviation)
-        return _sizes(shape)
+        return _shape_from(shape)
 
     def decompose(self, b: Builder, shape: Value, mean: Value, deviation: Value) -> Any:
-        """By Box and Muller: an angle, and a length of which the square is exponential."""
+        """Apply the Box-Muller transform: sqrt(-2 log(1 - u)) * cos(2 pi v)."""
         wide = dtypes.f64 if mean.dtype == "f64" else dtypes.f32
         zero, one = _number(b, 0, wide), _number(b, 1, wide)
         first, second = (
@@ -128,12 +131,12 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
         )
         length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), _number(b, -2, wide)))
         drawn = b.Multiply(length, b.Cos(b.Multiply(second, _number(b, 2 * np.pi, wide))))
-        mean, deviation = (_one(b, x) for x in (mean, deviation))
+        mean, deviation = (_as_scalar(b, x) for x in (mean, deviation))
         return b.Add(b.Multiply(as_type(b, drawn, mean.dtype), deviation), mean)
 
 
 class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
-    """Of the shape of ``x``; the other inputs are those of the operator that takes a shape."""
+    """A generator with the shape of ``x``; its other inputs are those of the generator that takes a shape."""
 
     def shape(self, x: View, first: View, last: View) -> Any:
         _check_bounds(first, last)
@@ -144,15 +147,15 @@ class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
 
 
 class RandomUniformLike(_Like):
-    """RandomUniform of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
+    """Generate RandomUniform numbers of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
 
 
 class RandomNormalLike(_Like):
-    """RandomNormal of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
+    """Generate RandomNormal numbers of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
 
 
 class Bernoulli(_Random, sig="x: F -> y: T"):
-    """1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
+    """Draw 1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
 
     Source: ONNX Bernoulli 15, 22.
     """
@@ -169,14 +172,14 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
         return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """A step function has no slope."""
+        """A step function has no gradient."""
         return [None]
 
 
 class Multinomial(_Random, sig="x: F -> y: I"):
-    """``sample_size`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
+    """Draw ``sample_size`` class indices for each row of ``x`` [rows, classes] with probabilities softmax(x).
 
-    Source: ONNX Multinomial 7, 22.
+    The result is [rows, sample_size]. Source: ONNX Multinomial 7, 22.
     """
 
     sample_size: int = 1
@@ -184,18 +187,18 @@ class Multinomial(_Random, sig="x: F -> y: I"):
 
     def validate(self) -> None:
         if self.sample_size < 1:
-            raise RuleError("random.count", f"{self.sample_size} draws")
+            raise RuleError("random.count", f"sample_size must be at least 1, got {self.sample_size}")
         if self.dtype not in ("i32", "i64"):
-            raise RuleError("random.dtype", f"places of {self.dtype}, of i32 or i64")
+            raise RuleError("random.dtype", f"dtype must be i32 or i64, got {self.dtype}")
 
     def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
         if x.shape is not None and len(x.shape) != 2:
-            raise RuleError("shape.rank", f"a matrix is needed, not rank {len(x.shape)}")
+            raise RuleError("shape.rank", f"rank must be 2, got {len(x.shape)}")
         return [Tensor(self.dtype, (None if x.shape is None else x.shape[0], self.sample_size))]  # type: ignore[arg-type]
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Where what is drawn from Gumbel's distribution, added to the row, is greatest."""
+        """Apply the Gumbel-max trick: the argmax of the row plus Gumbel noise."""
         from dovetail.ops.shape_values import join_sizes
 
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32

@@ -1,11 +1,11 @@
-"""Integers with unknowns, and the array namespace in which shape values are computed with them.
+"""Symbolic dimensions: integer expressions of unknowns, and an array namespace of them for shape values.
 
 A :class:`Dim` is a polynomial with integer coefficients over atoms. An atom is a symbol (a name and what bounds it) or an
 application of floor division, modulo, minimum or maximum that does not simplify. A result without unknowns is an ``int``.
-Division and modulo round as Python's do, towards minus infinity. Every question has three answers: yes, no, and "cannot
-tell" (None, or :class:`Inexact` where a truth value was demanded); no answer is ever guessed.
+Division and modulo round as in Python, towards minus infinity. A comparison has three values: True, False, and None for
+undecided, or :class:`Inexact` where a truth value is needed.
 
-An expression that grows past the limits in ``algebra`` raises :class:`Inexact` too, so that time and memory stay bounded.
+An expression beyond the limits in ``algebra`` raises :class:`Inexact` too, which bounds time and memory.
 """
 
 from dovetail.symbolic.algebra import Dim, Inexact, Size, name_of, product, symbol

@@ -1,4 +1,4 @@
-"""Polynomials over atoms: what a dimension is, and addition, subtraction and multiplication."""
+"""Dim, a polynomial over atoms, and its addition, subtraction and multiplication."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ HEAVIEST = 4096  # symbols and applications in one atom, written out
 
 
 class Inexact(Exception):
-    """What was asked has no exact answer while the unknowns are unknown."""
+    """Raised where an answer depends on the values of unknowns."""
 
 
 class Atom:
-    """A symbol or an opaque application. Interned: two that are equal are one object."""
+    """A symbol or an opaque application, interned: equal atoms are one object."""
 
     __slots__ = ("__weakref__", "_key", "args", "depth", "high", "kind", "low", "weight")
 
@@ -39,7 +39,7 @@ class Atom:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What orders atoms: symbols by name, then applications by what they say."""
+        """The sort key of atoms: symbols by name, then applications by text."""
         if self._key is None:
             if self.kind == "symbol":
                 self._key = (0, self.args[0], f"{self.args[1]}:{self.args[2]}")
@@ -88,9 +88,9 @@ def _new_atom(kind: str, args: tuple[Any, ...]) -> Atom:
 
 
 class Dim:
-    """An integer with unknowns; immutable. ``==`` and ``hash`` see the normal form: see :func:`equal` for the question.
+    """An immutable integer expression of unknowns. ``==`` and ``hash`` compare normal forms; :func:`equal` compares values.
 
-    ``+ - * // % **`` and ``abs`` take and give ``int | Dim``. A truth value or an order that the bounds do not decide,
+    ``+ - * // % **`` and ``abs`` take and return ``int | Dim``. A truth value or an order that the bounds do not decide,
     and a conversion to a number, raise :class:`Inexact`.
     """
 
@@ -103,9 +103,9 @@ class Dim:
     _range: Interval | None
 
     def __init__(self) -> None:
-        raise TypeError("write dims.symbol(name) for a Dim")
+        raise TypeError("a Dim is made by dovetail.symbolic.symbol(name)")
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         if type(other) is int:
             return polynomial(self._terms, self._constant + other) if other else self
         if isinstance(other, Dim):
@@ -115,7 +115,7 @@ class Dim:
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         if type(other) is int:
             return polynomial(self._terms, self._constant - other) if other else self
         if isinstance(other, Dim):
@@ -123,11 +123,11 @@ class Dim:
         number = integer(other)
         return NotImplemented if number is None else self + -number
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         number = integer(other)
         return NotImplemented if number is None else _scale(self, -1) + number
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         if type(other) is int:
             return _scale(self, other)
         if isinstance(other, Dim):
@@ -147,29 +147,29 @@ class Dim:
     def __abs__(self) -> int | Dim:
         return min_max.maximum(self, -self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         size = operand(other)
         return NotImplemented if size is None else division.floor_divide(self, size)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         number = integer(other)
         return NotImplemented if number is None else division.floor_divide(number, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         size = operand(other)
         return NotImplemented if size is None else division.modulo(self, size)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         number = integer(other)
         return NotImplemented if number is None else division.modulo(number, self)
 
-    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+    def __divmod__(self, other: object) -> tuple[Any, Any]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+    def __rdivmod__(self, other: object) -> tuple[Any, Any]:
         return other // self, other % self
 
-    def __pow__(self, exponent: Any) -> Any:
+    def __pow__(self, exponent: object) -> Any:
         number = integer(exponent)
         if number is None:
             return NotImplemented
@@ -242,14 +242,14 @@ def _restore(terms: Iterable[tuple[Monomial, int]], constant: int) -> Size:
     return size
 
 
-def integer(value: Any) -> int | None:
+def integer(value: object) -> int | None:
     try:
-        return int(operator.index(value))
+        return int(operator.index(value))  # type: ignore[arg-type]
     except TypeError:
         return None
 
 
-def operand(value: Any) -> Size | None:
+def operand(value: object) -> Size | None:
     return value if isinstance(value, Dim) else integer(value)
 
 
@@ -263,7 +263,7 @@ def decided(answer: bool | None, first: object, relation: str, second: object) -
 
 
 def polynomial(terms: Terms, constant: int) -> Any:
-    """The sum, an ``int`` when nothing unknown is left. Keeps ``terms``, which holds no zero coefficient."""
+    """Return the polynomial, an ``int`` without unknowns. Keeps ``terms``, which holds no zero coefficient."""
     if not terms:
         return constant
     if not -LARGEST < constant < LARGEST or len(terms) > MOST_TERMS:
@@ -281,7 +281,7 @@ def of_atom(atom: Atom) -> Dim:
 
 
 def terms_of(size: Size) -> Terms:
-    """Every term, the constant among them under the empty monomial; a fresh dictionary."""
+    """Return a new dictionary of all terms, with the constant under the empty monomial."""
     if isinstance(size, int):
         return {(): size} if size else {}
     return {**size._terms, (): size._constant} if size._constant else dict(size._terms)
@@ -339,7 +339,7 @@ def join(x: Monomial, y: Monomial) -> Monomial:
 
 
 def order(monomial: Monomial) -> tuple[Any, ...]:
-    """Graded lexicographic, greatest first: the order of printing, and the monomial order that division needs."""
+    """Return the sort key of graded lexicographic order, greatest first, for printing and for division."""
     return -len(monomial), [atom.key for atom in monomial]
 
 
@@ -350,7 +350,7 @@ def sorted_terms(dim: Dim) -> list[tuple[Monomial, int]]:
 
 
 def bare_atom(size: Size) -> Atom | None:
-    """The atom that ``size`` is, if it is one."""
+    """Return the atom of a size that is a single atom; else None."""
     if isinstance(size, int) or size._constant or len(size._terms) != 1:
         return None
     ((monomial, coefficient),) = size._terms.items()
@@ -358,7 +358,7 @@ def bare_atom(size: Size) -> Atom | None:
 
 
 def applied(kind: str, args: Sequence[Size]) -> Size:
-    """The application of these arguments, simplified."""
+    """Apply ``//``, ``%``, ``min`` or ``max`` to the arguments and simplify."""
     if kind in ("//", "%"):
         found: Size = (division.floor_divide if kind == "//" else division.modulo)(*args)
         return found
@@ -370,25 +370,25 @@ def is_positive_number(size: Size) -> bool:
 
 
 def symbol(name: str, low: int | None = 0, high: int | None = None) -> Dim:
-    """An unknown integer, ``low <= name <= high``; None: no bound. Equal name and bounds make equal symbols."""
+    """Return an unknown integer, ``low <= name <= high``; None: no bound. Symbols of equal name and bounds are equal."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"no integer lies between {low} and {high}")
     return of_atom(interned("symbol", (name, low, high)))
 
 
 def name_of(size: Size) -> str | None:
-    """The name of a bare symbol; None for anything else."""
+    """Return the name of a single symbol; None for anything else."""
     atom = bare_atom(size)
     return str(atom.args[0]) if atom is not None and atom.kind == "symbol" else None
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """The product; 1 for none."""
+    """Return the product of sizes; 1 for none."""
     result: Size = 1
     for size in sizes:
         result = result * size
     return result
 
 
-# The rules behind Dim's methods are written in terms of Dim, so that they come after it.
+# Deferred to the end: these modules define Dim's operators in terms of Dim.
 from dovetail.symbolic import compare, division, min_max, parse_print  # noqa: E402

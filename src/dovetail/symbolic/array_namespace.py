@@ -1,4 +1,4 @@
-"""The array API namespace in which shape values are computed."""
+"""An array API namespace for shape values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from dovetail.symbolic import elementwise
 from dovetail.symbolic.algebra import Inexact
-from dovetail.symbolic.arrays import Array, Values, as_values, check_broadcast, small
-from dovetail.symbolic.elementwise import converted, moved, truth
+from dovetail.symbolic.arrays import Array, ArrayLike, Values, as_values, check_broadcast, small
+from dovetail.symbolic.elementwise import DTypeArgument, converted, moved, truth
 
 
 class _Namespace:
-    """The array API standard on arrays of ``int | Dim``, as far as it is exact; everything else raises Inexact."""
+    """The functions of the array API standard that are exact on arrays of ``int | Dim``; any other raises Inexact."""
 
     int8: ClassVar = np.dtype(np.int8)
     int16: ClassVar = np.dtype(np.int16)
@@ -74,87 +74,91 @@ class _Namespace:
             raise AttributeError(name)
         raise Inexact(f"{name} is not exact on dimensions")
 
-    def asarray(self, x: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Array:
+    def asarray(
+        self, x: ArrayLike, /, *, dtype: DTypeArgument = None, device: object = None, copy: builtins.bool | None = None
+    ) -> Array:
         array = as_values(x)
         array = array.copy() if copy else array
         return array if dtype is None else self.astype(array, dtype)
 
-    def astype(self, x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Array:
+    def astype(self, x: ArrayLike, dtype: DTypeArgument, /, *, copy: builtins.bool | None = True, device: object = None) -> Array:
         return converted(x, dtype)
 
-    def concat(self, xs: Sequence[Any], /, *, axis: int | None = 0) -> Array:
+    def concat(self, xs: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
         return moved(np.concatenate)([as_values(x) for x in xs], axis=axis)
 
-    def stack(self, xs: Sequence[Any], /, *, axis: int = 0) -> Array:
+    def stack(self, xs: Sequence[ArrayLike], /, *, axis: int = 0) -> Array:
         return moved(np.stack)([as_values(x) for x in xs], axis=axis)
 
-    def reshape(self, x: Any, /, shape: Any, *, copy: Any = None) -> Array:
+    def reshape(self, x: ArrayLike, /, shape: int | Sequence[int], *, copy: builtins.bool | None = None) -> Array:
         return moved(np.reshape)(as_values(x), small(shape))
 
-    def broadcast_to(self, x: Any, /, shape: Any) -> Array:
+    def broadcast_to(self, x: ArrayLike, /, shape: int | Sequence[int]) -> Array:
         return moved(np.broadcast_to)(as_values(x), small(shape)).copy()
 
-    def broadcast_arrays(self, *xs: Any) -> list[Array]:
+    def broadcast_arrays(self, *xs: ArrayLike) -> list[Array]:
         arrays = [as_values(x) for x in xs]
         check_broadcast(arrays)
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         return [self.broadcast_to(array, shape) for array in arrays]
 
-    def take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
-        places = np.array([operator.index(each) for each in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
-        return moved(np.take)(as_values(x), places.reshape(np.shape(indices)), axis=axis)
+    def take(self, x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Array:
+        positions = np.array([operator.index(item) for item in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
+        return moved(np.take)(as_values(x), positions.reshape(np.shape(np.asarray(indices))), axis=axis)
 
-    def take_along_axis(self, x: Any, indices: Any, /, *, axis: int = -1) -> Array:
-        places = np.array([operator.index(each) for each in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
-        return moved(np.take_along_axis)(as_values(x), places.reshape(np.shape(indices)), axis=axis)
+    def take_along_axis(self, x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Array:
+        positions = np.array([operator.index(item) for item in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
+        return moved(np.take_along_axis)(as_values(x), positions.reshape(np.shape(np.asarray(indices))), axis=axis)
 
-    def tile(self, x: Any, repetitions: Any, /) -> Array:
+    def tile(self, x: ArrayLike, repetitions: Sequence[int], /) -> Array:
         array, counts = as_values(x), small(repetitions)
         small((array.size, *counts))
         return moved(np.tile)(array, counts)
 
-    def repeat(self, x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
+    def repeat(self, x: ArrayLike, repeats: ArrayLike, /, *, axis: int | None = None) -> Array:
         array = as_values(x)
-        counts = [operator.index(each) for each in np.asarray(repeats).reshape(-1).tolist()]
+        counts = [operator.index(item) for item in np.asarray(repeats).reshape(-1).tolist()]
         small((array.size, builtins.max(builtins.sum(counts), 1)))
-        return moved(np.repeat)(array, counts if np.ndim(repeats) else counts[0], axis=axis)
+        return moved(np.repeat)(array, counts if np.ndim(np.asarray(repeats)) else counts[0], axis=axis)
 
-    def full(self, shape: Any, value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    def full(self, shape: int | Sequence[int], value: ArrayLike, *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.asarray(self.broadcast_to(as_values(value), shape), dtype=dtype)
 
-    def zeros(self, shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    def zeros(self, shape: int | Sequence[int], *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.full(shape, 0, dtype=dtype)
 
-    def ones(self, shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    def ones(self, shape: int | Sequence[int], *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.full(shape, 1, dtype=dtype)
 
-    def full_like(self, x: Any, /, value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    def full_like(self, x: ArrayLike, /, value: ArrayLike, *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.full(as_values(x).shape, value, dtype=dtype)
 
-    def zeros_like(self, x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+    def zeros_like(self, x: ArrayLike, /, *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.full_like(x, 0, dtype=dtype)
 
-    def ones_like(self, x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+    def ones_like(self, x: ArrayLike, /, *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.full_like(x, 1, dtype=dtype)
 
-    def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Array:
-        """Of numbers only."""
+    def arange(
+        self, start: int, /, stop: int | None = None, step: int = 1, *, dtype: DTypeArgument = None, device: object = None
+    ) -> Array:
+        """Return a range of integers; Dims raise Inexact."""
         first, last = (0, start) if stop is None else (start, stop)
         numbers = range(operator.index(first), operator.index(last), operator.index(step))
         small((len(numbers),))
         return self.asarray(as_values(list(numbers)), dtype=dtype)
 
-    def clip(self, x: Any, /, min: Any = None, max: Any = None) -> Array:
+    def clip(self, x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
         array = as_values(x)
         array = array if min is None else elementwise.maximum(array, min)
         return array if max is None else elementwise.minimum(array, max)
 
     def cumulative_sum(
-        self, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: builtins.bool = False
+        self, x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeArgument = None, include_initial: builtins.bool = False
     ) -> Array:
         array = as_values(x).view(np.ndarray)
         if axis is None and array.ndim != 1:
-            raise Inexact("an axis is needed")
+            raise Inexact("cumulative_sum of more than one axis needs an axis")
         rows = np.moveaxis(array, axis or 0, 0)
         sums: list[Array] = [np.full(rows.shape[1:], 0, dtype=object).view(Values)]
         for row in rows:
@@ -164,10 +168,10 @@ class _Namespace:
             return array.view(Values)
         return self.asarray(np.moveaxis(self.stack(kept), 0, axis or 0), dtype=dtype)
 
-    def any(self, x: Any, /, *, axis: Any = None, keepdims: builtins.bool = False) -> Array:
+    def any(self, x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Array:
         return np.asarray(np.any(truth(x), axis=axis, keepdims=keepdims))
 
-    def all(self, x: Any, /, *, axis: Any = None, keepdims: builtins.bool = False) -> Array:
+    def all(self, x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Array:
         return np.asarray(np.all(truth(x), axis=axis, keepdims=keepdims))
 
 

@@ -1,4 +1,4 @@
-"""Arrays whose elements are integers with unknowns."""
+"""Arrays of integers and Dims."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from dovetail.symbolic.algebra import Dim, Inexact, Size, operand
 from dovetail.symbolic.compare import bounds
 
 Array: TypeAlias = np.ndarray[Any, Any]
+ArrayLike: TypeAlias = np.ndarray[Any, Any] | Size | Sequence[Any]
+"""What becomes an array of integers and Dims."""
 
 MOST_ELEMENTS = 2**16  # of an array of shape values
 
 functions: dict[str, Callable[..., Array]] = {}
-"""What stands in for numpy's functions, by the name of the ufunc; the module of elementwise functions enters them."""
+"""Replacements of numpy's ufuncs by name; dovetail.symbolic.elementwise registers them."""
 
 
 class Values(np.ndarray[Any, np.dtype[np.object_]]):
-    """An array whose elements are ``int | Dim``. What numpy would compute inexactly or by ``==`` on it raises Inexact."""
+    """An array of ``int | Dim``. A numpy function that would be inexact on it, or compare by ``==``, raises Inexact."""
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **options: Any) -> Any:
         function = functions.get(ufunc.__name__)
         out = options.pop("out", None)
         if function is None or method != "__call__" or options:
@@ -51,8 +53,8 @@ _movements = frozenset(
 )
 
 
-def small(shape: Iterable[int]) -> tuple[int, ...]:
-    """A shape of numbers with few elements: shape values are short, and a declared length is not to be trusted."""
+def small(shape: int | Iterable[int]) -> tuple[int, ...]:
+    """Return a shape as integers. Raises Inexact beyond MOST_ELEMENTS: a length from a file is not trusted."""
     sizes = tuple(operator.index(size) for size in ((shape,) if isinstance(shape, (int, Dim, np.integer)) else shape))
     count = 1
     for size in sizes:
@@ -62,8 +64,8 @@ def small(shape: Iterable[int]) -> tuple[int, ...]:
     return sizes
 
 
-def as_values(x: Any) -> Array:
-    """``x`` as an array of integers with unknowns; an array of truth values stays one."""
+def as_values(x: ArrayLike) -> Array:
+    """Convert to an array of integers and Dims; a boolean array stays one."""
     if isinstance(x, Values):
         return x
     array: Array = x if isinstance(x, np.ndarray) else np.array(x, dtype=object if _is_empty(x) else None)
@@ -77,7 +79,7 @@ def as_values(x: Any) -> Array:
     return _checked_elements(array)
 
 
-def _is_empty(x: Any) -> bool:
+def _is_empty(x: ArrayLike) -> bool:
     return isinstance(x, (list, tuple)) and not len(x)
 
 
@@ -91,7 +93,7 @@ def _checked_elements(array: Array) -> Array:
     return result.reshape(array.shape).view(Values)
 
 
-def as_size(value: Any) -> Size:
+def as_size(value: object) -> Size:
     size = operand(value)
     if size is None:
         raise Inexact(f"{value!r} is no dimension")
@@ -99,7 +101,7 @@ def as_size(value: Any) -> Size:
 
 
 def exact(value: Any) -> Size:
-    """What no integer type holds would wrap around in a run."""
+    """Check that an integer type holds the value. Raises Inexact: it would wrap around in a run."""
     if isinstance(value, Dim):
         return value
     if not -(2**63) <= value < 2**64:
@@ -108,16 +110,16 @@ def exact(value: Any) -> Size:
 
 
 def elementwise(function: Callable[..., Any], count: int) -> Callable[..., Array]:
-    """A function of sizes as one of arrays, with broadcasting, giving sizes."""
+    """Broadcast a function of sizes over arrays."""
     ufunc = np.frompyfunc(lambda *xs: exact(function(*xs)), count, 1)
 
-    def apply(*xs: Any) -> Array:
+    def apply(*xs: ArrayLike) -> Array:
         return wrapped(ufunc(*broadcast(*xs)))
 
     return apply
 
 
-def broadcast(*xs: Any) -> list[Array]:
+def broadcast(*xs: ArrayLike) -> list[Array]:
     arrays = [as_values(x).view(np.ndarray) for x in xs]
     check_broadcast(arrays)
     return arrays
@@ -135,7 +137,7 @@ def check_broadcast(arrays: Sequence[Array]) -> None:
             raise Inexact(str(error)) from None
 
 
-def wrapped(result: Any) -> Array:
+def wrapped(result: object) -> Array:
     if isinstance(result, np.ndarray):
         return result.view(Values)
     scalar = np.empty((), dtype=object)
@@ -143,8 +145,8 @@ def wrapped(result: Any) -> Array:
     return scalar.view(Values)
 
 
-def fits(array: Any, low: int, high: int) -> bool | None:
-    """Whether every element lies in ``low .. high``: surely (True), surely not all (False), or as far as is known (None)."""
+def fits(array: ArrayLike, low: int, high: int) -> bool | None:
+    """Return whether every element is in [low, high]: True, False, or None for undecided."""
     answer: bool | None = True
     for element in np.asarray(array).reshape(-1).tolist():
         least, most = bounds(element)

@@ -1,4 +1,4 @@
-"""Bounds and comparisons: each answer is yes, no, or not known; none is guessed."""
+"""Bounds and three-valued comparisons of sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.symbolic.intervals import interval
 
 
 def bounds(size: Size) -> tuple[int | None, int | None]:
-    """A low and a high bound that hold whatever the unknowns are; None where none is known."""
+    """Return a lower and an upper bound for all values of the unknowns; None where none is known."""
     low, high = interval(size)
     if isinstance(size, Dim) and _may_tighten(size):
         low, high = _lowest(size), -_lowest(-size)
@@ -31,7 +31,7 @@ def bounds(size: Size) -> tuple[int | None, int | None]:
 
 
 def _may_tighten(dim: Dim) -> bool:
-    """Whether more can be known than interval arithmetic sees: of atoms that depend on one another, and of products."""
+    """Return whether atoms are dependent or multiplied, so that interval arithmetic may not be tight."""
     if len(dim._terms) == 1:
         ((monomial, _),) = dim._terms.items()
         return len(monomial) > 1 and dim._constant != 0
@@ -39,7 +39,7 @@ def _may_tighten(dim: Dim) -> bool:
 
 
 class _Closeness(threading.local):
-    """Whether a question is being looked at closely; those that this leads to are then answered by intervals alone."""
+    """The flag of a close analysis; comparisons inside of one use interval arithmetic alone."""
 
     active = False
 
@@ -48,7 +48,7 @@ closeness = _Closeness()
 
 
 def _lowest(dim: Dim) -> int | float:
-    """A low bound from what atoms have to do with one another."""
+    """Return a lower bound that uses the dependence of atoms."""
     if closeness.active:
         return interval(dim)[0]
     return _lowest_closely(dim)
@@ -84,7 +84,7 @@ def _low(size: Size, budget: list[int]) -> int | float:
         if atom.kind in ("min", "max") and len(monomial) == 1 and _stands_alone(size, atom):
             rest = size - coefficient * of_atom(atom)
             lows = [_low(rest + coefficient * arg, budget) for arg in atom.args]
-            # The atom is one of its arguments, and on one side of all of them.
+            # min and max equal one of their arguments and bound all of them.
             return max(low, max(lows) if (atom.kind == "max") == (coefficient > 0) else min(lows))
     return low
 
@@ -100,7 +100,7 @@ def _stands_alone(dim: Dim, atom: Atom) -> bool:
 
 
 def _without_division(dim: Dim, atom: Atom) -> Size | None:
-    """``b * dim`` with ``b * (a // b)`` as ``a - a % b``; None where the division stands in a power."""
+    """Return ``b * dim`` with ``b * (a // b)`` replaced by ``a - a % b``; None where the division is in a power."""
     a, b = atom.args
     inside, outside = dict[Monomial, int](), dict[Monomial, int]()
     for monomial, coefficient in dim._terms.items():
@@ -116,7 +116,7 @@ def _without_division(dim: Dim, atom: Atom) -> Size | None:
 
 
 def _shifted(dim: Dim) -> Size:
-    """The polynomial in atoms measured from a bound that they have, so that terms of one sign are bounded by it."""
+    """Substitute atoms by their distance from a bound, so that interval arithmetic bounds terms of one sign."""
 
     def shift(atom: Atom) -> Size:
         if atom.low == 0 or (atom.low == -inf and atom.high == inf):
@@ -129,7 +129,7 @@ def _shifted(dim: Dim) -> Size:
 
 
 def _difference(a: Size, b: Size) -> Size | None:
-    """``a - b``; None where that grows too large to be held."""
+    """Return ``a - b``; None beyond the size limits of expressions."""
     try:
         return a - b
     except Inexact:
@@ -137,7 +137,7 @@ def _difference(a: Size, b: Size) -> Size | None:
 
 
 def equal(a: Size, b: Size) -> bool | None:
-    """Whether ``a == b`` whatever the unknowns are (True), for none of their values (False), or not known (None)."""
+    """Compare ``a == b``: True for all values of the unknowns, False for none, None for undecided."""
     if a is b:
         return True
     difference = _difference(a, b)
@@ -183,7 +183,7 @@ def is_nonzero(size: Size) -> bool:
 
 
 def _has_odd_constant(difference: Dim) -> bool:
-    """Whether the terms share a factor that the constant lacks, so that they never cancel."""
+    """Return whether the coefficients share a factor that does not divide the constant, so that the sum is never 0."""
     return difference._constant != 0 and difference._constant % gcd(*difference._terms.values()) != 0
 
 
@@ -201,12 +201,12 @@ def is_at_least(size: Size, least: int) -> bool | None:
 
 
 def less(a: Size, b: Size) -> bool | None:
-    """Whether ``a < b``: always (True), never (False), or not known (None)."""
+    """Compare ``a < b``: True for all values of the unknowns, False for none, None for undecided."""
     difference = _difference(b, a)
     return None if difference is None else is_at_least(difference, 1)
 
 
 def less_equal(a: Size, b: Size) -> bool | None:
-    """Whether ``a <= b``: always (True), never (False), or not known (None)."""
+    """Compare ``a <= b``: True for all values of the unknowns, False for none, None for undecided."""
     difference = _difference(b, a)
     return None if difference is None else is_at_least(difference, 0)

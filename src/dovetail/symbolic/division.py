@@ -1,4 +1,4 @@
-"""Division of polynomials: exact, rounded down, and what is left over."""
+"""Division of polynomials: exact quotient, floor division and modulo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dovetail.symbolic.intervals import interval
 
 
 def _divide_polynomials(first: Size, second: Dim) -> tuple[Size, Size]:
-    """``quotient`` and ``rest`` with ``first == quotient * second + rest``, as much in the quotient as divides exactly."""
+    """Return ``quotient`` and ``rest`` with ``first == quotient * second + rest`` by multivariate division."""
     rest, kept, quotient = terms_of(first), dict[Monomial, int](), dict[Monomial, int]()
     divisor = terms_of(second)
     lead = min(divisor, key=order)
@@ -42,8 +42,8 @@ def _divide_polynomials(first: Size, second: Dim) -> tuple[Size, Size]:
             kept[monomial] = rest.pop(monomial)
             continue
         count = quotient[factor] = rest[monomial] // divisor[lead]
-        for each, coefficient in divisor.items():
-            target = join(factor, each)
+        for term, coefficient in divisor.items():
+            target = join(factor, term)
             total = within(rest.get(target, 0) - count * coefficient)
             if total:
                 rest[target] = total
@@ -62,7 +62,7 @@ def _monomial_quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None
 
 
 def exact_quotient(a: Size, b: Size) -> Size | None:
-    """The polynomial ``q`` with ``q * b == a`` whatever the unknowns are; None where there is none (or ``b`` is 0)."""
+    """Return the polynomial ``q`` with ``q * b == a`` for all values; None where there is none, or ``b`` is 0."""
     if isinstance(b, int):
         return _exact_quotient_by(a, b) if b else None
     quotient, rest = _divide_polynomials(a, b)
@@ -84,7 +84,7 @@ def floor_divide(a: Size, b: Size) -> Any:
         if b == 0:
             raise Inexact(f"{a} divided by zero")
         return _divide_by(a, b) if b > 0 else _divide_by(-a, -b)
-    # While the divisor may be 0 there may be no value, so nothing is simplified away.
+    # A divisor that may be 0 is kept: simplified away, its error would be lost.
     if not is_nonzero(b):
         return of_atom(interned("//", (a, b)))
     whole, rest = _divide_polynomials(a, b)
@@ -102,7 +102,7 @@ def _lies_below(rest: Size, b: Size) -> bool:
 
 
 def _without_content(a: Size, b: Dim) -> tuple[Size, Dim]:
-    """Both without the integer factor that they share."""
+    """Divide both by their common integer factor."""
     xs, ys = terms_of(a), terms_of(b)
     common = gcd(*xs.values(), *ys.values())
     if common == 1:
@@ -113,7 +113,7 @@ def _without_content(a: Size, b: Dim) -> tuple[Size, Dim]:
 
 @lru_cache(4096)
 def _divide_by(a: Dim, b: int) -> Any:
-    """``a // b`` for a positive number: what divides comes out, the rest is reduced to one form."""
+    """Return ``a // b`` for a positive integer in normal form; divisible terms leave the division."""
     whole, rest, common = dict[Monomial, int](), dict[Monomial, int](), b
     for monomial, coefficient in a._terms.items():
         if coefficient % b:
@@ -137,7 +137,7 @@ def _divide_by(a: Dim, b: int) -> Any:
 def _divide_reduced(numerator: Dim, b: int) -> Any:
     lead = min(numerator._terms, key=order) if len(numerator._terms) > 1 else next(iter(numerator._terms))
     if numerator._terms[lead] < 0:
-        # floor(-x / b) == -floor((x + b - 1) / b), so that rounding up and rounding down meet in one form.
+        # floor(-x / b) == -floor((x + b - 1) / b), so that ceiling and floor share one normal form.
         return -_divide_by(b - 1 - numerator, b)
     nested = _nested_divisions(numerator)
     if len(nested) == 1:
@@ -152,7 +152,7 @@ def _divide_reduced(numerator: Dim, b: int) -> Any:
 
 
 def _nested_divisions(dim: Dim) -> list[Atom]:
-    """The divisions by a number that are terms of their own."""
+    """Return the divisions by integers that are terms with coefficient 1."""
     return [
         monomial[0]
         for monomial, coefficient in dim._terms.items()
@@ -200,7 +200,7 @@ def _modulo_by(a: Dim, b: int) -> Any:
 
 
 def _unfold_modulo(a: Size, b: int) -> Any:
-    """``a`` with every term ``x % c``, where ``b`` divides ``c``, as ``x``: the same modulo ``b``."""
+    """Replace each term ``x % c`` where ``b`` divides ``c`` by ``x``, which is congruent modulo ``b``."""
     if isinstance(a, int):
         return a
     for monomial, coefficient in a._terms.items():
@@ -211,6 +211,6 @@ def _unfold_modulo(a: Size, b: int) -> Any:
 
 
 def ceil_divide(a: Size, b: Size) -> Size:
-    """``a / b`` rounded up."""
+    """Return the ceiling of ``a / b``."""
     quotient: Size = -((-a) // b)
     return quotient

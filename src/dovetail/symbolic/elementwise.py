@@ -1,17 +1,19 @@
-"""Functions of sizes as functions of arrays, with broadcasting: arithmetic, comparisons, reductions, movement."""
+"""Functions of arrays of integers and Dims, with broadcasting: arithmetic, comparisons, reductions and movement."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from dovetail.symbolic import compare, min_max
 from dovetail.symbolic.algebra import HIGHEST_DEGREE, Dim, Inexact, Size, decided
 from dovetail.symbolic.arrays import (
     Array,
+    ArrayLike,
     Values,
     as_size,
     as_values,
@@ -25,18 +27,20 @@ from dovetail.symbolic.arrays import (
 from dovetail.symbolic.compare import is_at_least, is_nonzero
 from dovetail.symbolic.division import exact_quotient
 
+DTypeArgument: TypeAlias = npt.DTypeLike | None
+
 
 def _comparison(function: Callable[..., bool | None], name: str) -> Callable[[Any, Any], Array]:
-    """A question about two sizes as one about arrays; undecided raises Inexact."""
+    """Broadcast a comparison of two sizes over arrays; an undecided one raises Inexact."""
     ufunc = np.frompyfunc(lambda x, y: decided(function(as_size(x), as_size(y)), x, name, y), 2, 1)
 
-    def apply(x: Any, y: Any) -> Array:
+    def apply(x: ArrayLike, y: ArrayLike) -> Array:
         return np.asarray(ufunc(*broadcast(x, y)), dtype=bool)
 
     return apply
 
 
-def truth(x: Any) -> Array:
+def truth(x: ArrayLike) -> Array:
     array = as_values(x)
     if array.dtype == np.bool_:
         return array
@@ -66,7 +70,7 @@ def _power(x: Size, y: Size) -> Size:
 def _exact_quotient(x: Size, y: Size) -> Size:
     quotient = exact_quotient(x, y) if is_nonzero(y) else None
     if quotient is None:
-        raise Inexact(f"{x} / {y} is no whole number")
+        raise Inexact(f"{x} / {y} is no integer")
     return quotient
 
 
@@ -81,7 +85,7 @@ negative = elementwise(operator.neg, 1)
 positive = elementwise(operator.pos, 1)
 absolute = elementwise(operator.abs, 1)
 square = elementwise(lambda x: x * x, 1)
-# Cut off at -1 and 1, an integer is its sign.
+# The sign of an integer is the integer clipped to [-1, 1].
 sign = elementwise(lambda x: min_max.maximum(min_max.minimum(x, 1), -1), 1)
 minimum = elementwise(min_max.minimum, 2)
 maximum = elementwise(min_max.maximum, 2)
@@ -93,24 +97,24 @@ greater = _comparison(lambda x, y: compare.less(y, x), ">")
 greater_equal = _comparison(lambda x, y: compare.less_equal(y, x), ">=")
 
 
-def logical_and(x: Any, y: Any, /) -> Array:
+def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     return np.logical_and(truth(x), truth(y))
 
 
-def logical_or(x: Any, y: Any, /) -> Array:
+def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     return np.logical_or(truth(x), truth(y))
 
 
-def logical_xor(x: Any, y: Any, /) -> Array:
+def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     return np.logical_xor(truth(x), truth(y))
 
 
-def logical_not(x: Any, /) -> Array:
+def logical_not(x: ArrayLike, /) -> Array:
     return np.logical_not(truth(x))
 
 
 def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Callable[..., Array]:
-    """A reduction over ``axis`` (None: all); without a ``first`` value there must be an element."""
+    """Make a reduction over ``axis`` (None: all) of a function; no ``first`` value: an empty axis raises Inexact."""
 
     def combine(row: Sequence[Any]) -> Size:
         if not row and first is None:
@@ -120,7 +124,9 @@ def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Ca
             result = exact(function(result, element))
         return result
 
-    def apply(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    def apply(
+        x: ArrayLike, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeArgument = None, keepdims: bool = False
+    ) -> Array:
         result = _reduced(as_values(x).view(np.ndarray), axis, combine, keepdims)
         return result if dtype is None else converted(result, dtype)
 
@@ -133,16 +139,16 @@ least_of = _reduction(min_max.minimum, None)
 greatest_of = _reduction(min_max.maximum, None)
 
 
-def _axes(axis: Any, rank: int) -> tuple[int, ...]:
+def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
-    axes = [operator.index(each) for each in (axis if isinstance(axis, (tuple, list)) else (axis,))]
-    if not all(-rank <= each < rank for each in axes):
+    axes = [operator.index(item) for item in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    if not all(-rank <= item < rank for item in axes):
         raise Inexact(f"axes {axes} of an array of rank {rank}")
-    return tuple(each % rank for each in axes)
+    return tuple(item % rank for item in axes)
 
 
-def _reduced(x: Array, axis: Any, combine: Callable[[Sequence[Any]], Any], keepdims: bool) -> Array:
+def _reduced(x: Array, axis: int | Sequence[int] | None, combine: Callable[[Sequence[Any]], Any], keepdims: bool) -> Array:
     axes = _axes(axis, x.ndim)
     kept = [each for each in range(x.ndim) if each not in axes]
     count = int(np.prod([x.shape[each] for each in axes], dtype=object)) if axes else 1
@@ -154,7 +160,7 @@ def _reduced(x: Array, axis: Any, combine: Callable[[Sequence[Any]], Any], keepd
     return result.reshape(shape).view(Values)
 
 
-def select(condition: Any, x: Any, y: Any) -> Array:
+def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     chosen = truth(condition)
     first, second = broadcast(x, y)
     check_broadcast([chosen, first, second])
@@ -163,9 +169,9 @@ def select(condition: Any, x: Any, y: Any) -> Array:
 
 
 def moved(function: Callable[..., Any]) -> Callable[..., Array]:
-    """A numpy function that moves elements, on one array of sizes or a sequence of them."""
+    """Adapt a numpy function that moves elements to one array of integers and Dims, or to a sequence of them."""
 
-    def apply(x: Any, /, *args: Any, **options: Any) -> Array:
+    def apply(x: ArrayLike, /, *args: Any, **options: Any) -> Array:
         given = (
             [as_values(each).view(np.ndarray) for each in x] if isinstance(x, (list, tuple)) else as_values(x).view(np.ndarray)
         )
@@ -178,8 +184,8 @@ def moved(function: Callable[..., Any]) -> Callable[..., Array]:
     return apply
 
 
-def converted(x: Any, dtype: Any) -> Array:
-    """Integers that stay what they are. A dimension is taken to fit the 32- and 64-bit types, not the shorter ones."""
+def converted(x: ArrayLike, dtype: DTypeArgument) -> Array:
+    """Convert to an integer type that holds every element; a Dim is assumed to fit 32 and 64 bits, but not fewer."""
     target, array = np.dtype(dtype), as_values(x)
     if target.kind == "b":
         return truth(array)

@@ -1,6 +1,6 @@
-"""Arithmetic on intervals of integers whose ends may be infinite, and the interval in which an expression surely lies.
+"""Interval arithmetic on integers with infinite ends, and the interval of an expression.
 
-Ints stay ints, so that nothing rounds.
+Finite ends are Python integers, which do not round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WIDEST = 2**512
 
 
 def widen(low: int | float, high: int | float) -> Interval:
-    """Ends of bounded length."""
+    """Replace ends beyond 2**512 by infinity, or by that bound on the other side."""
     if low < -_WIDEST:
         low = -inf
     elif low > _WIDEST:
@@ -35,13 +35,13 @@ def _times(x: int | float, y: int | float) -> int | float:
 
 
 def product_of(x: Interval, y: Interval) -> Interval:
-    """Where products lie."""
+    """Return the interval of products."""
     corners = [_times(a, b) for a in x for b in y]
     return widen(min(corners), max(corners))
 
 
 def power_of(x: Interval, count: int) -> Interval:
-    """Where powers lie."""
+    """Return the interval of powers."""
     result = x
     for _ in range(count - 1):
         result = product_of(result, x)
@@ -51,7 +51,7 @@ def power_of(x: Interval, count: int) -> Interval:
 
 
 def of_application(kind: str, xs: Sequence[Interval]) -> Interval:
-    """Where an application lies whose arguments lie in ``xs``."""
+    """Return the interval of an application to arguments in ``xs``."""
     if kind == "min":
         return min(low for low, _ in xs), min(high for _, high in xs)
     if kind == "max":
@@ -70,7 +70,7 @@ def of_application(kind: str, xs: Sequence[Interval]) -> Interval:
 
 
 def _nonzero_parts(x: Interval) -> Iterator[Interval]:
-    """Where a divisor lies: an application has a value only where its divisor is not 0."""
+    """Yield the positive and the negative part of a divisor's interval; a divisor of 0 has no result."""
     if x[1] >= 1:
         yield max(x[0], 1), x[1]
     if x[0] <= -1:
@@ -99,7 +99,7 @@ def _monomial_interval(monomial: Monomial) -> Interval:
 
 
 def interval(size: Size) -> Interval:
-    """Interval arithmetic over the terms."""
+    """Return the interval of an expression by interval arithmetic over its terms."""
     if isinstance(size, int):
         return size, size
     if size._range is None:

@@ -1,4 +1,4 @@
-"""Minimum and maximum: what surely comes first drops the others."""
+"""Minimum and maximum of sizes; arguments that are never the result are dropped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dovetail.symbolic.compare import closeness, less_equal
 
 
 def minimum(*sizes: Size) -> Size:
-    """The least of one or more."""
+    """Return the minimum of one or more sizes."""
     return extreme("min", sizes)
 
 
 def maximum(*sizes: Size) -> Size:
-    """The greatest of one or more."""
+    """Return the maximum of one or more sizes."""
     return extreme("max", sizes)
 
 
@@ -24,7 +24,7 @@ _CHOICES: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
 def extreme(kind: str, sizes: Sequence[Size]) -> Size:
-    """The least or greatest, as ``kind`` says."""
+    """Return the minimum (``kind`` "min") or maximum ("max")."""
     if all(isinstance(size, int) for size in sizes):
         return _CHOICES[kind](sizes)
     return _simplified_extreme(kind, sizes) if closeness.active else _known_extreme(kind, tuple(sizes))

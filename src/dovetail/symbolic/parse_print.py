@@ -1,4 +1,4 @@
-"""Expressions as text: printing, and reading what was printed."""
+"""Printing and parsing of expressions."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def _operand_text(size: Size, name: Callable[[Atom], str]) -> str:
 
 
 def parse(text: str, name: Callable[[str], Size] = symbol) -> Size:
-    """Read what ``str`` wrote: integers, names (in double quotes where they are not plain), ``+ - * // % **``, min, max.
+    """Parse the output of ``str``: integers, names (quoted where they are no identifiers), ``+ - * // % **``, min, max.
 
-    ``name`` makes a symbol of a name. Raises FormatError [dims.text] for anything else, in bounded time.
+    ``name`` converts a name to a symbol. Raises FormatError [dims.text] for anything else, in bounded time.
     """
     if len(text) > LONGEST_TEXT:
         raise FormatError("dims.text", f"an expression of {len(text)} characters is longer than {LONGEST_TEXT}")
@@ -105,7 +105,7 @@ _TOKEN = re.compile(
 
 
 class _Parser:
-    """Recursive descent; Python's precedence."""
+    """A recursive descent parser with Python's precedence."""
 
     def __init__(self, text: str, name: Callable[[str], Size]) -> None:
         self.text = text

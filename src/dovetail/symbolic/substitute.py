@@ -1,4 +1,4 @@
-"""Walks over an expression: building it again from other symbols, and finding the symbols in it."""
+"""Substitution and evaluation of expressions, and their symbols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dovetail.symbolic.algebra import (
 
 
 def replaced(size: Size, value: Callable[[Atom], Size]) -> Size:
-    """The polynomial with each of its own atoms replaced."""
+    """Replace each atom of the polynomial, but none inside of atoms."""
     if isinstance(size, int):
         return size
     result: Size = size._constant
@@ -29,7 +29,7 @@ def replaced(size: Size, value: Callable[[Atom], Size]) -> Size:
 
 
 def rebuilt(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[Size], Size] | None = None) -> Size:
-    """The expression built again from new symbols; ``at_result`` sees what becomes of each application."""
+    """Rebuild the expression from new symbols; ``at_result`` maps the result of each application."""
     seen: dict[Atom, Size] = {}
 
     def value(atom: Atom) -> Size:
@@ -47,7 +47,7 @@ def rebuilt(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[
 
 
 def strong(dim: Size) -> Size:
-    """A second, stronger normal form: modulo written through division, and every whole part taken out of it."""
+    """Return a stronger normal form: modulo as division, and integer parts moved out of divisions."""
     return rebuilt(dim, of_atom, lambda result: replaced(result, _strong_atom))
 
 
@@ -62,23 +62,23 @@ def _strong_atom(atom: Atom) -> Size:
 
 
 def substitute(size: Size, values: Mapping[str, Size]) -> Size:
-    """The expression with symbols replaced by name. Values are taken to lie within the bounds of their symbols."""
+    """Replace symbols by name. Values are assumed to be within the bounds of their symbols."""
     return rebuilt(size, lambda atom: values.get(atom.args[0], of_atom(atom)))
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
-    """The number that the expression is. Raises Inexact where a symbol has no value, ZeroDivisionError as Python would."""
+    """Evaluate the expression to an integer. Raises Inexact for a symbol without a value, and ZeroDivisionError."""
     if isinstance(size, int):
         return size
     result = rebuilt(size, lambda atom: int(values[atom.args[0]]) if atom.args[0] in values else of_atom(atom))
     if isinstance(result, Dim):
-        missing = ", ".join(str(each) for each in symbols(result))
-        raise Inexact(f"no value is given for {missing}")
+        missing = ", ".join(str(item) for item in symbols(result))
+        raise Inexact(f"no value for {missing}")
     return result
 
 
 def symbols(size: Size) -> tuple[Dim, ...]:
-    """Every symbol in the expression, in the order in which printing meets them."""
+    """Return the symbols of the expression in the order of printing."""
     found: dict[Atom, Dim] = {}
     seen: set[Atom] = set()
 

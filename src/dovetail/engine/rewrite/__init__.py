@@ -1,1 +1,1 @@
-"""Graph rewrites before planning, each in a module: half precision, Q/DQ fusion, recurrent layers, NMS; `pipeline` runs them."""
+"""Graph rewrites before planning, one per module; `pipeline` runs them in order."""

@@ -1,87 +1,95 @@
-"""NonMaxSuppression in two operators: what is kept, in a table whose shape is known before, and the rows that come of it."""
+"""Rewrite of NonMaxSuppression: a table of selected boxes, whose shape is static, then the rows that are read from it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
+from dovetail.arrays import Array, Namespace
 from dovetail.interpreter.evaluate import constant_value
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.detection.nms import NonMaxSuppression, corners_of, select_boxes
 
 
-class NmsTable(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table: i32, counts: i32", is_registered=False):
-    """For each batch and class the boxes that are kept, by falling score, and how many: behind these the table holds anything.
+class NmsTable(
+    Op,
+    sig="boxes: f32, scores: f32, iou_threshold: f32, score_threshold: f32 -> table: i32, counts: i32",
+    is_registered=False,
+):
+    """The boxes selected for each batch and class, by falling score, and their number. An operator of the engine alone.
 
-    Attributes and inputs are those of NonMaxSuppression. Not one of a model's operators.
+    ``table``: [batches, classes, n], of which the first ``counts`` entries are valid. Attributes and inputs are those of
+    NonMaxSuppression.
     """
 
-    most: int
-    center: bool = False
+    max_output_boxes_per_class: int
+    center_point_box: bool = False
     inclusive: bool = False
 
-    def types(self, boxes: Any, scores: Any, overlap: Any, least: Any) -> list[Type]:
-        NonMaxSuppression().types(boxes, scores, None, overlap, least)
+    def types(self, boxes: View, scores: View, iou_threshold: View, score_threshold: View) -> list[Type]:
+        NonMaxSuppression().types(boxes, scores, None, iou_threshold, score_threshold)
         batches, classes, count = scores.dims
-        table = (batches, classes, symbolic.minimum(self.most, count))
+        table = (batches, classes, symbolic.minimum(self.max_output_boxes_per_class, count))
         return [Tensor(dtypes.i32, table), Tensor(dtypes.i32, (batches, classes))]
 
-    def evaluate(self, xp: Any, boxes: Any, scores: Any, overlap: Any, least: Any) -> Any:
-        corners = corners_of(boxes, self.center)
-        table = np.zeros((*scores.shape[:2], min(self.most, scores.shape[2])), np.int32)
+    def evaluate(self, xp: Namespace, boxes: Array, scores: Array, iou_threshold: Array, score_threshold: Array) -> Array:
+        corners = corners_of(boxes, self.center_point_box)
+        table = np.zeros((*scores.shape[:2], min(self.max_output_boxes_per_class, scores.shape[2])), np.int32)
         counts = np.zeros(scores.shape[:2], np.int32)
-        limits = self.most, overlap.reshape(()), least.reshape(())
+        limits = self.max_output_boxes_per_class, iou_threshold.reshape(()), score_threshold.reshape(())
         for batch, label in np.ndindex(counts.shape):
-            chosen = select_boxes(corners[batch], scores[batch, label], *limits, self.inclusive)
-            counts[batch, label] = len(chosen)
-            table[batch, label, : len(chosen)] = chosen
+            selected = select_boxes(corners[batch], scores[batch, label], *limits, self.inclusive)
+            counts[batch, label] = len(selected)
+            table[batch, label, : len(selected)] = selected
         return table, counts
 
 
 class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values: F, count: I", is_registered=False):
-    """What ``whole``, a NonMaxSuppression, says of a table of what is kept. Not one of a model's operators."""
+    """The outputs of ``nms``, a NonMaxSuppression, from a table of its selected boxes. An operator of the engine alone."""
 
-    whole: Any
+    nms: NonMaxSuppression
     outputs: int = 1
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         rows: Any = (None, 3)
-        found: list[Type] = [Tensor(self.whole.output_type, rows), Tensor(dtypes.f32, rows), Tensor(self.whole.output_type, (1,))]
-        return found[: self.outputs]
+        types: list[Type] = [Tensor(self.nms.output_type, rows), Tensor(dtypes.f32, rows), Tensor(self.nms.output_type, (1,))]
+        return types[: self.outputs]
 
-    def value(self, *xs: Any) -> Any:
-        raise symbolic.Inexact("which boxes are kept")
+    def value(self, *xs: View) -> Array:
+        raise symbolic.Inexact("which boxes are selected")
 
-    def evaluate(self, xp: Any, scores: Any, table: Any, counts: Any) -> Any:
-        batch, label, place = np.nonzero(np.arange(table.shape[2]) < counts[..., None])
-        boxes = table[batch, label, place]
-        return self.whole.make_outputs(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
+    def evaluate(self, xp: Namespace, scores: Array, table: Array, counts: Array) -> Array:
+        batch, label, index = np.nonzero(np.arange(table.shape[2]) < counts[..., None])
+        boxes = table[batch, label, index]
+        return self.nms.make_outputs(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
 
 
-def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any:
-    """The two operators; None where inputs or types are others than the kernel's, or the most that is kept is not known."""
-    given: list[Value | None] = [*xs, None, None, None]
-    boxes, scores, most, overlap, least, *others = given
-    limits = overlap, least
-    if any(x is not None and (x.shape is None or x.dtype.name != "f32") for x in (boxes, scores, *limits)):
+def rewrite_nms(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Sequence[Value] | None:
+    """NonMaxSuppression as NmsTable and NmsRows; None for other types than f32, and for an unknown number of boxes per class."""
+    padded: list[Value | None] = [*xs, None, None, None]
+    boxes, scores, most, iou_threshold, score_threshold, *others = padded
+    thresholds = iou_threshold, score_threshold
+    if any(x is not None and (x.shape is None or x.dtype.name != "f32") for x in (boxes, scores, *thresholds)):
         return None
     if not all(x is None or _is_zero(x) for x in others):
         return None
-    found = np.zeros((), np.int64) if most is None else constant_value(most)
-    if boxes is None or scores is None or scores.shape is None or found is None:
+    max_boxes = np.zeros((), np.int64) if most is None else constant_value(most)
+    if boxes is None or scores is None or scores.shape is None or max_boxes is None:
         return None
-    numbers = (
-        b.constant(np.full((), value, np.float32)) if x is None else x for x, value in zip(limits, (0, -np.inf), strict=True)
-    )
-    kept = NmsTable(max(int(found.reshape(())), 0), op.center_point_box, op.inclusive)
-    return b.add(NmsRows(op, op.outputs), scores, *b.add(kept, boxes, scores, *numbers))
+    numbers = [
+        b.constant(np.full((), default, np.float32)) if x is None else x
+        for x, default in zip(thresholds, (0, -np.inf), strict=True)
+    ]
+    table = NmsTable(max(int(max_boxes.reshape(())), 0), op.center_point_box, op.inclusive)
+    return b.add(NmsRows(op, op.outputs), scores, *b.add(table, boxes, scores, *numbers))
 
 
 def _is_zero(x: Value) -> bool:
-    found = constant_value(x)
-    return found is not None and not found.any()
+    constant = constant_value(x)
+    return constant is not None and not constant.any()

@@ -1,23 +1,25 @@
-"""A graph made ready for an engine, once per model: constants folded, known statistics made part of weights."""
+"""Rewrite of a graph for the engine, once per model: infer, rewrite to operators that have kernels, fold constants."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dovetail.engine.rewrite.half_precision import computed_in_f32
-from dovetail.engine.rewrite.integer_ops import on_grids
-from dovetail.engine.rewrite.nms import suppressed
-from dovetail.engine.rewrite.qdq_fusion import quantized
-from dovetail.engine.rewrite.recurrent import LAYERS, by_moments, with_checked_lengths
-from dovetail.engine.select.tree_ensemble import with_tables
+from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
+from dovetail.engine.rewrite.half_precision import compute_half_in_f32
+from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op
+from dovetail.engine.rewrite.nms import rewrite_nms
+from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
+from dovetail.engine.rewrite.recurrent import rewrite_layer, with_checked_lengths
+from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.evaluate import folded
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import Op
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
@@ -25,7 +27,7 @@ from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
 from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.elementwise.activation import Sigmoid
-from dovetail.ops.elementwise.binary import Add, Multiply, Sum
+from dovetail.ops.elementwise.binary import Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
 from dovetail.ops.linalg.einsum import Einsum
 from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
@@ -33,7 +35,6 @@ from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
 from dovetail.ops.ml.svm import SVMClassifier, SVMRegressor
 from dovetail.ops.ml.tree_ensemble import TreeEnsemble
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
-from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.dropout import Dropout
 from dovetail.ops.nn.group_conv import GroupConv
 from dovetail.ops.nn.lrn import LpNormalization, NormalizeL2
@@ -48,89 +49,50 @@ from dovetail.ops.nn.normalization import (
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
-from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RecurrentCell, RNNCell
+from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer_graph
 
-ROUNDS = 4
-"""What an operator is taken apart into may be taken apart in its turn."""
-DECOMPOSED = (
-    Attention,
-    Einsum,
-    FakeQuantize,
-    GroupNormalization,
-    InstanceNormalization,
-    LpNormalization,
-    MatMulNBits,
-    MeanVarianceNormalization,
-    NormalizeL2,
-    RMSNormalization,
-    RotaryEmbedding,
-    ScaledDotProductAttention,
-)
-"""Operators whose parts have kernels and they have not."""
-LEARNED = (
-    FeatureVectorizer,
-    Imputer,
-    LinearClassifier,
-    LinearRegressor,
-    Normalizer,
-    OneHotEncoder,
-    SVMClassifier,
-    SVMRegressor,
-    Scaler,
-    TreeEnsembleClassifier,
-    TreeEnsembleRegressor,
-)
-"""Models of ai.onnx.ml, whose parts have kernels whatever the type of the features is."""
-RECURRENT = (RNN, GRU, LSTM, RNNCell, GRUCell, LSTMCell)
-UNPACKED = 2 << 30
-"""The most bytes of floats that are kept for weights which a file stores in fewer bits; the rest is unpacked in each run."""
-MOMENTS = 256
-"""The most moments of a recurrent layer that are written one by one: more make planning long."""
+MAX_ROUNDS = 4
+"""A decomposition may contain operators that are rewritten in their turn."""
+MAX_UNPACKED_BYTES = 2 << 30
+"""The most bytes of floats that constant weights of fewer bits are unpacked to; further weights are unpacked in each run."""
+MAX_UNROLLED_STEPS = 256
+"""The most time steps of a recurrent layer that is unrolled; more make planning slow."""
+
+Inputs = list[Value | None]
+Result = Value | Sequence[Value | None] | None
+"""Replacements of a node's outputs (None: an output that nothing reads), or None where the node stays."""
+Rule = Callable[[Builder, Node], Result]
 
 
-class ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N", is_registered=False):
-    """Conv with the weights of output channel o multiplied by ``factor[o]``. Not one of a model's operators.
-
-    The product is made where the weights are packed, so that they are in memory twice and not three times: as the model has them
-    and packed.
-    """
-
-    def shape(self, x: Any, w: Any, bias: Any = None, factor: Any = None) -> Any:
-        return super().shape(x, w, bias)
-
-    def evaluate(self, xp: Any, x: Any, w: Any, bias: Any = None, factor: Any = None) -> Any:
-        return super().evaluate(xp, x, w * xp.reshape(factor, (-1, *(1,) * (w.ndim - 1))), bias)
-
-
-def prepare(graph: Graph, file: str | None = None) -> Graph:
-    """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are everywhere."""
+def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
+    """A copy of ``graph`` that computes the same, to within rounding, with operators that have kernels; types are inferred."""
     new = copy_graph(graph)
     infer_graph(new, file=file)
-    computed_in_f32(new)
-    rewrite(new, quantized)
-    unpacked = _unpacking()
-    rewrite(new, unpacked)
+    compute_half_in_f32(new)
+    rewrite(new, fuse_qdq)
+    unpack = _unpacking_rule()
+    rewrite(new, unpack)
     fold(new)
-    for _ in range(ROUNDS):
-        if not rewrite(new, _simpler):
+    for _ in range(MAX_ROUNDS):
+        if not rewrite(new, _rewrite_node):
             break
         remove_dead(new)
-        rewrite(new, unpacked)
+        rewrite(new, unpack)
         fold(new)
-    rewrite(new, _into_weights)
+    rewrite(new, fold_into_weights)
     remove_dead(new)
-    _make_row_major(new)
+    _make_constants_row_major(new)
     return new
 
 
-def _make_row_major(graph: Graph) -> None:
-    """Copy constants that are not row-major, or lie at odd addresses, once for all plans.
+def _make_constants_row_major(graph: Graph) -> None:
+    """Copy constants that are not row-major or not aligned, once for all plans.
 
-    Kernels read aligned rows, and packed weights are shared by address.
+    Kernels read aligned rows, and packed weights are shared by the address of their source.
     """
     for node in graph.nodes:
         op = node.op
@@ -140,178 +102,204 @@ def _make_row_major(graph: Graph) -> None:
             node.op = Constant(data, op.dtype)
 
 
-def _unpacking() -> Callable[[Builder, Node], Any]:
-    """A rule that makes constants of weights that a file stores in fewer bits, once instead of in every run."""
-    left = UNPACKED
+def _unpacking_rule() -> Rule:
+    """A rule that unpacks constant weights of fewer bits to constant floats, once instead of in every run."""
+    bytes_left = MAX_UNPACKED_BYTES
 
-    def rule(b: Builder, node: Node) -> Any:
-        nonlocal left
+    def rule(b: Builder, node: Node) -> Result:
+        nonlocal bytes_left
         if not isinstance(node.op, Cast | DequantizeLinear) or any(x is None or x.constant is None for x in node.inputs):
             return None
-        found = folded(node.op, node.inputs, left, is_counted=False)
-        if found is None:
+        outputs = folded(node.op, node.inputs, bytes_left, is_counted=False)
+        if outputs is None:
             return None
-        left -= sum(array.nbytes for array, _ in found)
-        return [b.constant(array, dtype) for array, dtype in found]
+        bytes_left -= sum(array.nbytes for array, _ in outputs)
+        return [b.constant(array, dtype) for array, dtype in outputs]
 
     return rule
 
 
-def _apart(b: Builder, op: Any, xs: Any) -> Any:
-    """What an operator is made of; None where that hangs on sizes that only the run tells: the operator's own rule sees them."""
+# Rules by operator
+
+
+def _rewrite_node(b: Builder, node: Node) -> Result:
+    rule = REWRITES.get(type(node.op))
+    return None if rule is None else rule(b, node)
+
+
+def _decompose(b: Builder, node: Node) -> Result:
+    """The operator's own decomposition; None where it depends on sizes that are known only at run time."""
+    return _decompose_with(b, node.op, node.inputs)
+
+
+def _decompose_with(b: Builder, op: Op, xs: Inputs) -> Result:
+    decompose: Callable[..., Result] = op.decompose
     try:
-        return op.decompose(b, *xs)
+        return decompose(b, *xs)
     except (UnsupportedError, Unknown):
         return None
 
 
-def _simpler(b: Builder, node: Node) -> Any:
-    op, xs = node.op, node.inputs
-    if isinstance(op, UNLISTED):
-        # Whether there is something to lay end to end is asked where only the run tells.
-        is_open = isinstance(op, ConcatFromSequence) and not isinstance(getattr(xs[0].type, "length", None), int)  # type: ignore[union-attr]
-        return None if is_open else unlisted(b, node)
-    if isinstance(op, BatchNormalization):
-        return _scale_and_shift(b, op, xs)
-    if isinstance(op, MatMulNBits) and xs[1] is not None and xs[1].constant is None:
+def _decompose_f32(b: Builder, node: Node) -> Result:
+    """The decomposition for a first input of f32 and inputs of known rank."""
+    xs = node.inputs
+    is_f32 = xs[0] is not None and xs[0].dtype.name == "f32" and all(x is None or x.shape is not None for x in xs)
+    return _decompose(b, node) if is_f32 else None
+
+
+def _decompose_any_type(b: Builder, node: Node) -> Result:
+    """The decomposition for inputs of known rank and any type: the features of an ai.onnx.ml model."""
+    return _decompose(b, node) if all(x is not None and x.shape is not None for x in node.inputs) else None
+
+
+def _rewrite_sequence(b: Builder, node: Node) -> Result:
+    if isinstance(node.op, ConcatFromSequence) and not isinstance(getattr(node.input(0).type, "length", None), int):
+        # A sequence may turn out empty, which only the run can refuse.
         return None
-    if isinstance(op, RMSNormalization) and not is_parameter(getattr(xs[0], "shape", None), xs[1]):
-        # Taken apart it would not refuse a scale that stretches.
+    result: Result = unlisted(b, node)
+    return result
+
+
+def _rewrite_batch_norm(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, BatchNormalization)
+    return rewrite_batch_norm(b, node.op, node.inputs)
+
+
+def _rewrite_matmul_nbits(b: Builder, node: Node) -> Result:
+    return _decompose_f32(b, node) if node.input(1).constant is not None else None
+
+
+def _rewrite_rms_norm(b: Builder, node: Node) -> Result:
+    # The decomposition would broadcast a scale that the operator refuses.
+    return _decompose_f32(b, node) if is_parameter(getattr(node.inputs[0], "shape", None), node.inputs[1]) else None
+
+
+def _rewrite_tree_ensemble(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, TreeEnsemble)
+    return rewrite_tree_ensemble(b, node.op, node.input(0))
+
+
+def _rewrite_nms(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, NonMaxSuppression)
+    return rewrite_nms(b, node.op, node.inputs)
+
+
+def _rewrite_cast_like(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, CastLike)
+    like = node.input(1).type
+    return b.add(node.op.cast(like.dtype), node.inputs[0]) if isinstance(like, Tensor) and like.dtype is not None else None
+
+
+def _rewrite_integer_op(b: Builder, node: Node) -> Result:
+    return rewrite_integer_op(b, node.op, node.inputs)
+
+
+def _rewrite_layer(b: Builder, node: Node) -> Result:
+    """A recurrent layer by its kernel where there is one, else unrolled where it has few time steps."""
+    op = node.op
+    assert isinstance(op, RNN | GRU | LSTM)
+    result: Result = rewrite_layer(b, op, node.inputs)
+    if result is not None or not _has_known_f32_inputs(node.inputs):
+        return result
+    sizes = op.sizes_of(*node.inputs)
+    steps = sizes["s"]
+    is_short = isinstance(sizes["h"], int) and isinstance(steps, int) and 0 < steps * op.directions <= MAX_UNROLLED_STEPS
+    return _decompose_with(b, op, with_checked_lengths(b, op, node.inputs)) if is_short else None
+
+
+def _rewrite_cell(b: Builder, node: Node) -> Result:
+    op: Any = node.op
+    if not _has_known_f32_inputs(node.inputs):
         return None
-    if isinstance(op, DECOMPOSED) and _is_plain(xs):
-        return _apart(b, op, xs)
-    if isinstance(op, LEARNED) and all(x is not None and x.shape is not None for x in xs):
-        return _apart(b, op, xs)
-    if isinstance(op, TreeEnsemble) and xs[0] is not None:
-        return with_tables(b, op, xs[0])
-    if isinstance(op, NonMaxSuppression):
-        return suppressed(b, op, xs)
-    if isinstance(op, CastLike) and isinstance(like := xs[1].type, Tensor) and like.dtype is not None:  # type: ignore[union-attr]
-        return b.add(op.cast(like.dtype), xs[0])
-    if (made := on_grids(b, op, xs)) is not None:
-        return made
-    if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:
-        return made
-    if type(op) in RECURRENT and _is_short(op, xs):
-        return _apart(b, op, with_checked_lengths(b, op, xs))
-    if isinstance(op, Multiply) and op.broadcast:
-        return _gated(b, xs)
-    if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
-        return b.Add(node.input(0), node.input(1))
-    if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
-        return op.decompose(b, node.input(0), xs[1])
-    if isinstance(op, Dropout) and _is_off(xs) and _is_for_the_first(b, node):
-        return [b.Identity(node.input(0)), None][: op.outputs]
-    if isinstance(op, MaxPool) and op.outputs == 2 and _is_for_the_first(b, node):
-        return [*b.add(op.with_(outputs=1), *xs), None]
-    return None
+    return _decompose(b, node) if isinstance(op.shape(*node.inputs)[0][1], int) else None
 
 
-def _is_for_the_first(b: Builder, node: Node) -> bool:
-    """Whether nobody needs a node's outputs but the first."""
-    return not any(y.uses or y in b.graph.outputs for y in node.outputs[1:])
+def _has_known_f32_inputs(xs: Inputs) -> bool:
+    x = xs[0]
+    return x is not None and x.shape is not None and x.dtype.name == "f32" and all(y is None or y.shape is not None for y in xs)
 
 
-def _gated(b: Builder, xs: list[Value | None]) -> Any:
-    """What is multiplied by its own sigmoid is one activation, which a product or convolution before it takes in."""
-    for x, gate in (xs, xs[::-1]):
+def _rewrite_multiply(b: Builder, node: Node) -> Result:
+    """x * sigmoid(x) as Swish, which fuses into the kernel before it."""
+    assert isinstance(node.op, Multiply)
+    if not node.op.broadcast:
+        return None
+    for x, gate in (node.inputs, node.inputs[::-1]):
         assert x is not None and gate is not None
         if gate.node is not None and isinstance(gate.node.op, Sigmoid) and gate.node.inputs[0] is x and x.dtype.name == "f32":
             return b.Swish(x)
     return None
 
 
-def _is_plain(xs: list[Value | None]) -> bool:
-    """Whether the first input is of f32 and the ranks of all are known."""
-    return xs[0] is not None and xs[0].dtype.name == "f32" and all(x is None or x.shape is not None for x in xs)
+def _rewrite_sum(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, Sum)
+    return b.Add(node.input(0), node.input(1)) if len(node.inputs) == 2 and node.op.broadcast else None
 
 
-def _is_short(op: Any, xs: list[Value | None]) -> bool:
-    """Whether a recurrent layer (or a cell, which is one moment of it) has so few moments that they are written one by one."""
-    x = xs[0]
-    if x is None or x.shape is None or x.dtype.name != "f32" or any(each is not None and each.shape is None for each in xs):
-        return False
-    if isinstance(op, RecurrentCell):
-        return isinstance(op.shape(*xs)[0][1], int)
-    sizes = op.sizes_of(*xs)
-    return isinstance(sizes["h"], int) and isinstance(sizes["s"], int) and 0 < sizes["s"] * op.directions <= MOMENTS
+def _rewrite_group_conv(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, GroupConv)
+    return node.op.decompose(b, node.input(0), node.input(1)) if node.input(1).constant is not None else None
 
 
-def _is_off(xs: list[Value | None]) -> bool:
-    """Whether a Dropout does nothing: no third input, or a constant that says so."""
-    training = xs[2] if len(xs) > 2 else None
-    return training is None or (training.constant is not None and not training.constant.any())
+def _rewrite_dropout(b: Builder, node: Node) -> Result:
+    """Dropout outside training mode as Identity."""
+    assert isinstance(node.op, Dropout)
+    training = node.inputs[2] if len(node.inputs) > 2 else None
+    is_off = training is None or (training.constant is not None and not training.constant.any())
+    return [b.Identity(node.input(0)), None][: node.op.outputs] if is_off and _uses_first_output_only(b, node) else None
 
 
-def _scale_and_shift(b: Builder, op: BatchNormalization, xs: list[Value | None]) -> Any:
-    """Normalisation with statistics that are known is a product and a sum."""
-    x, *parameters = xs
-    assert x is not None
-    if (
-        op.training_mode
-        or op.outputs != 1
-        or not op.spatial
-        or x.shape is None
-        or len(x.shape) < 2
-        or x.dtype.name not in ("f32", "f64")
-    ):
+def _rewrite_max_pool(b: Builder, node: Node) -> Result:
+    """MaxPool whose indices nothing reads as MaxPool without indices."""
+    assert isinstance(node.op, MaxPool)
+    if node.op.outputs != 2 or not _uses_first_output_only(b, node):
         return None
-    data = [None if value is None else value.constant for value in parameters]
-    if any(array is None for array in data):
-        return None
-    scale, bias, mean, variance = (np.asarray(array, np.float64) for array in data)
-    factor = scale / np.sqrt(variance + op.epsilon)
-    shape = (-1, *(1,) * (len(x.shape) - 2))
-    made = [np.reshape(array, shape).astype(x.dtype.numpy) for array in (factor, bias - mean * factor)]
-    return b.Add(b.Multiply(x, b.constant(made[0], x.dtype)), b.constant(made[1], x.dtype))
+    return [*b.add(node.op.with_(outputs=1), *node.inputs), None]
 
 
-def _into_weights(b: Builder, node: Node) -> Any:
-    """A factor or a summand per channel after a convolution, in the convolution's weights."""
-    op = node.op
-    if not isinstance(op, Multiply | Add) or not op.broadcast:
-        return None
-    for place in (0, 1):
-        x, other = node.inputs[place], node.inputs[1 - place]
-        assert x is not None and other is not None
-        if x.node is None or not isinstance(x.node.op, Conv) or len(x.uses) != 1 or x in b.graph.outputs:
-            continue
-        values = _per_channel(x, other)
-        if values is not None:
-            return _merged(b, op, x.node, values)
-    return None
+def _uses_first_output_only(b: Builder, node: Node) -> bool:
+    return not any(y.uses or y in b.graph.outputs for y in node.outputs[1:])
 
 
-def _per_channel(x: Value, other: Value) -> np.ndarray[Any, Any] | None:
-    """A constant that has one number per channel of the convolution's result ``x``, or one for all."""
-    if other.constant is None or x.node is None or x.dtype.name not in ("f32", "f64") or x.shape is None:
-        return None
-    weights = x.node.inputs[1]
-    if weights is None or weights.constant is None:
-        return None
-    bias = x.node.inputs[2] if len(x.node.inputs) > 2 else None
-    if bias is not None and bias.constant is None:
-        return None
-    rank = len(x.shape)
-    shape = (1,) * (rank - other.constant.ndim) + other.constant.shape
-    if len(shape) != rank or any(size != 1 for axis, size in enumerate(shape) if axis != 1):
-        return None
-    channels = weights.constant.shape[0]
-    return np.broadcast_to(other.constant.reshape(-1), (channels,)) if shape[1] in (1, channels) else None
-
-
-def _merged(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, Any]) -> Any:
-    x, weights, *rest = node.inputs
-    assert weights is not None and weights.constant is not None
-    kind = weights.dtype
-    bias, factor = (None if value is None else value.constant for value in (*rest, None, None)[:2])
-    bias = np.zeros(weights.constant.shape[0], kind.numpy) if bias is None else bias
-    if isinstance(op, Multiply):
-        bias = bias * values
-        factor = values if factor is None else factor * values
-    else:
-        bias = bias + values
-    made = [b.constant(np.array(array, kind.numpy), kind) for array in (bias, factor) if array is not None]
-    changed = node.op if factor is None else ScaledConv(**node.op.__dict__)
-    found: Value = b.add(changed, x, weights, *made)[0]
-    return found
+REWRITES: dict[type[Op], Rule] = {
+    **dict.fromkeys(UNLISTED, _rewrite_sequence),
+    **dict.fromkeys(INTEGER_OPS, _rewrite_integer_op),
+    Attention: _decompose_f32,
+    BatchNormalization: _rewrite_batch_norm,
+    CastLike: _rewrite_cast_like,
+    Dropout: _rewrite_dropout,
+    Einsum: _decompose_f32,
+    FakeQuantize: _decompose_f32,
+    FeatureVectorizer: _decompose_any_type,
+    GRU: _rewrite_layer,
+    GRUCell: _rewrite_cell,
+    GroupConv: _rewrite_group_conv,
+    GroupNormalization: _decompose_f32,
+    Imputer: _decompose_any_type,
+    InstanceNormalization: _decompose_f32,
+    LSTM: _rewrite_layer,
+    LSTMCell: _rewrite_cell,
+    LinearClassifier: _decompose_any_type,
+    LinearRegressor: _decompose_any_type,
+    LpNormalization: _decompose_f32,
+    MatMulNBits: _rewrite_matmul_nbits,
+    MaxPool: _rewrite_max_pool,
+    MeanVarianceNormalization: _decompose_f32,
+    Multiply: _rewrite_multiply,
+    NonMaxSuppression: _rewrite_nms,
+    NormalizeL2: _decompose_f32,
+    Normalizer: _decompose_any_type,
+    OneHotEncoder: _decompose_any_type,
+    RMSNormalization: _rewrite_rms_norm,
+    RNN: _rewrite_layer,
+    RNNCell: _rewrite_cell,
+    RotaryEmbedding: _decompose_f32,
+    SVMClassifier: _decompose_any_type,
+    SVMRegressor: _decompose_any_type,
+    ScaledDotProductAttention: _decompose_f32,
+    Scaler: _decompose_any_type,
+    Sum: _rewrite_sum,
+    TreeEnsemble: _rewrite_tree_ensemble,
+    TreeEnsembleClassifier: _decompose_any_type,
+    TreeEnsembleRegressor: _decompose_any_type,
+}

@@ -1,21 +1,23 @@
-"""Layers between DequantizeLinear and QuantizeLinear, for the engine: whole numbers inside, one rounding at the end.
+"""Q/DQ fusion: layers between DequantizeLinear and QuantizeLinear in integer arithmetic, with one rounding at the end.
 
-What a model says is arithmetic of floats between two roundings. The sums of a convolution of bytes are whole numbers, which
-floats would only approximate: they are made exactly, and brought to the next grid by one factor, rounded half to even.
+The model describes float arithmetic between two roundings. The sums of a convolution of bytes are integers, which floats would
+only approximate: they are computed exactly and rescaled to the next quantization by one factor, rounded half to even.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from dovetail import dtypes
+from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import Gemm
@@ -25,126 +27,140 @@ from dovetail.ops.quantization.quantize_linear import DequantizeLinear, Quantize
 from dovetail.ops.tensor.reshape import Flatten, Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
-BYTES = ("u8", "i8")
+BYTE_TYPES = ("u8", "i8")
+Result = Value | Sequence[Value] | None
 
 
-class Grid(NamedTuple):
-    """One scale and zero point for all of a tensor."""
+class Quantization(NamedTuple):
+    """Per-tensor quantization: scale, zero point and element type of the codes."""
 
     scale: float
     zero: int
     dtype: DType
 
 
-class QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> y: R3", is_registered=False):
-    """``round(sum * factor) + zero`` of the type ``dtype``, between ``low`` and ``high``, with the sum of ``conv`` over
-    ``(x - x_zero) * w + bias``. Not one of a model's operators.
+class QuantizedTensor(NamedTuple):
+    """The codes of a tensor, and their quantization."""
 
-    With ``other``: ``round((q - zero) * own + (other - other_zero) * beside) + last_zero`` of that q, of the type ``last_dtype``,
-    between ``last_low`` and ``last_high``.
+    codes: Value
+    quantization: Quantization
+
+
+class QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> y: R3", is_registered=False):
+    """``q = round(sum * factor) + zero``, clipped to [``low``, ``high``]; an operator of the engine alone.
+
+    ``sum`` is that of ``conv`` over ``(x - x_zero) * w + bias``; q has the type ``dtype``. With ``other``, a residual, the result
+    is ``round((q - zero) * own + (other - other_zero) * beside) + last_zero``, clipped to [``last_low``, ``last_high``], of the
+    type ``last_dtype``.
     """
 
-    conv: Any
+    conv: Conv
     x_zero: int
     zero: int
-    dtype: Any
+    dtype: DType
     low: int
     high: int
     own: float = 1.0
     beside: float = 0.0
     other_zero: int = 0
     last_zero: int = 0
-    last_dtype: Any = None
+    last_dtype: DType | None = None
     last_low: int = 0
     last_high: int = 0
 
-    def types(self, x: Any, w: Any, *rest: Any) -> list[Type]:
+    def types(self, x: View, w: View, *rest: View | None) -> list[Type]:
         return [Tensor(self.last_dtype or self.dtype, self.conv.shape(x, w))]
 
-    def evaluate(self, xp: Any, x: Any, w: Any, bias: Any, factor: Any, other: Any = None) -> Any:
-        columns = (1, len(bias), *(1,) * (x.ndim - 2))
-        # Of f64, in which sums of whole numbers are exact.
-        sums = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, w.astype(np.float64)) + bias.reshape(columns)
-        found = np.round(sums.astype(np.float32) * factor.reshape(columns))
-        found = np.clip(found, self.low - self.zero, self.high - self.zero)
-        if other is None:
-            return (found + self.zero).astype(self.dtype.numpy)
-        own = (found * np.float32(self.own)).astype(np.float64)
+    def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array, factor: Array, other: Array = None) -> Array:
+        per_channel = (1, len(bias), *(1,) * (x.ndim - 2))
+        # f64 represents the sums exactly.
+        products = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, w.astype(np.float64))
+        sums = products + bias.reshape(per_channel)
+        rounded = np.round(sums.astype(np.float32) * factor.reshape(per_channel))
+        rounded = np.clip(rounded, self.low - self.zero, self.high - self.zero)
+        if other is None or self.last_dtype is None:
+            return (rounded + self.zero).astype(self.dtype.numpy)
+        own = (rounded * np.float32(self.own)).astype(np.float64)
         both = own + (other.astype(np.float64) - self.other_zero) * float(np.float32(self.beside))
-        found = np.round(both.astype(np.float32)) + self.last_zero
-        return np.clip(found, self.last_low, self.last_high).astype(self.last_dtype.numpy)
+        result = np.round(both.astype(np.float32)) + self.last_zero
+        return np.clip(result, self.last_low, self.last_high).astype(self.last_dtype.numpy)
 
 
-def quantized(b: Builder, node: Node) -> Any:
-    """What ends in QuantizeLinear, over whole numbers where it begins with DequantizeLinear; None where that is not so."""
+def fuse_qdq(b: Builder, node: Node) -> Result:
+    """Fuse a QuantizeLinear with the layer and the DequantizeLinear before it; None where they do not fuse."""
     if not isinstance(node.op, QuantizeLinear) or node.op.precision is not None:
         return None
-    found = _grid_of(node)
-    if found is None:
+    output = _quantization_of(node)
+    if output is None:
         return None
-    x, grid = found
+    x, quantization = output
     source = x.node
-    low, high = grid.dtype.range()
-    relu = False
+    low, high = quantization.dtype.range()
+    has_relu = False
     if source is not None and isinstance(source.op, Relu):
-        relu = True
-        low = max(low, grid.zero)
-        (before,) = source.inputs
-        assert before is not None
-        source = before.node
+        has_relu = True
+        low = max(low, quantization.zero)
+        source = source.input(0).node
     if source is None:
         return None
     match source.op:
         case Conv() if source.op.group == 1:
-            return _conv(b, source.op, source.inputs, grid, int(low), int(high))
+            return _fuse_conv(b, source.op, source.inputs, quantization, int(low), int(high))
         case Gemm():
-            return _gemm(b, source.op, source.inputs, grid, int(low), int(high))
+            return _fuse_gemm(b, source.op, source.inputs, quantization, int(low), int(high))
         case Add() if source.op.broadcast:
-            return _sum(b, source.inputs, grid, int(low), int(high))
-        case MaxPool() | Flatten() | Reshape() | Transpose() if not relu and len(source.outputs) == 1:
-            return _chosen(b, source, grid)
+            return _fuse_residual(b, source.inputs, quantization, int(low), int(high))
+        case MaxPool() | Flatten() | Reshape() | Transpose() if not has_relu and len(source.outputs) == 1:
+            return _apply_to_codes(b, source, quantization)
     return None
 
 
-def _grid_of(node: Node) -> tuple[Value, Grid] | None:
-    """What QuantizeLinear or DequantizeLinear reads, and its grid, where that is one for all, of bytes and known numbers."""
+def _quantization_of(node: Node) -> QuantizedTensor | None:
+    """The input of a QuantizeLinear or DequantizeLinear, and its quantization where that is per-tensor, constant and of bytes."""
     x, scale, point = (*node.inputs, None)[:3]
     (y,) = node.outputs
     assert x is not None and scale is not None
     codes, numbers = (y, x) if isinstance(node.op, QuantizeLinear) else (x, y)
-    step, zero = _single(scale), 0 if point is None else _single(point)
+    step, zero = _single_element_of(scale), 0 if point is None else _single_element_of(point)
     if step is None or zero is None or not 0 < step < float("inf"):
         return None
-    if codes.dtype.name not in BYTES or numbers.dtype is not dtypes.f32 or scale.dtype is not dtypes.f32:
+    if codes.dtype.name not in BYTE_TYPES or numbers.dtype is not dtypes.f32 or scale.dtype is not dtypes.f32:
         return None
-    return x, Grid(float(step), int(zero), codes.dtype)
+    return QuantizedTensor(x, Quantization(float(step), int(zero), codes.dtype))
 
 
-def _single(value: Value) -> Any:
-    """The element of a constant that has one; None for anything else."""
+def _single_element_of(value: Value) -> Array:
+    """The element of a constant of one element; None for anything else."""
     return value.constant.reshape(()) if value.constant is not None and value.constant.size == 1 else None
 
 
-def _dequantizing(value: Value | None) -> Node | None:
-    """The DequantizeLinear that a tensor comes from."""
+def _dequantize_node_of(value: Value | None) -> Node | None:
+    """The DequantizeLinear that computes a tensor."""
     assert value is not None
     return value.node if value.node is not None and isinstance(value.node.op, DequantizeLinear) else None
 
 
-def _bytes_of(value: Value | None) -> tuple[Value, Grid] | None:
-    """The bytes that a tensor is dequantised from, and their grid."""
-    node = _dequantizing(value)
-    return None if node is None else _grid_of(node)
+def _quantized_source_of(value: Value | None) -> QuantizedTensor | None:
+    """The codes that a tensor is dequantized from, and their quantization."""
+    node = _dequantize_node_of(value)
+    return None if node is None else _quantization_of(node)
 
 
-def _steps_of(value: Value | None, kind: str, axis: int, count: int) -> tuple[Any, Any] | None:
-    """The whole numbers that a constant is dequantised from, around 0, and the ``count`` scales along its ``axis``."""
-    node = _dequantizing(value)
+class QuantizedWeights(NamedTuple):
+    """Constant codes with zero point 0, and one scale per channel."""
+
+    codes: Array
+    scales: Array
+
+
+def _quantized_weights_of(value: Value | None, dtype: str, axis: int, count: int) -> QuantizedWeights | None:
+    """The constant codes that a tensor is dequantized from, with zero point 0, and the ``count`` scales along its ``axis``."""
+    node = _dequantize_node_of(value)
     if node is None:
         return None
     codes, scale, point = (*node.inputs, None)[:3]
     assert codes is not None and scale is not None and isinstance(node.op, DequantizeLinear)
-    if codes.constant is None or scale.constant is None or codes.dtype.name != kind:
+    if codes.constant is None or scale.constant is None or codes.dtype.name != dtype:
         return None
     if point is not None and (point.constant is None or point.constant.any()):
         return None
@@ -155,108 +171,123 @@ def _steps_of(value: Value | None, kind: str, axis: int, count: int) -> tuple[An
         return None
     if not np.all((scales > 0) & np.isfinite(scales)):
         return None
-    return codes.constant, np.broadcast_to(scales, (count,))
+    return QuantizedWeights(codes.constant, np.broadcast_to(scales, (count,)))
 
 
-def _conv(b: Builder, op: Conv, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
+def _fuse_conv(b: Builder, op: Conv, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
     x, w, bias = (*inputs, None)[:3]
-    found = _bytes_of(x)
+    source = _quantized_source_of(x)
     assert w is not None
-    if found is None or w.shape is None or len(w.shape) != 4:
+    if source is None or w.shape is None or len(w.shape) != 4:
         return None
-    weights = _steps_of(w, "i8", 0, int(w.dims[0]))
-    return None if weights is None else _written(b, op, found, weights, bias, grid, low, high)
+    weights = _quantized_weights_of(w, "i8", 0, int(w.dims[0]))
+    return None if weights is None else _quantized_conv(b, op, source, weights, bias, output, low, high)
 
 
-def _written(
-    b: Builder, op: Conv, x: tuple[Value, Grid], weights: tuple[Any, Any], bias: Value | None, grid: Grid, low: int, high: int
-) -> Any:
+def _quantized_conv(
+    b: Builder,
+    op: Conv,
+    x: QuantizedTensor,
+    weights: QuantizedWeights,
+    bias: Value | None,
+    output: Quantization,
+    low: int,
+    high: int,
+) -> Sequence[Value] | None:
     codes, scales = weights
-    steps = scales.astype(np.float64) * x[1].scale
-    whole = _whole_bias(bias, steps)
-    if whole is None or not fits(codes, whole):
+    steps = scales.astype(np.float64) * x.quantization.scale
+    integer_bias = _integer_bias_of(bias, steps)
+    if integer_bias is None or not fits_i32(codes, integer_bias):
         return None
-    factor = (steps / grid.scale).astype(np.float32)
-    made = QuantizedConv(op, x[1].zero, grid.zero, grid.dtype, low, high)
-    return b.add(made, x[0], b.constant(codes), b.constant(whole), b.constant(factor))
+    factor = (steps / output.scale).astype(np.float32)
+    conv = QuantizedConv(op, x.quantization.zero, output.zero, output.dtype, low, high)
+    return b.add(conv, x.codes, b.constant(codes), b.constant(integer_bias), b.constant(factor))
 
 
-def fits(codes: Any, bias: Any) -> bool:
-    """Whether 32 bits hold the sums of bytes times these weights."""
+def fits_i32(codes: Array, bias: Array) -> bool:
+    """Whether i32 represents every sum of bytes times these weights, plus the bias."""
     sums = 255 * np.abs(codes.astype(np.int64)).sum(axis=tuple(range(1, codes.ndim)))
     return bool(np.all(sums + np.abs(bias.astype(np.int64)) < 2**31))
 
 
-def _whole_bias(bias: Value | None, steps: Any) -> Any:
-    """A bias in the steps of the sums: zeros, or one that is quantised in just these steps. None for any other."""
+def _integer_bias_of(bias: Value | None, steps: Array) -> Array:
+    """A bias in units of ``steps``: zeros, or codes that are quantized with just these scales. None for any other bias."""
     if bias is None:
         return np.zeros(len(steps), np.int32)
-    found = _steps_of(bias, "i32", 0, len(steps))
-    if found is None:
+    quantized = _quantized_weights_of(bias, "i32", 0, len(steps))
+    if quantized is None:
         return None
-    codes, scales = found
+    codes, scales = quantized
     is_same = codes.shape == steps.shape and np.all(np.abs(scales / steps - 1) <= 2.0**-22)
     return codes if is_same else None
 
 
-def _gemm(b: Builder, op: Gemm, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
-    """A product with one row is a convolution over one pixel."""
+def _fuse_gemm(b: Builder, op: Gemm, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
+    """Gemm as a convolution with a 1 x 1 kernel, over an image with one pixel per row."""
     x, y, bias = (*inputs, None)[:3]
-    found = _bytes_of(x)
-    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or found is None:
+    source = _quantized_source_of(x)
+    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or source is None:
         return None
     assert y is not None
-    rows = found[0].shape[0] if found[0].shape is not None else None
+    rows = source.codes.shape[0] if source.codes.shape is not None else None
     axis = 0 if op.transpose_b else 1
     columns = y.shape[axis] if y.shape is not None else None
     if not isinstance(rows, int) or not isinstance(columns, int):
         return None
-    weights = _steps_of(y, "i8", axis, columns)
+    weights = _quantized_weights_of(y, "i8", axis, columns)
     if weights is None:
         return None
-    codes, steps = weights
+    codes, scales = weights
     codes = codes if op.transpose_b else np.ascontiguousarray(codes.T)
-    image = b.Transpose(b.Reshape(found[0], [1, 1, rows, -1]), [0, 3, 1, 2])
-    codes = codes.reshape(*codes.shape, 1, 1)
-    made = _written(b, Conv(), (image, found[1]), (codes, steps), bias, grid, low, high)
-    if made is None:
+    image = QuantizedTensor(b.Transpose(b.Reshape(source.codes, [1, 1, rows, -1]), [0, 3, 1, 2]), source.quantization)
+    kernel = QuantizedWeights(codes.reshape(*codes.shape, 1, 1), scales)
+    conv = _quantized_conv(b, Conv(), image, kernel, bias, output, low, high)
+    if conv is None:
         return None
-    (pixels,) = made
+    (pixels,) = conv
     return b.Reshape(b.Transpose(pixels, [0, 2, 3, 1]), [rows, -1])
 
 
-def _sum(b: Builder, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
-    """A sum of two tensors, in the convolution that one of them comes from and nothing else needs."""
-    for mine, other in (inputs, reversed(inputs)):
-        assert mine is not None
-        own, beside = _bytes_of(mine), _bytes_of(other)
-        if own is None or beside is None:
+def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
+    """A sum of two tensors as the epilogue of the convolution that computes one of them for the sum alone."""
+    for own, other in (inputs, reversed(inputs)):
+        assert own is not None
+        own_source, other_source = _quantized_source_of(own), _quantized_source_of(other)
+        if own_source is None or other_source is None:
             continue
-        (codes, step), (others, other_step) = own, beside
+        (codes, quantization), (other_codes, other_quantization) = own_source, other_source
         conv = codes.node
-        if conv is None or not isinstance(conv.op, QuantizedConv) or codes.shape != others.shape or not _is_only(codes, mine, b):
+        if conv is None or not isinstance(conv.op, QuantizedConv):
             continue
-        # The kernel subtracts the zero point with which the convolution is quantised.
-        if conv.op.last_dtype is not None or step.zero != conv.op.zero:
+        if codes.shape != other_codes.shape or not _has_single_reader(codes, own, b):
+            continue
+        # The kernel subtracts the zero point that the convolution adds.
+        if conv.op.last_dtype is not None or quantization.zero != conv.op.zero:
             continue
         changed = conv.op.with_(
-            own=step.scale / grid.scale, beside=other_step.scale / grid.scale, other_zero=other_step.zero,
-            last_zero=grid.zero, last_dtype=grid.dtype, last_low=low, last_high=high,
-        )  # fmt: skip
-        return b.add(changed, *conv.inputs, others)
+            own=quantization.scale / output.scale,
+            beside=other_quantization.scale / output.scale,
+            other_zero=other_quantization.zero,
+            last_zero=output.zero,
+            last_dtype=output.dtype,
+            last_low=low,
+            last_high=high,
+        )
+        return b.add(changed, *conv.inputs, other_codes)
     return None
 
 
-def _is_only(codes: Value, value: Value, b: Builder) -> bool:
-    """Whether a tensor's bytes are read for this one place alone."""
-    return len(codes.uses) == 1 and len(value.uses) == 1 and not any(x is out for x in (codes, value) for out in b.graph.outputs)
+def _has_single_reader(codes: Value, value: Value, b: Builder) -> bool:
+    """Whether only one node reads a tensor and its codes, and neither is an output."""
+    is_output = any(x is output for x in (codes, value) for output in b.graph.outputs)
+    return len(codes.uses) == 1 and len(value.uses) == 1 and not is_output
 
 
-def _chosen(b: Builder, source: Node, grid: Grid) -> Any:
-    """What only moves numbers, or takes the greatest of some, does so with their bytes."""
+def _apply_to_codes(b: Builder, source: Node, output: Quantization) -> Result:
+    """MaxPool and data movement on the codes, where input and output have the same quantization."""
     x, *others = source.inputs
-    found = _bytes_of(x)
-    if found is None:
+    quantized = _quantized_source_of(x)
+    if quantized is None:
         return None
-    codes, own = found
-    return b.add(source.op, codes, *others) if own == grid else None
+    codes, quantization = quantized
+    return b.add(source.op, codes, *others) if quantization == output else None

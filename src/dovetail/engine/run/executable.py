@@ -24,7 +24,7 @@ from dovetail.limits import Usage, active
 class ExecutionContext:
     """The state of one call: its arena, the addresses of all buffers, and the dynamic tensors that Python holds.
 
-    ``execution`` is the core's Visit, which runs native steps and owns the arena; without a core it is a :class:`_PythonArena`.
+    ``execution`` is the core's Execution, which runs native steps and owns the arena; without a core, a :class:`_PythonArena`.
     """
 
     execution: Any
@@ -58,7 +58,8 @@ class Executable:
         arrays: Sequence[Array],
         core: ModuleType | None,
         pool: object,
-        store: object,
+        weight_cache: object,
+        arena_pool: object,
         output_pool: OutputPool,
         fill: Callable[[object], None] | None = None,
     ) -> None:
@@ -68,7 +69,8 @@ class Executable:
         self.native_steps: list[Step] = []
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
-        self._program = core.Program(pool, store, plan.arena_bytes, _extents_of(plan, arrays)) if core else None
+        ranges = _extents_of(plan, arrays) if core else []
+        self._program = core.Program(pool, weight_cache, arena_pool, plan.arena_bytes, ranges) if core else None
         self._addresses: Callable[[list[Array]], list[int]] = getattr(core, "addresses", _addresses_of)
         self._segments: list[Segment] = []
         if fill is not None:
@@ -169,7 +171,7 @@ class Executable:
         self._output_pool.begin_call()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
         results = [self._result_array(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
-        execution = self._core.Visit(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
+        execution = self._core.Execution(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
         addresses = [execution.arena, *self._addresses([*arrays, *results])]
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
 

@@ -11,7 +11,7 @@ from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import RunTensor, TensorMap
 from dovetail.engine.plan import COPY, FILL, Operand, Step
 from dovetail.errors import EngineError
-from dovetail.interpreter.evaluate import placed
+from dovetail.interpreter.evaluate import evaluate_node
 from dovetail.limits import active, bytes_of
 
 OperandReader = Callable[[Operand], Array]
@@ -45,7 +45,7 @@ def _interpret(step: Step, tensor_map: TensorMap, read: OperandReader, dynamic: 
     arrays = {tensor: None if operand is None else read(operand) for tensor, operand in zip(call.reads, step.reads, strict=True)}
     for node in call.nodes:
         tensors = [None if x is None else tensor_map.of(x) for x in node.inputs]
-        results = placed(node, np, [None if tensor is None else arrays.get(tensor, tensor.data) for tensor in tensors])
+        results = evaluate_node(node, np, [None if tensor is None else arrays.get(tensor, tensor.data) for tensor in tensors])
         arrays.update({tensor_map.of(y): result for y, result in zip(node.outputs, results, strict=False)})
     borrowed = [
         array for tensor in call.reads if tensor is not None and not tensor.is_dynamic and (array := arrays[tensor]) is not None

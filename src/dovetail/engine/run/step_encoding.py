@@ -20,7 +20,7 @@ def encode_step(step: Step) -> EncodedStep:
     reads = [_encode_operand(operand) for operand in step.reads if operand is not None]
     writes = [_encode_operand(operand) for operand in step.writes]
     attributes = dict(step.attributes)
-    if step.kernel == "chain":
+    if step.kernel == "elementwise":
         return _encode_elementwise(step, reads, writes)
     if step.kernel == "matmul":
         for index, name in enumerate(("transpose_a", "transpose_b")):
@@ -63,7 +63,7 @@ def _encode_elementwise(step: Step, reads: list[OperandRow], writes: list[Operan
         program = assemble(step.attributes["body"], step.attributes["results"], inputs)
     except NoInstruction as error:
         raise ValueError(str(error)) from None
-    return "chain", [_broadcast(row, writes[0][4]) for row in reads], writes, program._asdict()
+    return "elementwise", [_broadcast(row, writes[0][4]) for row in reads], writes, program._asdict()
 
 
 def _broadcast(row: OperandRow, sizes: list[int]) -> OperandRow:

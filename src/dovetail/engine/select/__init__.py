@@ -1,1 +1,1 @@
-"""Kernel selection: which native kernel computes a node, and which nodes one fused elementwise kernel takes."""
+"""Kernel selection: the native kernel of each operator, and fusion of operators into one kernel."""

@@ -1,32 +1,114 @@
-"""Elementwise operators in the words of the core's chains: which instructions say the same as an operator's ``evaluate``.
+"""Code generation for fused elementwise kernels: the bytecode instructions that compute an operator as its ``evaluate`` does.
 
-A rule gets a writer and the operator's inputs, writes instructions, and gives the result. It writes one instruction for each
-operation of ``evaluate``, in the same order, so that what numpy rounds is rounded here too.
+A rule takes an assembler, the operator and the registers of its inputs, emits instructions, and returns the register of the
+result. It emits one instruction for each operation of ``evaluate``, in the same order, so that both round alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dovetail import dtypes, native_core
+from dovetail.arrays import Array
 from dovetail.dtypes import DType
-from dovetail.ops.elementwise.activation import SIXTH
-from dovetail.ops.elementwise.clip import finite_range
+from dovetail.ir.op import Op
+from dovetail.ops.elementwise.activation import (
+    ONE_SIXTH,
+    Celu,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    PRelu,
+    Relu,
+    Selu,
+    Shrink,
+    Sigmoid,
+    Softplus,
+    Softsign,
+    SwiGLU,
+    Swish,
+    ThresholdedRelu,
+)
+from dovetail.ops.elementwise.binary import (
+    Add,
+    Divide,
+    Maximum,
+    Mean,
+    Minimum,
+    Mod,
+    Multiply,
+    Power,
+    SquaredDifference,
+    Subtract,
+    Sum,
+)
+from dovetail.ops.elementwise.bitwise import BitShift, BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
+from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.clip import Clip, finite_range
+from dovetail.ops.elementwise.logical import (
+    And,
+    Equal,
+    Greater,
+    GreaterEqual,
+    IsFinite,
+    IsInf,
+    IsNaN,
+    Less,
+    LessEqual,
+    Not,
+    NotEqual,
+    Or,
+    Where,
+    Xor,
+)
+from dovetail.ops.elementwise.unary import (
+    Abs,
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    Negative,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+)
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
 
 
 class Input(NamedTuple):
-    """What is known of an input of a chain: its element type, and its elements where they are constant."""
+    """An input of a fused kernel: its element type, and its elements where they are constant."""
 
     dtype: DType | None
-    data: Any = None
+    data: Array = None
 
 
-class Chain(NamedTuple):
-    """What the kernel ``chain`` takes as its attributes."""
+class ElementwiseProgram(NamedTuple):
+    """The attributes of the native elementwise kernel.
+
+    ``code`` has five numbers per instruction: opcode, result register, three operand registers. Registers are the inputs, then
+    the ``constants``, then the results of the instructions.
+    """
 
     code: list[int]
     constants: list[float]
@@ -34,362 +116,425 @@ class Chain(NamedTuple):
 
 
 class NoInstruction(Exception):
-    """There are no instructions for an operator; why."""
+    """No instructions compute an operator; the message is the reason."""
 
 
-class Ref(NamedTuple):
-    """A register: the element type by name, the kind (input, constant or made) and its place among its kind."""
+class Register(NamedTuple):
+    """A register: the name of its element type, its kind (input, constant or result) and its number within the kind."""
 
     type: str
     kind: str
-    place: int
+    number: int
 
 
 class Assembler:
-    """Instructions as they come; registers are numbered at the end, when the constants are counted."""
+    """Collects instructions; registers are numbered at the end, when the number of constants is known."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self.inputs = inputs
-        self.constants: dict[tuple[str, str], Ref] = {}
-        self.values: list[float] = []
-        self.written: dict[tuple[int, tuple[Ref, ...]], Ref] = {}
+        self._constants: dict[tuple[str, str], Register] = {}
+        self._values: list[float] = []
+        self._emitted: dict[tuple[int, tuple[Register, ...]], Register] = {}
 
-    def input(self, place: int) -> Ref:
-        dtype = self.inputs[place].dtype
+    def input(self, index: int) -> Register:
+        dtype = self.inputs[index].dtype
         if dtype is None:
-            raise NoInstruction("an element type that only run time knows")
-        return Ref(dtype.name, "input", place)
+            raise NoInstruction("an element type that is known only at run time")
+        return Register(dtype.name, "input", index)
 
-    def data(self, x: Ref) -> Any:
+    def data(self, x: Register) -> Array:
         """The elements of a register that is a constant input; None for any other."""
-        return self.inputs[x.place].data if x.kind == "input" else None
+        return self.inputs[x.number].data if x.kind == "input" else None
 
-    def number(self, value: float, like: Ref) -> Ref:
+    def number(self, value: float, like: Register) -> Register:
         """A constant of the element type of ``like``."""
         key = (like.type, repr(float(value)))
-        if key not in self.constants:
-            self.constants[key] = Ref(like.type, "constant", len(self.values))
-            self.values.append(float(value))
-        return self.constants[key]
+        if key not in self._constants:
+            self._constants[key] = Register(like.type, "constant", len(self._values))
+            self._values.append(float(value))
+        return self._constants[key]
 
-    def __call__(self, name: str, *operands: Ref, of: str = "") -> Ref:
-        """The result of an instruction, by its name without the type, which is ``of`` or that of the first operand."""
-        full = f"{name}.{of or operands[0].type}"
-        found = opcodes().get(full)
-        if found is None:
-            raise NoInstruction(f"there is no instruction {full}")
-        number, types, result = found
+    def __call__(self, name: str, *operands: Register, of: str = "") -> Register:
+        """Emit the instruction ``name`` for the element type ``of``, or that of the first operand; returns its result."""
+        full_name = f"{name}.{of or operands[0].type}"
+        opcode = opcodes().get(full_name)
+        if opcode is None:
+            raise NoInstruction(f"there is no instruction {full_name}")
+        number, types, result = opcode
         if tuple(types) != tuple(operand.type for operand in operands):
-            raise NoInstruction(f"{full} takes {', '.join(types)}, not {', '.join(operand.type for operand in operands)}")
+            actual = ", ".join(operand.type for operand in operands)
+            raise NoInstruction(f"{full_name} takes {', '.join(types)}, not {actual}")
         key = (number, operands)
-        if key not in self.written:
-            self.written[key] = Ref(result, "made", len(self.written))
-        return self.written[key]
+        if key not in self._emitted:
+            self._emitted[key] = Register(result, "result", len(self._emitted))
+        return self._emitted[key]
 
-    def finish(self, results: Sequence[Ref]) -> Chain:
-        first = {"input": 0, "constant": len(self.inputs), "made": len(self.inputs) + len(self.values)}
+    def finish(self, results: Sequence[Register]) -> ElementwiseProgram:
+        first = {"input": 0, "constant": len(self.inputs), "result": len(self.inputs) + len(self._values)}
         code: list[int] = []
-        for (number, operands), made in self.written.items():
-            places = [first[operand.kind] + operand.place for operand in operands]
-            code += [number, first["made"] + made.place, *places, *[0] * (3 - len(places))]
-        return Chain(code, self.values, [first[ref.kind] + ref.place for ref in results])
+        for (opcode, operands), result in self._emitted.items():
+            registers = [first[operand.kind] + operand.number for operand in operands]
+            code += [opcode, first["result"] + result.number, *registers, *[0] * (3 - len(registers))]
+        return ElementwiseProgram(code, self._values, [first[register.kind] + register.number for register in results])
 
 
 @cache
 def opcodes() -> dict[str, tuple[int, list[str], str]]:
-    """The core's instructions by name: number, operand types, result type. None where there is no core."""
+    """The core's instructions by name: number, operand types, result type. Empty without a core."""
     core = native_core.core()
-    return core.chain_opcodes() if core else {}
+    return core.elementwise_opcodes() if core else {}
 
 
-def assemble(body: Sequence[tuple[Any, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> Chain:
-    """The chain of several operators.
+def assemble(body: Sequence[tuple[Op, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> ElementwiseProgram:
+    """The program of several operators.
 
-    Each entry of ``body`` is an operator and where its inputs come from: ``i`` is input i, ``~i`` what entry i makes.
-    ``results``: entries whose results are kept. Raises Unsaid for what no instructions say.
+    Each entry of ``body`` is an operator and the sources of its inputs: ``i`` is input i, ``~i`` the result of entry i.
+    ``results``: the entries whose results are outputs. Raises NoInstruction.
     """
-    writer = Assembler(inputs)
-    made: list[Ref] = []
+    asm = Assembler(inputs)
+    registers: list[Register] = []
     for op, sources in body:
-        made.append(written(writer, op, [writer.input(i) if i >= 0 else made[~i] for i in sources]))
-    return writer.finish([made[i] for i in results])
+        registers.append(emit(asm, op, [asm.input(i) if i >= 0 else registers[~i] for i in sources]))
+    return asm.finish([registers[i] for i in results])
 
 
-def written(writer: Assembler, op: Any, xs: Sequence[Ref]) -> Ref:
-    rule = RULES.get(type(op).__name__)
+def emit(asm: Assembler, op: Op, xs: Sequence[Register]) -> Register:
+    """Emit the instructions of one operator. Raises NoInstruction."""
+    rule = INSTRUCTIONS.get(type(op))
     if rule is None:
         raise NoInstruction(f"{type(op).__name__} is not elementwise")
-    return rule(writer, op, *xs)
+    return rule(asm, op, *xs)
 
 
-def refusal(op: Any, dtypes: Sequence[DType | None], out: DType | None, data: Sequence[Any] = ()) -> str:
-    """Why a chain cannot do an operator with inputs of these types; empty where it can."""
-    known = [*data, *[None] * (len(dtypes) - len(data))]
-    writer = Assembler([Input(dtype, values) for dtype, values in zip(dtypes, known, strict=True)])
+def explain_refusal(op: Op, dtypes: Sequence[DType | None], out: DType | None, data: Sequence[Array] = ()) -> str:
+    """The reason why no instructions compute an operator for inputs of these types; empty where they do."""
+    elements = [*data, *[None] * (len(dtypes) - len(data))]
+    asm = Assembler([Input(dtype, values) for dtype, values in zip(dtypes, elements, strict=True)])
     try:
-        result = written(writer, op, [writer.input(place) for place in range(len(dtypes))])
-    except NoInstruction as why:
-        return str(why)
+        result = emit(asm, op, [asm.input(index) for index in range(len(dtypes))])
+    except NoInstruction as error:
+        return str(error)
     return "" if out is not None and result.type == out.name else f"a result of type {out}"
 
 
 # Rules
 
-Rule = Callable[..., Ref]
-RULES: dict[str, Rule] = {}
-"""By the name of the operator's class."""
+Rule = Callable[..., Register]
+"""Takes an Assembler, the operator, and a Register per input."""
+INSTRUCTIONS: dict[type[Op], Rule] = {}
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def keep(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
+def _rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
+    """Register a rule for operator classes."""
+
+    def register(function: Rule) -> Rule:
+        INSTRUCTIONS.update(dict.fromkeys(classes, function))
         return function
 
-    return keep
+    return register
 
 
-def _same(names: str) -> None:
-    """Operators that are one instruction: ``Operator:instruction``."""
-    for pair in names.split():
-        operator, instruction = pair.split(":")
-        RULES[operator] = lambda w, op, *xs, instruction=instruction: w(instruction, *xs)
+def _single_instruction(name: str) -> Rule:
+    return lambda asm, op, *xs: asm(name, *xs)
 
 
-def _folded(names: str) -> None:
-    for pair in names.split():
-        operator, instruction = pair.split(":")
-        RULES[operator] = lambda w, op, *xs, instruction=instruction: reduce(lambda x, y: w(instruction, x, y), xs)
+def _left_fold(name: str) -> Rule:
+    """The rule of a variadic operator: one binary instruction applied from left to right."""
+    return lambda asm, op, *xs: reduce(lambda x, y: asm(name, x, y), xs)
 
 
-_same("Add:add Subtract:subtract Multiply:multiply Negative:negative Sign:sign Sqrt:sqrt Exp:exp Log:log")
-_same("Reciprocal:reciprocal Sin:sin Cos:cos Tan:tan Asin:asin Acos:acos Atan:atan Sinh:sinh Cosh:cosh Tanh:tanh")
-_same("Asinh:asinh Acosh:acosh Atanh:atanh Erf:erf Relu:relu Sigmoid:sigmoid Softplus:softplus Mish:mish")
-_same("Equal:equal NotEqual:not_equal Less:less LessEqual:less_equal Greater:greater GreaterEqual:greater_equal")
-_same("And:and Or:or Xor:xor Not:not IsNaN:is_nan IsFinite:is_finite")
-_folded("Maximum:maximum Minimum:minimum Sum:add")
+INSTRUCTIONS.update(
+    {
+        Acos: _single_instruction("acos"),
+        Acosh: _single_instruction("acosh"),
+        Add: _single_instruction("add"),
+        And: _single_instruction("and"),
+        Asin: _single_instruction("asin"),
+        Asinh: _single_instruction("asinh"),
+        Atan: _single_instruction("atan"),
+        Atanh: _single_instruction("atanh"),
+        Cos: _single_instruction("cos"),
+        Cosh: _single_instruction("cosh"),
+        Equal: _single_instruction("equal"),
+        Erf: _single_instruction("erf"),
+        Exp: _single_instruction("exp"),
+        Greater: _single_instruction("greater"),
+        GreaterEqual: _single_instruction("greater_equal"),
+        IsFinite: _single_instruction("is_finite"),
+        IsNaN: _single_instruction("is_nan"),
+        Less: _single_instruction("less"),
+        LessEqual: _single_instruction("less_equal"),
+        Log: _single_instruction("log"),
+        Maximum: _left_fold("maximum"),
+        Minimum: _left_fold("minimum"),
+        Mish: _single_instruction("mish"),
+        Multiply: _single_instruction("multiply"),
+        Negative: _single_instruction("negative"),
+        Not: _single_instruction("not"),
+        NotEqual: _single_instruction("not_equal"),
+        Or: _single_instruction("or"),
+        Reciprocal: _single_instruction("reciprocal"),
+        Relu: _single_instruction("relu"),
+        Sigmoid: _single_instruction("sigmoid"),
+        Sign: _single_instruction("sign"),
+        Sin: _single_instruction("sin"),
+        Sinh: _single_instruction("sinh"),
+        Softplus: _single_instruction("softplus"),
+        Sqrt: _single_instruction("sqrt"),
+        Subtract: _single_instruction("subtract"),
+        Sum: _left_fold("add"),
+        Tan: _single_instruction("tan"),
+        Tanh: _single_instruction("tanh"),
+        Xor: _single_instruction("xor"),
+    }
+)
 
 
-def is_float(x: Ref) -> bool:
+def is_float(x: Register) -> bool:
     return dtypes.dtype(x.type).is_float
 
 
-@rule("Divide", "Mod")
-def _division(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
-    kind = "divide" if type(op).__name__ == "Divide" else "mod"
-    floor = op.m_pythondiv if kind == "divide" else not op.fmod
-    if is_float(x):
-        return w("divide", x, y) if kind == "divide" else w("floor_mod" if floor else "truncate_mod", x, y)
-    # Division by zero is an error, which a kernel cannot raise.
-    divisors = w.data(y)
+def _require_nonzero(asm: Assembler, y: Register) -> None:
+    """Refuse integer divisors that may be 0: division by zero is an error, which a kernel cannot raise."""
+    divisors = asm.data(y)
     if divisors is None or not np.all(divisors):
-        raise NoInstruction("integers divided by what only run time knows not to be 0")
-    return w(f"{'floor' if floor else 'truncate'}_{kind}", x, y)
+        raise NoInstruction("integer divisors that may be 0")
 
 
-@rule("Power")
-def _power(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
-    exponent = w.data(y)
+@_rule(Divide)
+def _emit_divide(asm: Assembler, op: Divide, x: Register, y: Register) -> Register:
+    if is_float(x):
+        return asm("divide", x, y)
+    _require_nonzero(asm, y)
+    return asm("floor_divide" if op.m_pythondiv else "truncate_divide", x, y)
+
+
+@_rule(Mod)
+def _emit_mod(asm: Assembler, op: Mod, x: Register, y: Register) -> Register:
+    if not is_float(x):
+        _require_nonzero(asm, y)
+    return asm("truncate_mod" if op.fmod else "floor_mod", x, y)
+
+
+@_rule(Power)
+def _emit_power(asm: Assembler, op: Power, x: Register, y: Register) -> Register:
+    exponent = asm.data(y)
     if is_float(x) and x.type == y.type and exponent is not None and np.size(exponent) == 1:
-        whole = float(np.reshape(exponent, ()))
-        if whole in (1.0, 2.0, 3.0):
-            return reduce(lambda product, factor: w("multiply", product, factor), [x] * int(whole))
+        number = float(np.reshape(exponent, ()))
+        if number in (1.0, 2.0, 3.0):
+            return reduce(lambda product, factor: asm("multiply", product, factor), [x] * int(number))
     if not is_float(x) or x.type != y.type:
         raise NoInstruction(f"{x.type} to the {y.type}")
-    return w("power", x, y)
+    return asm("power", x, y)
 
 
-@rule("SquaredDifference")
-def _squared_difference(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
-    difference = w("subtract", x, y)
-    return w("multiply", difference, difference)
+@_rule(SquaredDifference)
+def _emit_squared_difference(asm: Assembler, op: SquaredDifference, x: Register, y: Register) -> Register:
+    difference = asm("subtract", x, y)
+    return asm("multiply", difference, difference)
 
 
-@rule("Mean")
-def _mean(w: Assembler, op: Any, *xs: Ref) -> Ref:
-    total = reduce(lambda x, y: w("add", x, y), xs)
-    return w("divide", total, w.number(len(xs), total))
+@_rule(Mean)
+def _emit_mean(asm: Assembler, op: Mean, *xs: Register) -> Register:
+    total = reduce(lambda x, y: asm("add", x, y), xs)
+    return asm("divide", total, asm.number(len(xs), total))
 
 
-@rule("Abs")
-def _abs(w: Assembler, op: Any, x: Ref) -> Ref:
-    return x if x.type.startswith("u") else w("abs", x)
+@_rule(Abs)
+def _emit_abs(asm: Assembler, op: Abs, x: Register) -> Register:
+    return x if x.type.startswith("u") else asm("abs", x)
 
 
-@rule("Ceil", "Floor", "Round")
-def _whole(w: Assembler, op: Any, x: Ref) -> Ref:
+@_rule(Ceil)
+def _emit_ceil(asm: Assembler, op: Ceil, x: Register) -> Register:
+    return asm("ceil", x) if is_float(x) else x
+
+
+@_rule(Floor)
+def _emit_floor(asm: Assembler, op: Floor, x: Register) -> Register:
+    return asm("floor", x) if is_float(x) else x
+
+
+@_rule(Round)
+def _emit_round(asm: Assembler, op: Round, x: Register) -> Register:
     if not is_float(x):
         return x
-    name = type(op).__name__.lower()
-    return w({"half_to_even": "round_even", "half_away_from_zero": "round_away"}[op.mode] if name == "round" else name, x)
+    return asm({"half_to_even": "round_even", "half_away_from_zero": "round_away"}[op.mode], x)
 
 
-@rule("LeakyRelu")
-def _leaky_relu(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("prelu", x, w.number(op.alpha, x))
+@_rule(LeakyRelu)
+def _emit_leaky_relu(asm: Assembler, op: LeakyRelu, x: Register) -> Register:
+    return asm("prelu", x, asm.number(op.alpha, x))
 
 
-@rule("PRelu")
-def _prelu(w: Assembler, op: Any, x: Ref, slope: Ref) -> Ref:
+@_rule(PRelu)
+def _emit_prelu(asm: Assembler, op: PRelu, x: Register, slope: Register) -> Register:
     if op.channels:
-        raise NoInstruction("a slope whose place depends on the shapes")
-    return w("prelu", x, slope)
+        raise NoInstruction("a slope whose axis depends on the shapes")
+    return asm("prelu", x, slope)
 
 
-def _below(w: Assembler, x: Ref, alpha: float) -> Ref:
-    """alpha * (exp(x) - 1) where x < 0."""
-    return w("multiply", w("expm1", w("minimum", x, w.number(0, x))), w.number(alpha, x))
+def _emit_negative_part(asm: Assembler, x: Register, alpha: float) -> Register:
+    """alpha * (exp(min(x, 0)) - 1)."""
+    return asm("multiply", asm("expm1", asm("minimum", x, asm.number(0, x))), asm.number(alpha, x))
 
 
-@rule("Elu")
-def _elu(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("where", w("less", x, w.number(0, x)), _below(w, x, op.alpha), x, of=x.type)
+@_rule(Elu)
+def _emit_elu(asm: Assembler, op: Elu, x: Register) -> Register:
+    return asm("where", asm("less", x, asm.number(0, x)), _emit_negative_part(asm, x, op.alpha), x, of=x.type)
 
 
-@rule("Selu")
-def _selu(w: Assembler, op: Any, x: Ref) -> Ref:
-    bent = w("where", w("greater", x, w.number(0, x)), x, _below(w, x, op.alpha), of=x.type)
-    return w("multiply", bent, w.number(op.gamma, x))
+@_rule(Selu)
+def _emit_selu(asm: Assembler, op: Selu, x: Register) -> Register:
+    elu = asm("where", asm("greater", x, asm.number(0, x)), x, _emit_negative_part(asm, x, op.alpha), of=x.type)
+    return asm("multiply", elu, asm.number(op.gamma, x))
 
 
-@rule("Celu")
-def _celu(w: Assembler, op: Any, x: Ref) -> Ref:
-    alpha, zero = w.number(op.alpha, x), w.number(0, x)
-    below = w("multiply", w("expm1", w("divide", x, alpha)), alpha)
-    return w("add", w("maximum", x, zero), w("minimum", below, zero))
+@_rule(Celu)
+def _emit_celu(asm: Assembler, op: Celu, x: Register) -> Register:
+    alpha, zero = asm.number(op.alpha, x), asm.number(0, x)
+    negative = asm("multiply", asm("expm1", asm("divide", x, alpha)), alpha)
+    return asm("add", asm("maximum", x, zero), asm("minimum", negative, zero))
 
 
-@rule("ThresholdedRelu")
-def _thresholded_relu(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("where", w("greater", x, w.number(op.alpha, x)), x, w.number(0, x), of=x.type)
+@_rule(ThresholdedRelu)
+def _emit_thresholded_relu(asm: Assembler, op: ThresholdedRelu, x: Register) -> Register:
+    return asm("where", asm("greater", x, asm.number(op.alpha, x)), x, asm.number(0, x), of=x.type)
 
 
-def _hard_sigmoid(w: Assembler, x: Ref, alpha: float, beta: float) -> Ref:
-    line = w("add", w("multiply", x, w.number(alpha, x)), w.number(beta, x))
-    return w("maximum", w("minimum", line, w.number(1, x)), w.number(0, x))
+def _emit_hard_sigmoid_of(asm: Assembler, x: Register, alpha: float, beta: float) -> Register:
+    line = asm("add", asm("multiply", x, asm.number(alpha, x)), asm.number(beta, x))
+    return asm("maximum", asm("minimum", line, asm.number(1, x)), asm.number(0, x))
 
 
-@rule("HardSigmoid")
-def _hard_sigmoid_rule(w: Assembler, op: Any, x: Ref) -> Ref:
-    return _hard_sigmoid(w, x, op.alpha, op.beta)
+@_rule(HardSigmoid)
+def _emit_hard_sigmoid(asm: Assembler, op: HardSigmoid, x: Register) -> Register:
+    return _emit_hard_sigmoid_of(asm, x, op.alpha, op.beta)
 
 
-@rule("HardSwish")
-def _hard_swish(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("multiply", x, _hard_sigmoid(w, x, SIXTH, 0.5))
+@_rule(HardSwish)
+def _emit_hard_swish(asm: Assembler, op: HardSwish, x: Register) -> Register:
+    return asm("multiply", x, _emit_hard_sigmoid_of(asm, x, ONE_SIXTH, 0.5))
 
 
-@rule("Softsign")
-def _softsign(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("divide", x, w("add", w.number(1, x), w("abs", x)))
+@_rule(Softsign)
+def _emit_softsign(asm: Assembler, op: Softsign, x: Register) -> Register:
+    return asm("divide", x, asm("add", asm.number(1, x), asm("abs", x)))
 
 
-@rule("Gelu")
-def _gelu(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("gelu_tanh" if op.approximate == "tanh" else "gelu_erf", x)
+@_rule(Gelu)
+def _emit_gelu(asm: Assembler, op: Gelu, x: Register) -> Register:
+    return asm("gelu_tanh" if op.approximate == "tanh" else "gelu_erf", x)
 
 
-def _swish(w: Assembler, x: Ref, alpha: float) -> Ref:
+def _emit_swish_of(asm: Assembler, x: Register, alpha: float) -> Register:
     if alpha == 1:
-        return w("silu", x)
-    one = w.number(1, x)
-    return w("divide", x, w("add", one, w("exp", w("multiply", x, w.number(-alpha, x)))))
+        return asm("silu", x)
+    one = asm.number(1, x)
+    return asm("divide", x, asm("add", one, asm("exp", asm("multiply", x, asm.number(-alpha, x)))))
 
 
-@rule("Swish")
-def _swish_rule(w: Assembler, op: Any, x: Ref) -> Ref:
-    return _swish(w, x, op.alpha)
+@_rule(Swish)
+def _emit_swish(asm: Assembler, op: Swish, x: Register) -> Register:
+    return _emit_swish_of(asm, x, op.alpha)
 
 
-@rule("SwiGLU")
-def _swiglu(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
-    return w("multiply", _swish(w, x, op.alpha), y)
+@_rule(SwiGLU)
+def _emit_swiglu(asm: Assembler, op: SwiGLU, x: Register, y: Register) -> Register:
+    return asm("multiply", _emit_swish_of(asm, x, op.alpha), y)
 
 
-@rule("Shrink")
-def _shrink(w: Assembler, op: Any, x: Ref) -> Ref:
+@_rule(Shrink)
+def _emit_shrink(asm: Assembler, op: Shrink, x: Register) -> Register:
     if not is_float(x):
         raise NoInstruction("integers computed in f64")
-    bias = w.number(op.bias, x)
-    above = w("where", w("greater", x, w.number(op.lambd, x)), w("subtract", x, bias), w.number(0, x), of=x.type)
-    return w("where", w("less", x, w.number(-op.lambd, x)), w("add", x, bias), above, of=x.type)
+    bias = asm.number(op.bias, x)
+    above = asm("where", asm("greater", x, asm.number(op.lambd, x)), asm("subtract", x, bias), asm.number(0, x), of=x.type)
+    return asm("where", asm("less", x, asm.number(-op.lambd, x)), asm("add", x, bias), above, of=x.type)
 
 
-@rule("IsInf")
-def _is_inf(w: Assembler, op: Any, x: Ref) -> Ref:
+@_rule(IsInf)
+def _emit_is_inf(asm: Assembler, op: IsInf, x: Register) -> Register:
     if op.detect_negative and op.detect_positive:
-        return w("is_infinite", x)
+        return asm("is_infinite", x)
     if op.detect_negative or op.detect_positive:
-        return w("is_minus_infinite" if op.detect_negative else "is_plus_infinite", x)
-    return w("less", x, x)
+        return asm("is_minus_infinite" if op.detect_negative else "is_plus_infinite", x)
+    return asm("less", x, x)
 
 
-@rule("Where")
-def _where(w: Assembler, op: Any, condition: Ref, x: Ref, y: Ref) -> Ref:
-    return w("where", condition, x, y, of=x.type)
+@_rule(Where)
+def _emit_where(asm: Assembler, op: Where, condition: Register, x: Register, y: Register) -> Register:
+    return asm("where", condition, x, y, of=x.type)
 
 
-@rule("Clip")
-def _clip(w: Assembler, op: Any, x: Ref, *bounds: Ref) -> Ref:
-    """A bound left out is the last finite value, which changes nothing but infinities."""
-    for place, (bound, name) in enumerate(zip([*bounds, None, None][:2], ("maximum", "minimum"), strict=True)):
+@_rule(Clip)
+def _emit_clip(asm: Assembler, op: Clip, x: Register, *bounds: Register) -> Register:
+    """An omitted bound of floats is the last finite value, so that infinities are clipped to it."""
+    for index, (bound, name) in enumerate(zip([*bounds, None, None][:2], ("maximum", "minimum"), strict=True)):
         if bound is not None:
-            x = w(name, x, bound)
+            x = asm(name, x, bound)
         elif is_float(x):
-            x = w(name, x, w.number(float(finite_range(dtypes.dtype(x.type))[place]), x))
+            x = asm(name, x, asm.number(float(finite_range(dtypes.dtype(x.type))[index]), x))
     return x
 
 
-@rule("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
-def _bitwise(w: Assembler, op: Any, *xs: Ref) -> Ref:
-    name = type(op).__name__.removeprefix("Bitwise").lower()
-    return w(name if xs[0].type == "boolean" else f"bitwise_{name}", *xs)
+def _bitwise(name: str) -> Rule:
+    """The rule of a bitwise operator, which is the logical one on booleans."""
+    return lambda asm, op, *xs: asm(name if xs[0].type == "boolean" else f"bitwise_{name}", *xs)
 
 
-@rule("BitShift")
-def _bit_shift(w: Assembler, op: Any, x: Ref, amount: Ref) -> Ref:
-    return w(f"shift_{op.direction}", x, amount)
+INSTRUCTIONS.update(
+    {BitwiseAnd: _bitwise("and"), BitwiseNot: _bitwise("not"), BitwiseOr: _bitwise("or"), BitwiseXor: _bitwise("xor")}
+)
 
 
-HALVES = ("f16", "bf16")
-"""Floats of 16 bits: the core computes in f32 in their place."""
-_WITHIN_F32 = (*HALVES, "f32", "u8", "i8", "u16", "i16", "boolean")
+@_rule(BitShift)
+def _emit_bit_shift(asm: Assembler, op: BitShift, x: Register, amount: Register) -> Register:
+    return asm(f"shift_{op.direction}", x, amount)
 
 
-def _as(w: Assembler, x: Ref, to: str) -> Ref:
-    """A cast; by way of f32, which holds every float of 16 bits, from one of these or to one."""
+HALF_TYPES = ("f16", "bf16")
+"""Half-precision types, which the core computes in f32."""
+_EXACT_IN_F32 = (*HALF_TYPES, "f32", "u8", "i8", "u16", "i16", "boolean")
+
+
+def _emit_cast_to(asm: Assembler, x: Register, to: str) -> Register:
+    """A cast; from or to half precision by way of f32, which represents every half-precision value."""
     if x.type == to:
         return x
-    if x.type in HALVES and to != "f32":
-        return _as(w, w(f"cast.{x.type}", x, of="f32"), to)
-    if to in HALVES and x.type != "f32":
-        if x.type not in _WITHIN_F32:
+    if x.type in HALF_TYPES and to != "f32":
+        return _emit_cast_to(asm, asm(f"cast.{x.type}", x, of="f32"), to)
+    if to in HALF_TYPES and x.type != "f32":
+        if x.type not in _EXACT_IN_F32:
             raise NoInstruction(f"{x.type} rounded to {to} at once")
-        return _as(w, w(f"cast.{x.type}", x, of="f32"), to)
-    return w(f"cast.{x.type}", x, of=to)
+        return _emit_cast_to(asm, asm(f"cast.{x.type}", x, of="f32"), to)
+    return asm(f"cast.{x.type}", x, of=to)
 
 
-@rule("Cast")
-def _cast(w: Assembler, op: Any, x: Ref) -> Ref:
+@_rule(Cast)
+def _emit_cast(asm: Assembler, op: Cast, x: Register) -> Register:
     if op.source is not None:
         raise NoInstruction("codes cast by a table")
-    return _as(w, x, op.to.name)
+    return _emit_cast_to(asm, x, op.to.name)
 
 
-@rule("CastLike")
-def _cast_like(w: Assembler, op: Any, x: Ref, like: Ref) -> Ref:
-    return _as(w, x, like.type)
+@_rule(CastLike)
+def _emit_cast_like(asm: Assembler, op: CastLike, x: Register, like: Register) -> Register:
+    return _emit_cast_to(asm, x, like.type)
 
 
-def _one(w: Assembler, x: Ref) -> float:
-    """The number that a constant scale or zero point is, which has to be one for all."""
-    data = w.data(x)
+def _single_number_of(asm: Assembler, x: Register) -> float:
+    """The number that a per-tensor constant scale or zero point is."""
+    data = asm.data(x)
     if data is None or np.size(data) != 1:
-        raise NoInstruction("a scale or zero point for each place, or one that only run time knows")
+        raise NoInstruction("a scale or zero point that is not one constant for the tensor")
     return float(np.reshape(data, ()))
 
 
-@rule("DequantizeLinear")
-def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+@_rule(DequantizeLinear)
+def _emit_dequantize(
+    asm: Assembler, op: DequantizeLinear, x: Register, scale: Register, zero_point: Register | None = None
+) -> Register:
     if (
         op.block_size
         or x.type not in ("u8", "i8", "u16", "i16")
@@ -397,23 +542,25 @@ def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | Non
         or op.output_dtype not in (None, dtypes.f32)
     ):
         raise NoInstruction("blocks, or types whose differences f32 does not hold")
-    number = _one(w, scale)
-    value = w(f"cast.{x.type}", x, of="f32")
-    if zero_point is not None and _one(w, zero_point):
-        value = w("subtract", value, w.number(_one(w, zero_point), value))
-    return w("multiply", value, w.number(number, value))
+    number = _single_number_of(asm, scale)
+    value = asm(f"cast.{x.type}", x, of="f32")
+    if zero_point is not None and _single_number_of(asm, zero_point):
+        value = asm("subtract", value, asm.number(_single_number_of(asm, zero_point), value))
+    return asm("multiply", value, asm.number(number, value))
 
 
-@rule("QuantizeLinear")
-def _quantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    kind = op.output_dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
+@_rule(QuantizeLinear)
+def _emit_quantize(
+    asm: Assembler, op: QuantizeLinear, x: Register, scale: Register, zero_point: Register | None = None
+) -> Register:
+    dtype = op.output_dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
     if op.block_size or op.precision is not None or x.type != "f32" or scale.type != "f32":
         raise NoInstruction("blocks, or quotients of other types than f32")
-    if kind.name not in ("u8", "i8", "u16", "i16"):
-        raise NoInstruction(f"a grid of {kind}")
-    value = w("round_even", w("divide", x, w.number(_one(w, scale), x)))
-    if zero_point is not None and _one(w, zero_point):
-        value = w("add", value, w.number(_one(w, zero_point), value))
-    low, high = kind.range()
-    value = w("minimum", w("maximum", value, w.number(low, value)), w.number(high, value))
-    return w("cast.f32", value, of=kind.name)
+    if dtype.name not in ("u8", "i8", "u16", "i16"):
+        raise NoInstruction(f"quantization to {dtype}")
+    value = asm("round_even", asm("divide", x, asm.number(_single_number_of(asm, scale), x)))
+    if zero_point is not None and _single_number_of(asm, zero_point):
+        value = asm("add", value, asm.number(_single_number_of(asm, zero_point), value))
+    low, high = dtype.range()
+    value = asm("minimum", asm("maximum", value, asm.number(low, value)), asm.number(high, value))
+    return asm("cast.f32", value, of=dtype.name)

@@ -1,4 +1,4 @@
-"""Works that become one: element by element what is computed element by element, and what goes with a convolution."""
+"""Operator fusion: elementwise chains, epilogues of convolutions and matrix products, and prologues of convolutions."""
 
 from __future__ import annotations
 
@@ -9,82 +9,83 @@ import numpy as np
 
 from dovetail.engine.memory.tensor import KernelCall, RunTensor, TensorMap
 from dovetail.ir.graph import Graph
+from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply
 from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import Tanh
 
-LIMIT = 24
-"""The most operators in one chain: its registers have to stay in the first cache."""
+MAX_FUSED_OPERATORS = 24
+"""The most operators in one fused elementwise kernel: its registers have to stay in L1."""
 _F32 = np.finfo(np.float32)
 
 
 def fuse(calls: list[KernelCall], graph: Graph, tensor_map: TensorMap) -> list[KernelCall]:
-    """The same works, fewer. Order is kept: a work that takes in others stands where the last of them stood."""
-    kept = {tensor_map.of(value) for value in graph.outputs}
-    return _before_convolutions(_chains(_after_products(calls, kept), kept), kept)
+    """Fuse kernel calls. Order is kept: a fused call stands where the last of its parts stood."""
+    outputs = {tensor_map.of(value) for value in graph.outputs}
+    return _fuse_prologues(_fuse_elementwise(_fuse_epilogues(calls, outputs), outputs), outputs)
 
 
 class _Uses:
-    """Who reads what, and when."""
+    """The positions of the calls that read and that write each tensor."""
 
     def __init__(self, calls: Iterable[KernelCall]) -> None:
         self.readers: dict[RunTensor, list[int]] = {}
-        self.maker: dict[RunTensor, int] = {}
-        for place, call in enumerate(calls):
+        self.writer: dict[RunTensor, int] = {}
+        for position, call in enumerate(calls):
             for tensor in call.present_reads:
-                self.readers.setdefault(tensor, []).append(place)
+                self.readers.setdefault(tensor, []).append(position)
             for tensor in call.writes:
-                self.maker[tensor] = place
+                self.writer[tensor] = position
 
 
-# What follows a convolution or a product of matrices
+# Epilogues of convolutions and matrix products
 
 
-def _after_products(calls: list[KernelCall], kept: set[RunTensor]) -> list[KernelCall]:
+def _fuse_epilogues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
     readers = _Uses(calls).readers
-    result = dict(enumerate(calls))
-    # The last first: of two that are added, the earlier one is there when the later one ends.
-    for place in reversed(range(len(calls))):
-        call = result[place]
+    fused = dict(enumerate(calls))
+    # From last to first: of two products that are added, the earlier one is computed when the later one ends.
+    for position in reversed(range(len(calls))):
+        call = fused[position]
         while call.kernel in ("conv", "matmul"):
-            (made,) = call.writes
-            places = readers.get(made, [])
-            if made in kept or len(places) != 1:
+            (result,) = call.writes
+            positions = readers.get(result, [])
+            if result in outputs or len(positions) != 1:
                 break
-            (after,) = places
-            merged = _merged(call, result[after]) if after in result else None
+            (follower,) = positions
+            merged = _merge_follower(call, fused[follower]) if follower in fused else None
             if merged is None:
                 break
-            del result[place]
-            result[after] = call = merged
-            place = after
-    return list(result.values())
+            del fused[position]
+            fused[follower] = call = merged
+            position = follower
+    return list(fused.values())
 
 
-def _merged(call: KernelCall, follower: KernelCall) -> KernelCall | None:
-    """A convolution or product with the operator after it, where that is a factor, a bias, a sum or an activation."""
-    if follower.kernel != "chain":
+def _merge_follower(call: KernelCall, follower: KernelCall) -> KernelCall | None:
+    """A convolution or matrix product with the operator after it: a factor, a bias, a residual or an activation."""
+    if follower.kernel != "elementwise":
         return None
-    (made,), (result,) = call.writes, follower.writes
-    if result.sizes != made.sizes:
+    (product,), (result,) = call.writes, follower.writes
+    if result.sizes != product.sizes:
         return None
     ((op, _),) = follower.attributes["body"]
-    others = [tensor for tensor in follower.present_reads if tensor is not made]
+    others = [tensor for tensor in follower.present_reads if tensor is not product]
     if isinstance(op, Add):
         (other,) = others
-        found = _sum(call, made, other)
+        epilogue = _epilogue_of_sum(call, product, other)
     elif isinstance(op, Multiply):
         (other,) = others
-        found = _factor(call, other)
+        epilogue = _epilogue_of_factor(call, other)
     elif isinstance(op, Divide):
         dividend, divisor = follower.present_reads
-        found = _factor(call, divisor, -1) if dividend is made else None
+        epilogue = _epilogue_of_factor(call, divisor, -1) if dividend is product else None
     else:
-        found = None if "activation" in call.attributes else _activation(op, others, call.kernel)
-    if found is None:
+        epilogue = None if "activation" in call.attributes else _epilogue_of_activation(op, others, call.kernel)
+    if epilogue is None:
         return None
-    changes, extra = found
+    changes, extra = epilogue
     channels_last: tuple[RunTensor, ...] = ()
     if call.channels_last:
         x, _, *more = call.channels_last
@@ -93,46 +94,47 @@ def _merged(call: KernelCall, follower: KernelCall) -> KernelCall | None:
     return KernelCall(call.kernel, nodes, [*call.reads, *extra], [result], {**call.attributes, **changes}, channels_last)
 
 
-Change = tuple[dict[str, Any], list[RunTensor]]
+Epilogue = tuple[dict[str, Any], list[RunTensor]]
+"""Changed attributes and further reads."""
 
 
-def _sum(call: KernelCall, made: RunTensor, other: RunTensor) -> Change | None:
-    """A bias, or a tensor of the same shape."""
+def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> Epilogue | None:
+    """A bias, or a residual: a tensor of the same shape."""
     attributes = call.attributes
     if attributes["has_residual"]:
         return None
     has_activation = "activation" in attributes
-    if other.sizes == made.sizes and other.data is None:
+    if other.sizes == product.sizes and other.data is None:
         return {"has_residual": 1, "residual_after_activation": int(has_activation)}, [other]
-    if call.kernel == "matmul" and not attributes["has_bias"] and not has_activation and _is_row(other, made):
+    if call.kernel == "matmul" and not attributes["has_bias"] and not has_activation and _is_column_bias(other, product):
         return {"has_bias": 1}, [other]
     return None
 
 
-def _factor(call: KernelCall, other: RunTensor, power: int = 1) -> Change | None:
-    """A number by which a product of matrices is multiplied, or divided (``power`` is -1)."""
+def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> Epilogue | None:
+    """A constant number that a matrix product is multiplied by, or divided by (``power`` is -1)."""
     attributes = call.attributes
     if call.kernel != "matmul" or attributes["has_bias"] or attributes["has_residual"] or "activation" in attributes:
         return None
     if other.data is None or other.count != 1 or not other.data.all():
         return None
     alpha = attributes.get("alpha", 1.0) * float(other.data.reshape(())) ** power
-    return ({"alpha": alpha}, []) if _holds_f32(alpha) else None
+    return ({"alpha": alpha}, []) if _is_normal_f32(np.asarray(alpha)) else None
 
 
-def _holds_f32(numbers: Any) -> bool:
-    """Whether f32 has these numbers with all its digits: they are 0, or neither too great nor too small for it."""
-    sizes = np.abs(numbers)
-    return bool(np.all((sizes == 0) | (sizes >= _F32.tiny) & (sizes <= _F32.max)))
+def _is_normal_f32(numbers: np.ndarray[Any, Any]) -> bool:
+    """Whether all numbers are 0 or in the range of normal f32 numbers, which hold all digits of f32."""
+    magnitudes = np.abs(numbers)
+    return bool(np.all((magnitudes == 0) | (magnitudes >= _F32.tiny) & (magnitudes <= _F32.max)))
 
 
-def _is_row(tensor: RunTensor, product: RunTensor) -> bool:
-    """Whether a constant is one number per column."""
+def _is_column_bias(tensor: RunTensor, product: RunTensor) -> bool:
+    """Whether a tensor is constant with one number per column of a matrix product."""
     return tensor.data is not None and tensor.count == product.sizes[-1] and tensor.sizes[-1:] == product.sizes[-1:]
 
 
-def _activation(op: Any, others: list[RunTensor], kernel: str) -> Change | None:
-    """An activation as the kernels call it; None for what they do not know."""
+def _epilogue_of_activation(op: Op, others: list[RunTensor], kernel: str) -> Epilogue | None:
+    """An activation in the kernels' attributes; None for one that they do not have."""
     alpha = "activation_alpha" if kernel == "matmul" else "alpha"
     match op, others:
         case Relu(), []:
@@ -152,117 +154,125 @@ def _activation(op: Any, others: list[RunTensor], kernel: str) -> Change | None:
     return None
 
 
-# Chains
+# Elementwise chains
 
 
-def _chains(calls: list[KernelCall], kept: set[RunTensor]) -> list[KernelCall]:
-    """Join each elementwise work to those before it that it reads, wherever nothing else needs their results in between."""
-    result = dict(enumerate(calls))
+def _fuse_elementwise(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
+    """Fuse each elementwise call with the calls that it reads from, where no call in between reads their results."""
+    fused = dict(enumerate(calls))
     uses = _Uses(calls)
-    for place, call in enumerate(calls):
-        if call.kernel != "chain":
+    for position, call in enumerate(calls):
+        if call.kernel != "elementwise":
             continue
         for tensor in dict.fromkeys(call.present_reads):
-            before = uses.maker.get(tensor, place)
-            first = result[before]
-            if before == place or first.kernel != "chain":
+            producer = uses.writer.get(tensor, position)
+            first = fused[producer]
+            if producer == position or first.kernel != "elementwise":
                 continue
-            readers = {each: uses.readers.get(each, []) for each in first.writes}
-            if any(before < reader < place for places in readers.values() for reader in places):
+            readers = {result: uses.readers.get(result, []) for result in first.writes}
+            if any(producer < reader < position for positions in readers.values() for reader in positions):
                 continue
-            if not _fit(first, result[place]):
+            if not _can_fuse(first, fused[position]):
                 continue
-            needed = [each for each, places in readers.items() if each in kept or any(reader > place for reader in places)]
-            result[place] = _joined(first, result[place], needed)
-            del result[before]
-            uses.maker.update(dict.fromkeys(first.writes, place))
-    return list(result.values())
+            needed = [
+                result
+                for result, positions in readers.items()
+                if result in outputs or any(reader > position for reader in positions)
+            ]
+            fused[position] = _join(first, fused[position], needed)
+            del fused[producer]
+            uses.writer.update(dict.fromkeys(first.writes, position))
+    return list(fused.values())
 
 
-def _fit(first: KernelCall, second: KernelCall) -> bool:
-    """Whether two chains go over the same elements, and are one of allowed length together."""
+def _can_fuse(first: KernelCall, second: KernelCall) -> bool:
+    """Whether two elementwise calls have outputs of one shape, and together no more than MAX_FUSED_OPERATORS."""
     (one, *_), (other, *_) = first.writes, second.writes
-    return one.sizes == other.sizes and len(first.attributes["body"]) + len(second.attributes["body"]) <= LIMIT
+    count = len(first.attributes["body"]) + len(second.attributes["body"])
+    return one.sizes == other.sizes and count <= MAX_FUSED_OPERATORS
 
 
-def _joined(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> KernelCall:
-    """Both as one. In a body a number is an input, and ``~number`` the result of an entry."""
+def _join(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> KernelCall:
+    """Both calls as one. In a body the source ``i`` is input i, and ``~i`` the result of entry i."""
     reads = list(first.reads)
     body = list(first.attributes["body"])
     shift = len(body)
-    made = {tensor: ~index for tensor, index in zip(first.writes, first.attributes["results"], strict=True)}
-    refs = []
+    results_of_first = {tensor: ~index for tensor, index in zip(first.writes, first.attributes["results"], strict=True)}
+    sources = []
     for tensor in second.reads:
-        if tensor in made:
-            refs.append(made[tensor])
+        if tensor in results_of_first:
+            sources.append(results_of_first[tensor])
             continue
         if tensor not in reads:
             reads.append(tensor)
-        refs.append(reads.index(tensor))
+        sources.append(reads.index(tensor))
     for op, inputs in second.attributes["body"]:
-        body.append((op, tuple(refs[ref] if ref >= 0 else ~(~ref + shift) for ref in inputs)))
-    results = [~made[tensor] for tensor in needed] + [index + shift for index in second.attributes["results"]]
+        body.append((op, tuple(sources[source] if source >= 0 else ~(~source + shift) for source in inputs)))
+    results = [~results_of_first[tensor] for tensor in needed] + [index + shift for index in second.attributes["results"]]
     nodes = (*first.nodes, *second.nodes)
-    return KernelCall("chain", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
+    return KernelCall("elementwise", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
 
 
-# What comes before a convolution
+# Prologues of convolutions
 
 
-def _before_convolutions(calls: list[KernelCall], kept: set[RunTensor]) -> list[KernelCall]:
-    """Let a convolution scale, shift and rectify what it reads, where only it needs the result."""
+def _fuse_prologues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[KernelCall]:
+    """Fuse scale, shift and Relu into the convolution that alone reads their result."""
     uses = _Uses(calls)
-    result = dict(enumerate(calls))
-    for place, call in enumerate(calls):
+    fused = dict(enumerate(calls))
+    for position, call in enumerate(calls):
         if call.kernel != "conv":
             continue
         x, *weights = call.present_reads
-        if x in kept or x not in uses.maker or uses.readers[x] != [place]:
+        if x in outputs or x not in uses.writer or uses.readers[x] != [position]:
             continue
-        before = uses.maker[x]
-        found = _prologue(calls[before])
-        if found is None:
+        producer = uses.writer[x]
+        prologue = _prologue_of(calls[producer])
+        if prologue is None:
             continue
-        source, attributes = found
+        source, attributes = prologue
         _, *channels_last = call.channels_last
-        nodes = (*calls[before].nodes, *call.nodes)
-        result[place] = KernelCall(
-            "conv", nodes, [source, *weights], call.writes, {**call.attributes, **attributes}, (source, *channels_last)
-        )
-        del result[before]
-    return list(result.values())
+        nodes = (*calls[producer].nodes, *call.nodes)
+        merged = {**call.attributes, **attributes}
+        fused[position] = KernelCall("conv", nodes, [source, *weights], call.writes, merged, (source, *channels_last))
+        del fused[producer]
+    return list(fused.values())
 
 
-def _prologue(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
-    """A chain as ``x * scale + shift``, rectified at the end or not: the tensor it is of, and the numbers per channel."""
+def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
+    """An elementwise call as ``x * scale + shift`` per channel, with an optional Relu at the end: x, and the attributes."""
     sources = [tensor for tensor in call.present_reads if tensor.data is None]
-    if call.kernel != "chain" or len(sources) != 1 or len(call.writes) != 1:
+    if call.kernel != "elementwise" or len(sources) != 1 or len(call.writes) != 1:
         return None
-    (source,), (made,) = sources, call.writes
-    if source.sizes != made.sizes:
+    (source,), (result,) = sources, call.writes
+    if source.sizes != result.sizes:
         return None
     channels = source.sizes[1]
-    scale, shift, relu = np.ones(channels), np.zeros(channels), False
+    scale, shift, has_relu = np.ones(channels), np.zeros(channels), False
     current = call.reads.index(source)
-    for index, (op, refs) in enumerate(call.attributes["body"]):
-        others = [_per_channel(call.reads[ref] if ref >= 0 else None, source) for ref in refs if ref != current]
+    for index, (op, operands) in enumerate(call.attributes["body"]):
+        others = [
+            _constant_per_channel(call.reads[operand] if operand >= 0 else None, source)
+            for operand in operands
+            if operand != current
+        ]
         match op, others:
             case Relu(), []:
-                relu = True
-            case Multiply(), [np.ndarray() as factor] if not relu:
+                has_relu = True
+            case Multiply(), [np.ndarray() as factor] if not has_relu:
                 scale, shift = scale * factor, shift * factor
-            case Add(), [np.ndarray() as summand] if not relu:
+            case Add(), [np.ndarray() as summand] if not has_relu:
                 shift = shift + summand
             case _:
                 return None
         current = ~index
-    if not _holds_f32(scale) or not np.all(np.abs(shift) <= _F32.max):
+    if not _is_normal_f32(scale) or not np.all(np.abs(shift) <= _F32.max):
         return None
-    return source, {"prologue_scale": scale.tolist(), "prologue_shift": shift.tolist(), "prologue_relu": int(relu)}
+    return source, {"prologue_scale": scale.tolist(), "prologue_shift": shift.tolist(), "prologue_relu": int(has_relu)}
 
 
-def _per_channel(tensor: RunTensor | None, source: RunTensor) -> np.ndarray[Any, Any] | None:
-    """A constant that has one number per channel, or one for all."""
+def _constant_per_channel(tensor: RunTensor | None, source: RunTensor) -> np.ndarray[Any, Any] | None:
+    """A constant as one number per channel of ``source``; None where it is no constant or varies along other axes."""
     if tensor is None or tensor.data is None:
         return None
     sizes = (1,) * (len(source.sizes) - len(tensor.sizes)) + tensor.sizes

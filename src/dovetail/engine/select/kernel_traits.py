@@ -25,7 +25,7 @@ class KernelTraits(NamedTuple):
 
 
 KERNEL_TRAITS: dict[str, KernelTraits] = {
-    "chain": KernelTraits(is_elementwise=True),
+    "elementwise": KernelTraits(is_elementwise=True),
     "conv": KernelTraits(packs_weights=True, adds_residual=True, sets_own_layout=True, direct_channels=4),
     "conv_transpose": KernelTraits(packs_weights=True),
     "layer_norm": KernelTraits(loads_along_axis=True),

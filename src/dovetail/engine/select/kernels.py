@@ -1,4 +1,8 @@
-"""Which native kernel does an operator's work, and how its attributes are said to it. One function per kind of kernel."""
+"""Kernel selection: the native kernel for an operator, and the operator's attributes in the kernel's terms.
+
+To add a kernel for an operator: a selector here or in ``indexing``, one line in KERNELS, and one in KERNEL_TRAITS where the
+kernel has special facts.
+"""
 
 from __future__ import annotations
 
@@ -9,52 +13,90 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor, TensorMap
-from dovetail.engine.rewrite.recurrent import cell_of
-from dovetail.engine.select import indexing
-from dovetail.engine.select.elementwise_codegen import refusal
-from dovetail.engine.select.tree_ensemble import forest_work
+from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
+from dovetail.engine.rewrite.integer_ops import NonEmptyReduceMin
+from dovetail.engine.rewrite.nms import NmsTable
+from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
+from dovetail.engine.rewrite.recurrent import RecurrentSteps, cell_of
+from dovetail.engine.rewrite.tree_ensemble import TreeEnsembleSums
+from dovetail.engine.select.elementwise_codegen import explain_refusal
+from dovetail.engine.select.indexing import (
+    Reads,
+    Writes,
+    select_arg_min_max,
+    select_cum_sum,
+    select_gather,
+    select_gather_elements,
+    select_gather_nd,
+    select_nms,
+    select_range,
+    select_top_k,
+)
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Node
-from dovetail.ir.op import has, host_inputs
+from dovetail.ir.op import Op, has, host_inputs
 from dovetail.ir.types import Unknown, axis_in
-from dovetail.ops.elementwise.clip import finite_range
+from dovetail.ops.elementwise.clip import Clip, finite_range
+from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.lrn import LRN
+from dovetail.ops.nn.normalization import LayerNormalization
+from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from dovetail.ops.nn.resize import Resize
 from dovetail.ops.nn.sliding_window import Geometry
+from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
+from dovetail.ops.reduction.cumulative import CumSum
+from dovetail.ops.reduction.reduce import (
+    ReduceL1,
+    ReduceL2,
+    ReduceLogSum,
+    ReduceLogSumExp,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    ReduceSumSquare,
+)
+from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
+from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+from dovetail.ops.tensor.shape import Range
+from dovetail.ops.tensor.topk import TopK
 
-Choice = Callable[[Node, list[RunTensor | None], list[RunTensor]], KernelCall | str]
-"""The work for a node, or the reason why there is no kernel for it."""
+Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
+"""Takes the operator, its node, reads and writes. Returns the kernel call for a node, or the reason why no kernel computes it."""
 
 
 def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
-    """The work that does a node: moving data, a native kernel, or the operator's own rule in the interpreter."""
+    """The call that computes a node: data movement, a native kernel, or the operator's own rule in the interpreter."""
     reads = [None if x is None else tensor_map.of(x) for x in node.inputs]
     writes = [tensor_map.of(y) for y in node.outputs]
     reason = "its shape is known only at run time"
     if not any(tensor is not None and tensor.is_dynamic for tensor in (*reads, *writes)):
-        found = _chosen(node, reads, writes)
-        if isinstance(found, KernelCall):
-            return found
-        reason = found
+        selected = _select(node, reads, writes)
+        if isinstance(selected, KernelCall):
+            return selected
+        reason = selected
     return KernelCall(INTERPRET, (node,), reads, writes, reason=reason)
 
 
-def _chosen(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
+def _select(node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     if reason := getattr(node.op, "interpreter_reason", ""):
         return str(reason)
     hosts = host_inputs(node.op, len(reads))
-    if any(host and tensor is not None and tensor.data is None for host, tensor in zip(hosts, reads, strict=True)):
-        # Even where the sizes follow without it: the rule has to see the value, and may refuse it.
-        return "what its shape depends on is known only at run time"
+    if any(is_host and tensor is not None and tensor.data is None for is_host, tensor in zip(hosts, reads, strict=True)):
+        # Even where the sizes follow without the value: the rule may refuse it.
+        return "its shape depends on a value that is known only at run time"
     if has(node.op, "windows"):
-        return _movement(node, reads, writes)
-    choice = KERNELS.get(type(node.op).__name__, _elementwise)
-    return choice(node, reads, writes)
+        return _select_move(node, reads, writes)
+    return KERNELS.get(type(node.op), _select_elementwise)(node.op, node, reads, writes)
 
 
-def _movement(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
+def _select_move(node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     try:
         windows = node.op.windows(*(None if tensor is None else tensor.as_view() for tensor in reads))
     except (Unknown, symbolic.Inexact, DovetailError, NotImplementedError) as error:
-        return f"where its data goes is known only at run time ({error})" if str(error) else "where its data goes is not known"
+        return f"its windows are known only at run time{f' ({error})' if str(error) else ''}"
     return KernelCall(MOVE, (node,), reads, writes, windows=windows)
 
 
@@ -62,18 +104,17 @@ def _is_f32(*tensors: RunTensor | None) -> bool:
     return all(tensor is None or (tensor.dtype is not None and tensor.dtype.name == "f32") for tensor in tensors)
 
 
-def sliding(found: Geometry) -> dict[str, Any]:
-    """Where windows lie, as the kernels of convolution and pooling are told."""
+def window_attributes(geometry: Geometry) -> dict[str, Any]:
+    """The geometry of sliding windows as the attributes of convolution and pooling kernels."""
     return {
-        "strides": list(found.strides),
-        "dilations": list(found.dilations),
-        "pads_begin": list(found.begins),
-        "pads_end": list(found.ends),
+        "strides": list(geometry.strides),
+        "dilations": list(geometry.dilations),
+        "pads_begin": list(geometry.begins),
+        "pads_end": list(geometry.ends),
     }
 
 
-def _conv(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
+def _select_conv(op: Conv | ScaledConv, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, w, bias, factor = (*reads, None, None)[:4]
     assert x is not None and w is not None
     if not _is_f32(x, w):
@@ -82,77 +123,80 @@ def _conv(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) ->
         return "weights that are no constants"
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
-    found = op.geometry(x.sizes[2:], w.sizes[2:])
-    attributes = sliding(found) | {
+    attributes = window_attributes(op.geometry(x.sizes[2:], w.sizes[2:])) | {
         "groups": op.group,
         "has_bias": int(bias is not None),
         "has_factor": int(factor is not None),
         "has_residual": 0,
     }
-    kept: list[RunTensor | None] = [x, w, *(tensor for tensor in (bias, factor) if tensor is not None)]
-    return KernelCall("conv", (node,), kept, writes, attributes, channels_last=(x, writes[0]))
+    present: Reads = [x, w, *(tensor for tensor in (bias, factor) if tensor is not None)]
+    return KernelCall("conv", (node,), present, writes, attributes, channels_last=(x, writes[0]))
 
 
-def _conv_transpose(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
-    x, w, bias, target = (*reads, None, None)[:4]
+def _select_conv_transpose(op: ConvTranspose, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x, w, bias, output_shape = (*reads, None, None)[:4]
     assert x is not None and w is not None
     if not _is_f32(x, w, bias):
         return f"convolution of {x.dtype}"
-    if w.data is None or (bias is not None and bias.data is None) or (target is not None and target.data is None):
+    if any(tensor is not None and tensor.data is None for tensor in (w, bias, output_shape)):
         return "weights that are no constants"
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
-    sizes = None if target is None or target.data is None else [int(size) for size in target.data]
-    found = op.placement(x.sizes[2:], w.sizes[2:], sizes)
+    sizes = None if output_shape is None or output_shape.data is None else [int(size) for size in output_shape.data]
+    geometry = op.placement(x.sizes[2:], w.sizes[2:], sizes)
     attributes: dict[str, Any] = {
-        "strides": list(found.strides),
-        "dilations": list(found.dilations),
-        "pads_begin": list(found.begins),
+        "strides": list(geometry.strides),
+        "dilations": list(geometry.dilations),
+        "pads_begin": list(geometry.begins),
         "groups": op.group,
         "has_bias": int(bias is not None),
         "has_residual": 0,
     }
-    kept: list[RunTensor | None] = [x, w] if bias is None else [x, w, bias]
-    return KernelCall("conv_transpose", (node,), kept, writes, attributes, channels_last=(x, writes[0]))
+    present: Reads = [x, w] if bias is None else [x, w, bias]
+    return KernelCall("conv_transpose", (node,), present, writes, attributes, channels_last=(x, writes[0]))
 
 
-def _clip(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
+def _select_clip(op: Clip, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, low, high = (*reads, None, None)[:3]
     like = low or high
     if like is None or x is None or x.dtype is None:
-        return "bounds left out"
-    # One that is left out is the last finite value, which infinities meet.
+        return "both bounds are omitted"
+    # An omitted bound is the last finite value, so that infinities are clipped to it.
     low, high = (
         bound or RunTensor(like.name, like.type, like.shape, like.dtype, np.asarray(end, x.dtype.numpy))
         for bound, end in zip((low, high), finite_range(x.dtype), strict=True)
     )
-    return _elementwise(node, [x, low, high], writes)
+    return _select_elementwise(op, node, [x, low, high], writes)
 
 
-def _pool(mode: str) -> Choice:
-    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-        op: Any = node.op
-        x = reads[0]
-        assert x is not None
-        of_bytes = mode == "max" and x.dtype is not None and x.dtype.name in ("u8", "i8") and len(x.sizes) == 4
-        if not _is_f32(x) and not of_bytes:
-            return f"pooling of {x.dtype}"
-        if len(writes) > 1:
-            return "indices beside the values"
-        if not 3 <= len(x.sizes) <= 5:
-            return f"{len(x.sizes) - 2} spatial axes"
-        found = op.geometry(x.sizes[2:], op.kernel_shape)
-        attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
-        if mode == "average":
-            attributes["divisor"] = op.divisor
-        return KernelCall("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, channels_last=(x, writes[0]))
-
-    return choice
+def _select_max_pool(op: MaxPool, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x = reads[0]
+    assert x is not None
+    if len(writes) > 1:
+        return "indices beside the values"
+    is_of_bytes = x.dtype is not None and x.dtype.name in ("u8", "i8") and len(x.sizes) == 4
+    return _select_pool("quantized_pool" if is_of_bytes else "pool", op, node, x, writes, {"mode": "max"})
 
 
-def _resize(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
+def _select_average_pool(op: AveragePool, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x = reads[0]
+    assert x is not None
+    return _select_pool("pool", op, node, x, writes, {"mode": "average", "divisor": op.divisor})
+
+
+def _select_pool(
+    kernel: str, op: MaxPool | AveragePool, node: Node, x: RunTensor, writes: Writes, attributes: dict[str, Any]
+) -> KernelCall | str:
+    if kernel == "pool" and not _is_f32(x):
+        return f"pooling of {x.dtype}"
+    if not 3 <= len(x.sizes) <= 5:
+        return f"{len(x.sizes) - 2} spatial axes"
+    geometry = op.geometry(x.sizes[2:], op.kernel_shape)
+    attributes = window_attributes(geometry) | attributes | {"kernel": list(geometry.kernel)}
+    return KernelCall(kernel, (node,), [x], writes, attributes, channels_last=(x, writes[0]))
+
+
+def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x = reads[0]
     assert x is not None
     if not _is_f32(x):
@@ -161,74 +205,68 @@ def _resize(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) 
         return f"{len(x.sizes) - 2} spatial axes"
     if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "sizes that are known only at run time"
-    views = [None if tensor is None else tensor.as_view() for tensor in (*reads, None, None, None)[:4]]
-    rows = {row.axis: op.taps(row) for row in op.known_rows(*views)}
+    optional = [None if tensor is None else tensor.as_view() for tensor in (*reads[1:], None, None, None)[:3]]
+    rows = {row.axis: op.taps(row) for row in op.known_rows(x.as_view(), *optional)}
     if any(axis < 2 or taps.outside.any() for axis, taps in rows.items()):
-        return "resampling along batch or channels, or of what lies outside"
+        return "resampling along batch or channels, or beyond the input's edges"
     attributes: dict[str, Any] = {"taps": [], "places": [], "weights": []}
     for axis, size in enumerate(x.sizes[2:], 2):
-        places = rows[axis].places if axis in rows else np.arange(size)[:, None]
+        indices = rows[axis].places if axis in rows else np.arange(size)[:, None]
         weights = rows[axis].weights if axis in rows else np.ones((size, 1))
-        attributes["taps"].append(places.shape[1])
-        attributes["places"] += places.reshape(-1).tolist()
+        attributes["taps"].append(indices.shape[1])
+        attributes["places"] += indices.reshape(-1).tolist()
         attributes["weights"] += weights.astype(np.float64).reshape(-1).tolist()
     return KernelCall("resize", (node,), [x], writes, attributes, channels_last=(x, writes[0]) if x.sizes[1] >= 8 else ())
 
 
-def _moments(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
-    moments, r, *optional = (*reads, *[None] * 6)[:6]
-    assert moments is not None and r is not None
-    if not _is_f32(moments, r) or r.data is None:
+def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    steps, r, *optional = (*reads, *[None] * 6)[:6]
+    assert steps is not None and r is not None
+    if not _is_f32(steps, r) or r.data is None:
         return "a recurrent layer whose weights are no constants of f32"
-    if not moments.count:
-        return "a recurrent layer over nothing"
+    if not steps.count:
+        return "a recurrent layer over an empty sequence"
     layer = op.layer
     names = ("has_inner", "has_lengths", "has_h", "has_c")
     attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=True)}
     attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "weights_format", "iofc")}
     attributes["input_forget"] = int(getattr(layer, "input_forget", False))
-    kept: list[RunTensor | None] = [moments, r, *(tensor for tensor in optional if tensor is not None)]
-    return KernelCall("recurrent", (node,), kept, writes, attributes)
+    present: Reads = [steps, r, *(tensor for tensor in optional if tensor is not None)]
+    return KernelCall("recurrent", (node,), present, writes, attributes)
 
 
-def _quantized_conv(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
-    x, w, bias, factor, other = (*reads, None)[:5]
+def _select_quantized_conv(op: QuantizedConv, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x, w, bias, factor, residual = (*reads, None)[:5]
     assert x is not None and w is not None
     if any(tensor is None or tensor.data is None for tensor in (w, bias, factor)):
         return "weights that are no constants"
-    found = op.conv.geometry(x.sizes[2:], w.sizes[2:])
-    attributes = sliding(found) | {"x_zero": op.x_zero, "has_residual": int(other is not None)}
-    reals = {"low": op.low - op.zero, "high": op.high - op.zero, "y_zero": op.zero}
-    if other is not None:
-        reals |= {"own": op.own, "beside": op.beside, "other_zero": op.other_zero, "y_zero": op.last_zero}
-        reals |= {"last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
-    attributes |= {name: float(number) for name, number in reals.items()}
+    geometry = op.conv.geometry(x.sizes[2:], w.sizes[2:])
+    attributes = window_attributes(geometry) | {"x_zero": op.x_zero, "has_residual": int(residual is not None)}
+    numbers: dict[str, float] = {"low": op.low - op.zero, "high": op.high - op.zero, "y_zero": op.zero}
+    if residual is not None:
+        numbers |= {"own": op.own, "beside": op.beside, "other_zero": op.other_zero, "y_zero": op.last_zero}
+        numbers |= {"last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
+    attributes |= {name: float(number) for name, number in numbers.items()}
     # The kernel reads up to 4 channels in any layout.
-    channels_last = tuple(
-        tensor for tensor in (x, writes[0], other) if tensor is not None and (tensor is not x or x.sizes[1] > 4)
-    )
-    return KernelCall(
-        "quantized_conv", (node,), [x, w, bias, factor, *([] if other is None else [other])], writes, attributes, channels_last
-    )
+    candidates = [tensor for tensor in (x, writes[0], residual) if tensor is not None]
+    channels_last = tuple(tensor for tensor in candidates if tensor is not x or x.sizes[1] > 4)
+    present = [x, w, bias, factor] if residual is None else [x, w, bias, factor, residual]
+    return KernelCall("quantized_conv", (node,), present, writes, attributes, channels_last)
 
 
-def _global_pool(mode: str) -> Choice:
-    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
+def _global_pool(mode: str) -> Selector:
+    def select(op: Op, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         x = reads[0]
         assert x is not None
         if not _is_f32(x):
             return f"pooling of {x.dtype}"
-        attributes = {"mode": mode, "axes": list(range(2, len(x.sizes)))}
-        return KernelCall("reduce", (node,), [x], writes, attributes)
+        return KernelCall("reduce", (node,), [x], writes, {"mode": mode, "axes": list(range(2, len(x.sizes)))})
 
-    return choice
+    return select
 
 
-def _reduce(mode: str) -> Choice:
-    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-        op: Any = node.op
+def _reduce(mode: str) -> Selector:
+    def select(op: ReduceSum, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         x, axes = (*reads, None)[:2]
         assert x is not None
         if not _is_f32(x):
@@ -237,15 +275,14 @@ def _reduce(mode: str) -> Choice:
             return "axes that are known only at run time"
         reduced = op.axes_of(len(x.sizes), None if axes is None else axes.data)
         if not reduced or any(x.sizes[axis] == 0 for axis in reduced):
-            return "a reduction of nothing"
+            return "a reduction of no elements"
         return KernelCall("reduce", (node,), [x], writes, {"mode": mode, "axes": list(reduced)})
 
-    return choice
+    return select
 
 
-def _softmax(kernel: str) -> Choice:
-    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-        op: Any = node.op
+def _softmax(kernel: str) -> Selector:
+    def select(op: Softmax | LogSoftmax, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         x = reads[0]
         assert x is not None
         if not _is_f32(x):
@@ -256,15 +293,14 @@ def _softmax(kernel: str) -> Choice:
         axis = axes[0] if axes else axis_in(op.axis, len(x.sizes))
         return KernelCall(kernel, (node,), [x], writes, {"axis": axis})
 
-    return choice
+    return select
 
 
-def _layer_norm(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
+def _select_layer_norm(op: LayerNormalization, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, scale, bias = (*reads, None)[:3]
     assert x is not None and scale is not None
     if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash_type.name != "f32":
-        return "layer normalisation of other types or with statistics"
+        return "layer normalization of other types or with statistics"
     axis = axis_in(op.axis, len(x.sizes))
     if any(tensor is not None and not _is_suffix(tensor, x.sizes[axis:]) for tensor in (scale, bias)):
         return "a scale or bias that broadcasts"
@@ -276,34 +312,31 @@ def _is_suffix(tensor: RunTensor, sizes: tuple[int, ...]) -> bool:
     return tuple(size for size in tensor.sizes if size != 1) == tuple(size for size in sizes if size != 1)
 
 
-def _lrn(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
+def _select_lrn(op: LRN, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x = reads[0]
     assert x is not None
     if not _is_f32(x) or [axis_in(axis, len(x.sizes)) for axis in op.axes] != [1]:
-        return "local response over other axes or types"
+        return "local response normalization over other axes or types"
     attributes = {"size": op.size, "alpha": float(op.alpha), "beta": float(op.beta), "bias": float(op.bias)}
     return KernelCall("lrn", (node,), [x], writes, attributes, channels_last=(x, writes[0]))
 
 
-def _matmul(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
+def _select_matmul(op: MatMul, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, y = reads[:2]
     assert x is not None and y is not None
     if not _is_f32(x, y):
-        return f"product of {x.dtype}"
+        return f"matrix product of {x.dtype}"
     if len(x.sizes) < 2 or len(y.sizes) < 2:
-        return "product with a vector"
+        return "matrix product with a vector"
     attributes = {"transpose_a": int(op.transpose_a), "transpose_b": int(op.transpose_b), "has_bias": 0, "has_residual": 0}
     return KernelCall("matmul", (node,), [x, y], writes, attributes)
 
 
-def _gemm(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    op: Any = node.op
+def _select_gemm(op: Gemm, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, y, bias = (*reads, None)[:3]
     assert x is not None and y is not None
     if not _is_f32(x, y, bias):
-        return f"product of {x.dtype}"
+        return f"matrix product of {x.dtype}"
     if bias is not None and op.beta != 1:
         if bias.data is None:
             return "a bias with a factor"
@@ -318,53 +351,60 @@ def _gemm(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) ->
     return KernelCall("matmul", (node,), [x, y] if bias is None else [x, y, bias], writes, attributes)
 
 
-def _elementwise(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    given = [tensor for tensor in reads if tensor is not None]
-    if len(given) != len(reads) or len(writes) != 1:
-        return "an input left out"
-    reason = refusal(node.op, [tensor.dtype for tensor in given], writes[0].dtype, [tensor.data for tensor in given])
+def _select_tree_ensemble(op: TreeEnsembleSums, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    if any(tensor is None or tensor.data is None for tensor in reads[1:]):
+        return "trees that are no constants"
+    return KernelCall("tree_ensemble", (node,), reads, writes, {"aggregate": op.aggregate_index})
+
+
+def _select_elementwise(op: Op, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    inputs = [tensor for tensor in reads if tensor is not None]
+    if len(inputs) != len(reads) or len(writes) != 1:
+        return "an omitted input"
+    reason = explain_refusal(op, [tensor.dtype for tensor in inputs], writes[0].dtype, [tensor.data for tensor in inputs])
     if reason:
         return reason
-    return KernelCall("chain", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
+    return KernelCall("elementwise", (node,), reads, writes, {"body": [(op, tuple(range(len(inputs))))], "results": [0]})
 
 
-KERNELS: dict[str, Choice] = {
-    "Conv": _conv,
-    "ScaledConv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "Gather": indexing.gather_work,
-    "GatherElements": indexing.gather_elements_work,
-    "GatherND": indexing.gather_nd_work,
-    "Clip": _clip,
-    "MaxPool": _pool("max"),
-    "AveragePool": _pool("average"),
-    "Resize": _resize,
-    "QuantizedConv": _quantized_conv,
-    "RecurrentSteps": _moments,
-    "GlobalAveragePool": _global_pool("mean"),
-    "GlobalMaxPool": _global_pool("max"),
-    "ReduceSum": _reduce("sum"),
-    "ReduceMean": _reduce("mean"),
-    "ReduceMax": _reduce("max"),
-    "ReduceMin": _reduce("min"),
-    "NonEmptyReduceMin": _reduce("min"),
-    "ReduceProd": _reduce("prod"),
-    "ReduceL1": _reduce("l1"),
-    "ReduceL2": _reduce("l2"),
-    "ReduceLogSum": _reduce("logsum"),
-    "ReduceLogSumExp": _reduce("logsumexp"),
-    "ReduceSumSquare": _reduce("sumsquare"),
-    "Softmax": _softmax("softmax"),
-    "LogSoftmax": _softmax("log_softmax"),
-    "LayerNormalization": _layer_norm,
-    "LRN": _lrn,
-    "TopK": indexing.top_k_work,
-    "ArgMax": indexing.arg_extreme_work,
-    "ArgMin": indexing.arg_extreme_work,
-    "NmsTable": indexing.suppress_work,
-    "CumSum": indexing.cum_sum_work,
-    "Range": indexing.range_work,
-    "TreeEnsembleSums": forest_work,
-    "MatMul": _matmul,
-    "Gemm": _gemm,
+KERNELS: dict[type[Op], Selector] = {
+    ArgMax: select_arg_min_max,
+    ArgMin: select_arg_min_max,
+    AveragePool: _select_average_pool,
+    Clip: _select_clip,
+    Conv: _select_conv,
+    ConvTranspose: _select_conv_transpose,
+    CumSum: select_cum_sum,
+    Gather: select_gather,
+    GatherElements: select_gather_elements,
+    GatherND: select_gather_nd,
+    Gemm: _select_gemm,
+    GlobalAveragePool: _global_pool("mean"),
+    GlobalMaxPool: _global_pool("max"),
+    LRN: _select_lrn,
+    LayerNormalization: _select_layer_norm,
+    LogSoftmax: _softmax("log_softmax"),
+    MatMul: _select_matmul,
+    MaxPool: _select_max_pool,
+    NmsTable: select_nms,
+    NonEmptyReduceMin: _reduce("min"),
+    QuantizedConv: _select_quantized_conv,
+    Range: select_range,
+    RecurrentSteps: _select_recurrent,
+    ReduceL1: _reduce("l1"),
+    ReduceL2: _reduce("l2"),
+    ReduceLogSum: _reduce("logsum"),
+    ReduceLogSumExp: _reduce("logsumexp"),
+    ReduceMax: _reduce("max"),
+    ReduceMean: _reduce("mean"),
+    ReduceMin: _reduce("min"),
+    ReduceProd: _reduce("prod"),
+    ReduceSum: _reduce("sum"),
+    ReduceSumSquare: _reduce("sumsquare"),
+    Resize: _select_resize,
+    ScaledConv: _select_conv,
+    Softmax: _softmax("softmax"),
+    TopK: select_top_k,
+    TreeEnsembleSums: _select_tree_ensemble,
 }
+"""The selector of each operator that has a kernel of its own; every other operator may be elementwise."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
-"""Whether each update rule decays the state, and whether it subtracts the state's prediction from the written value."""
+"""Properties of the update rules: decays the state; subtracts the state's prediction from the written value."""
 
 
 def _check_rank(x: View | None, rank: int, name: str) -> None:

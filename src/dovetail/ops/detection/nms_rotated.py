@@ -97,7 +97,10 @@ def intersection_areas_of(b: Builder, center: Value, sizes: Value, angle: Value)
     distance = b.Subtract(b.Unsqueeze(center, [2]), b.Unsqueeze(center, [1]))
     offset = _rotate_into(b, distance, theirs[2])
     reach = [b.Add(b.Abs(one), b.Abs(other)) for one, other in zip(along, across, strict=True)]
-    x, y = (_corner_coordinates(b, *each) for each in zip(offset, along, (b.Negative(across[0]), across[1]), strict=True))
+    x, y = (
+        _corner_coordinates(b, *coordinates)
+        for coordinates in zip(offset, along, (b.Negative(across[0]), across[1]), strict=True)
+    )
     area = _clipped_area_of(b, x, y, theirs[0], theirs[1])
     # Rectangles that an axis separates have an area of 0; the sum leaves a rounding error there.
     reverse_offset = _rotate_into(b, distance, ours[2])
@@ -115,7 +118,7 @@ def intersection_areas_of(b: Builder, center: Value, sizes: Value, angle: Value)
 
 def _rotate_into(b: Builder, vector: Value, angle: Value) -> list[Any]:
     """Return both coordinates of ``vector`` [..., 2] in a frame that is rotated by ``angle``."""
-    x, y = (b.Squeeze(b.Slice(vector, [place], [place + 1], [3]), [3]) for place in (0, 1))
+    x, y = (b.Squeeze(b.Slice(vector, [axis], [axis + 1], [3]), [3]) for axis in (0, 1))
     cos, sin = b.Cos(angle), b.Sin(angle)
     return [b.Add(b.Multiply(x, cos), b.Multiply(y, sin)), b.Subtract(b.Multiply(y, cos), b.Multiply(x, sin))]
 

@@ -9,7 +9,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree_shapes, broadcast
-from dovetail.ops.elementwise.broadcast import Elementwise, computed, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import Elementwise, apply_widened, scalar_like, unbroadcast
 from dovetail.ops.elementwise.unary import UnaryOp
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-SIXTH = 0.16666666666666666
+ONE_SIXTH = 0.16666666666666666
 
 
 class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
@@ -27,7 +27,7 @@ class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "R
         return xp.maximum(x, xp.zeros_like(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        return [b.Where(b.Greater(x, 0), g, number(b, 0, x))]
+        return [b.Where(b.Greater(x, 0), g, scalar_like(b, 0, x))]
 
 
 class LeakyRelu(
@@ -44,7 +44,7 @@ class LeakyRelu(
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.where(x < 0, x * self.alpha, x)
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.PRelu(x, b.constant([self.alpha], x.dtype))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
@@ -92,7 +92,7 @@ class PRelu(
         if self.is_by_channel(tuple(x.shape), tuple(slope.shape)):
             slope = xp.reshape(slope, (slope.shape[0],) + (1,) * (x.ndim - 2))
         _check_one_way(tuple(x.shape), tuple(slope.shape))
-        return computed(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
+        return apply_widened(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
 
     def align_slope(self, b: Builder, x: Value, slope: Value) -> Any:
         """Reshape the slope so that it broadcasts to ``x``; None where its axis is only known at run time."""
@@ -101,7 +101,7 @@ class PRelu(
             return None
         return b.Unsqueeze(slope, list(range(1, len(x.dims) - 1))) if by_channel else slope
 
-    def composed(self, b: Builder, x: Value, slope: Value) -> Any:
+    def lower(self, b: Builder, x: Value, slope: Value) -> Any:
         slope = self.align_slope(b, x, slope)
         return None if slope is None or not self.channels else b.PRelu(x, slope)
 
@@ -114,7 +114,7 @@ class PRelu(
                 "prelu.slope", f"gradient needs the axis of the slope, which {slope.type} for {x.type} leaves open"
             )
         below = b.Less(x, 0)
-        dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), number(b, 0, x)), wide)
+        dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), scalar_like(b, 0, x)), wide)
         if dslope is not None and wide is not slope:
             dslope = b.Reshape(dslope, shape_value(b, slope), special_zero=False)
         return [b.Where(below, b.Multiply(g, wide), g), dslope]
@@ -168,7 +168,7 @@ class Selu(
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         slope = b.Add(y, self.gamma * self.alpha)
-        return [b.Multiply(g, b.Where(b.Greater(x, 0), number(b, self.gamma, x), slope))]
+        return [b.Multiply(g, b.Where(b.Greater(x, 0), scalar_like(b, self.gamma, x), slope))]
 
 
 class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
@@ -180,8 +180,8 @@ class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
         zero = xp.zeros_like(x)
         return xp.maximum(x, zero) + xp.minimum(xp.expm1(x / self.alpha) * self.alpha, zero)
 
-    def composed(self, b: Builder, x: Value) -> Any:
-        zero = number(b, 0, x)
+    def lower(self, b: Builder, x: Value) -> Any:
+        zero = scalar_like(b, 0, x)
         below = b.Multiply(b.Subtract(b.Exp(b.Divide(x, self.alpha)), 1), self.alpha)
         return b.Add(b.Maximum(x, zero), b.Minimum(below, zero))
 
@@ -198,11 +198,11 @@ class ThresholdedRelu(UnaryOp, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.where(x > self.alpha, x, xp.zeros_like(x))
 
-    def composed(self, b: Builder, x: Value) -> Any:
-        return b.Where(b.Greater(x, self.alpha), x, number(b, 0, x))
+    def lower(self, b: Builder, x: Value) -> Any:
+        return b.Where(b.Greater(x, self.alpha), x, scalar_like(b, 0, x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        return [b.Where(b.Greater(x, self.alpha), g, number(b, 0, x))]
+        return [b.Where(b.Greater(x, self.alpha), g, scalar_like(b, 0, x))]
 
 
 class HardSigmoid(
@@ -211,7 +211,7 @@ class HardSigmoid(
         "HardSigmoid-1(x; alpha=0.20000000298023224, beta=0.5, consumed_inputs:_)",
         "HardSigmoid-6,22(x; alpha=0.20000000298023224, beta=0.5)",
     ),
-    openvino=("HardSigmoid-1(x, alpha, beta)", f"HSigmoid-5(x | alpha={SIXTH}, beta=0.5)"),
+    openvino=("HardSigmoid-1(x, alpha, beta)", f"HSigmoid-5(x | alpha={ONE_SIXTH}, beta=0.5)"),
 ):
     """Compute max(0, min(1, alpha * x + beta)).
 
@@ -228,20 +228,20 @@ class HardSigmoid(
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         line = b.Add(b.Multiply(x, self.alpha), self.beta)
         inside = b.And(b.Greater(line, 0), b.Less(line, 1))
-        return [b.Where(inside, b.Multiply(g, self.alpha), number(b, 0, x))]
+        return [b.Where(inside, b.Multiply(g, self.alpha), scalar_like(b, 0, x))]
 
 
 class HardSwish(UnaryOp, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
     """Compute x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
-        return x * HardSigmoid(SIXTH, 0.5).function(xp, x)
+        return x * HardSigmoid(ONE_SIXTH, 0.5).function(xp, x)
 
-    def composed(self, b: Builder, x: Value) -> Any:
-        return b.Multiply(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))
+    def lower(self, b: Builder, x: Value) -> Any:
+        return b.Multiply(x, b.HardSigmoid(x, alpha=ONE_SIXTH, beta=0.5))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        zero, one = number(b, 0, x), number(b, 1, x)
+        zero, one = scalar_like(b, 0, x), scalar_like(b, 1, x)
         slope = b.Where(b.Less(x, 3), b.Add(b.Divide(x, 3), 0.5), one)
         return [b.Multiply(g, b.Where(b.Greater(x, -3), slope, zero))]
 
@@ -306,7 +306,7 @@ class Gelu(
         cube = b.Multiply(b.Multiply(b.Multiply(x, x), x), 0.044715)
         return b.Tanh(b.Multiply(b.Add(x, cube), sqrt(2 / pi)))
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.Multiply(b.Multiply(x, 0.5), b.Add(self.cdf_term(b, x), 1))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
@@ -328,7 +328,7 @@ class Swish(UnaryOp, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:al
     def function(self, xp: Namespace, x: Array) -> Any:
         return x / (1 + xp.exp(x * -self.alpha))
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.Multiply(x, self.gate(b, x))
 
     def gate(self, b: Builder, x: Value) -> Any:
@@ -346,7 +346,7 @@ class Mish(UnaryOp, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
     def function(self, xp: Namespace, x: Array) -> Any:
         return x * xp.tanh(xp.logaddexp(x, xp.zeros_like(x)))
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.Multiply(x, b.Tanh(b.Softplus(x)))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
@@ -375,15 +375,15 @@ class Shrink(UnaryOp, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.where(x < -self.lambd, x + self.bias, xp.where(x > self.lambd, x - self.bias, xp.zeros_like(x)))
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         if x.dtype.is_integer:
             return b.Cast(b.Shrink(b.Cast(x, to=dtypes.f64), bias=self.bias, lambd=self.lambd), to=x.dtype)
-        inner = b.Where(b.Greater(x, self.lambd), b.Subtract(x, self.bias), number(b, 0, x))
+        inner = b.Where(b.Greater(x, self.lambd), b.Subtract(x, self.bias), scalar_like(b, 0, x))
         return b.Where(b.Less(x, -self.lambd), b.Add(x, self.bias), inner)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         outside = b.Or(b.Less(x, -self.lambd), b.Greater(x, self.lambd))
-        return [b.Where(outside, g, number(b, 0, x))]
+        return [b.Where(outside, g, scalar_like(b, 0, x))]
 
 
 class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=1.0)"):
@@ -395,9 +395,9 @@ class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=
         return agree_shapes(x.shape, y.shape)
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        return computed(xp, lambda gate, value: Swish(self.alpha).function(xp, gate) * value, x, y)
+        return apply_widened(xp, lambda gate, value: Swish(self.alpha).function(xp, gate) * value, x, y)
 
-    def composed(self, b: Builder, x: Value, y: Value) -> Any:
+    def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Multiply(b.Swish(x, alpha=self.alpha), y)
 
     def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:

@@ -9,7 +9,7 @@ from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, View, dtype_in
-from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, computed, is_float, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, apply_widened, is_float, scalar_like, unbroadcast
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -24,8 +24,8 @@ class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
-        return computed(xp, lambda *xs: self.function(xp, *xs), x, y)
+        self.check_equal_shapes(x, y)
+        return apply_widened(xp, lambda *xs: self.function(xp, *xs), x, y)
 
 
 class Add(
@@ -35,7 +35,7 @@ class Add(
         "Add-6(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Add-7,13,14(x, y | broadcast=true/false)",
     ),
-    openvino=f"Add-1(x, y; {AUTO})",
+    openvino=f"Add-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
@@ -53,7 +53,7 @@ class Subtract(
         "Sub-6(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Sub-7,13,14(x, y | broadcast=true/false)",
     ),
-    openvino=f"Subtract-1(x, y; {AUTO})",
+    openvino=f"Subtract-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
@@ -71,7 +71,7 @@ class Multiply(
         "Mul-6(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Mul-7,13,14(x, y | broadcast=true/false)",
     ),
-    openvino=f"Multiply-1(x, y; {AUTO})",
+    openvino=f"Multiply-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
@@ -89,7 +89,7 @@ class Divide(
         "Div-6(x, y; broadcast:_, axis:_ | m_pythondiv=false, broadcast=false)",
         "Div-7,13,14(x, y | m_pythondiv=false, broadcast=true/false)",
     ),
-    openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv=true)",
+    openvino=f"Divide-1(x, y; {AUTO_BROADCAST}, m_pythondiv=true)",
 ):
     """Compute x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity.
 
@@ -111,12 +111,12 @@ class Divide(
         dtype = dtype_in(x.type)
         return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)
 
-    def composed(self, b: Builder, x: Value, y: Value) -> Any:
+    def lower(self, b: Builder, x: Value, y: Value) -> Any:
         if not self.m_pythondiv or x.dtype.kind != "int":
             return None
         quotient = b.Divide(x, y, broadcast=self.broadcast)
         rest = b.Subtract(x, b.Multiply(quotient, y))
-        zero = number(b, 0, x)
+        zero = scalar_like(b, 0, x)
         below = b.And(b.NotEqual(rest, zero), b.Xor(b.Less(x, zero), b.Less(y, zero)))
         return b.Where(below, b.Subtract(quotient, 1), quotient)
 
@@ -132,7 +132,7 @@ def _exact_truncated(xp: Namespace, x: Array, y: Array) -> Any:
 class Mod(
     _Binary,
     onnx="Mod-10,13,28(x, y; fmod=0 | broadcast=true/false)",
-    openvino=(f"Mod-1(x, y; {AUTO} | fmod=true)", f"FloorMod-1(x, y; {AUTO} | fmod=false)"),
+    openvino=(f"Mod-1(x, y; {AUTO_BROADCAST} | fmod=true)", f"FloorMod-1(x, y; {AUTO_BROADCAST} | fmod=false)"),
 ):
     """Compute the remainder of floor division; with ``fmod`` that of truncating division.
 
@@ -177,7 +177,7 @@ class Power(
         "Pow-1(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Pow-7,12,13,15(x, y | broadcast=true/false)",
     ),
-    openvino=f"Power-1(x, y; {AUTO})",
+    openvino=f"Power-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x to the power y, in the type of ``x``.
 
@@ -186,30 +186,30 @@ class Power(
     """
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
+        self.check_equal_shapes(x, y)
         return arrays.power(xp, x, y)
 
     def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         exponent = y if y.dtype is x.dtype else b.Cast(y, to=x.dtype)
-        zero = number(b, 0, x)
+        zero = scalar_like(b, 0, x)
         slope = b.Multiply(exponent, b.Power(x, b.Subtract(exponent, 1)))
         dx = b.Multiply(g, b.Where(b.Equal(exponent, zero), zero, slope))
         if not is_float(y):
             return [unbroadcast(b, dx, x), None]
         at_zero = b.Equal(x, zero)
-        growth = b.Where(at_zero, zero, b.Multiply(z, b.Log(b.Where(at_zero, number(b, 1, x), x))))
+        growth = b.Where(at_zero, zero, b.Multiply(z, b.Log(b.Where(at_zero, scalar_like(b, 1, x), x))))
         dy = b.Multiply(g, growth)
         return [unbroadcast(b, dx, x), unbroadcast(b, dy if y.dtype is x.dtype else b.Cast(dy, to=y.dtype), y)]
 
 
-class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
+class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO_BROADCAST})"):
     """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         difference = xp.subtract(x, y)
         return xp.multiply(difference, difference)
 
-    def composed(self, b: Builder, x: Value, y: Value) -> Any:
+    def lower(self, b: Builder, x: Value, y: Value) -> Any:
         difference = b.Subtract(x, y, broadcast=self.broadcast)
         return b.Multiply(difference, difference)
 
@@ -236,10 +236,10 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
-        self.hold(*xs)
-        return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
+        self.check_equal_shapes(*xs)
+        return reduce(lambda x, y: apply_widened(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
-    def composed(self, b: Builder, *xs: Value) -> Any:
+    def lower(self, b: Builder, *xs: Value) -> Any:
         """Apply the binary operation to one input after the other."""
         if len(xs) == 1:
             return b.Identity(xs[0])
@@ -261,7 +261,7 @@ class Maximum(
         "Max-6(*xs | broadcast=false)",
         "Max-8,12,13(*xs | broadcast=true/false)",
     ),
-    openvino=f"Maximum-1(*xs; {AUTO})",
+    openvino=f"Maximum-1(*xs; {AUTO_BROADCAST})",
 ):
     """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
 
@@ -279,7 +279,7 @@ class Minimum(
         "Min-6(*xs | broadcast=false)",
         "Min-8,12,13(*xs | broadcast=true/false)",
     ),
-    openvino=f"Minimum-1(*xs; {AUTO})",
+    openvino=f"Minimum-1(*xs; {AUTO_BROADCAST})",
 ):
     """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
 
@@ -303,7 +303,7 @@ class Sum(
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
-    def composed(self, b: Builder, *xs: Value) -> Any:
+    def lower(self, b: Builder, *xs: Value) -> Any:
         if len(xs) == 1:
             return b.Identity(xs[0])
         return reduce(lambda x, y: b.Add(x, y, broadcast=self.broadcast), xs)
@@ -325,9 +325,9 @@ class Mean(
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
-        return computed(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
+        return apply_widened(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
 
-    def composed(self, b: Builder, *xs: Value) -> Any:
+    def lower(self, b: Builder, *xs: Value) -> Any:
         return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))
 
     def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:

@@ -8,7 +8,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, View, dtype_in
-from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, Elementwise, computed, number
+from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, apply_widened, scalar_like
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -30,28 +30,28 @@ def _refuse_no_bits(x: View) -> None:
         raise RuleError("type.class", f"input 'x' must be an integer or boolean type, got {x.dtype}")
 
 
-class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", openvino=f"BitwiseAnd-13(x, y; {AUTO})"):
+class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", openvino=f"BitwiseAnd-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
-        return computed(xp, xp.bitwise_and, x, y)
+        self.check_equal_shapes(x, y)
+        return apply_widened(xp, xp.bitwise_and, x, y)
 
 
-class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO})"):
+class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
-        return computed(xp, xp.bitwise_or, x, y)
+        self.check_equal_shapes(x, y)
+        return apply_widened(xp, xp.bitwise_or, x, y)
 
 
-class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO})"):
+class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
-        return computed(xp, xp.bitwise_xor, x, y)
+        self.check_equal_shapes(x, y)
+        return apply_widened(xp, xp.bitwise_xor, x, y)
 
 
 class BitwiseNot(Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openvino="BitwiseNot-13(x)"):
@@ -66,7 +66,7 @@ class BitwiseNot(Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openv
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return computed(xp, xp.bitwise_invert, x)
+        return apply_widened(xp, xp.bitwise_invert, x)
 
 
 class BitShift(
@@ -77,8 +77,8 @@ class BitShift(
         "BitShift-28(x, y; direction~lower | beyond=fill/open, broadcast=true/false)",
     ),
     openvino=(
-        f"BitwiseLeftShift-15(x, y; {AUTO} | direction=left, beyond=open)",
-        f"BitwiseRightShift-15(x, y; {AUTO} | direction=right, beyond=open)",
+        f"BitwiseLeftShift-15(x, y; {AUTO_BROADCAST} | direction=left, beyond=open)",
+        f"BitwiseRightShift-15(x, y; {AUTO_BROADCAST} | direction=right, beyond=open)",
     ),
 ):
     """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
@@ -98,7 +98,7 @@ class BitShift(
     def evaluate(self, xp: Namespace, x: Array, amount: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("bits of dimensions")
-        self.hold(x, amount)
+        self.check_equal_shapes(x, amount)
         bits = arrays.element(x).bits
         return arrays.bit_shift(xp, x, xp.where(amount < 0, xp.full_like(amount, bits), amount), self.direction)
 
@@ -110,18 +110,18 @@ class BitShift(
 
     def decompose(self, b: Builder, x: Value, amount: Value) -> Any:
         """Shift by the amounts in range and fill the others with 0 or the sign; signed types shift as unsigned ones."""
-        zero = number(b, 0, x)
+        zero = scalar_like(b, 0, x)
         if self.beyond == "open":
             return self._unsigned(b, x, amount, zero) if x.dtype.kind == "int" else None
-        over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, number(b, x.dtype.bits, x)))
+        over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, scalar_like(b, x.dtype.bits, x)))
         shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
         signed = self.direction == "right" and x.dtype.kind == "int"
-        return b.Where(over, b.Where(b.Less(x, zero), number(b, -1, x), zero) if signed else zero, shifted)
+        return b.Where(over, b.Where(b.Less(x, zero), scalar_like(b, -1, x), zero) if signed else zero, shifted)
 
     def _unsigned(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
         """Shift as unsigned integers; to the right, ~(~x >> y) for negative ``x``."""
         kind = dtypes.dtype(f"u{x.dtype.bits}")
-        minus_one, is_right = number(b, -1, x), self.direction == "right"
+        minus_one, is_right = scalar_like(b, -1, x), self.direction == "right"
         is_negative = b.Less(x, zero)
         bits = b.Where(is_negative, b.Subtract(minus_one, x), x) if is_right else x
         shifted = b.Cast(b.add(self, b.Cast(bits, to=kind), b.Cast(amount, to=kind))[0], to=x.dtype)

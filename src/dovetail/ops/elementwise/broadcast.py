@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 # OpenVINO's attribute for ``broadcast``; the converters handle its value ``pdpd``.
-AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
+AUTO_BROADCAST = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
 
 _CODES = ("nf4", "u1", "u3", "u6")
 
@@ -35,10 +35,10 @@ class Elementwise(Op):
     """
 
     def decompose(self, b: Builder, *xs: Any) -> Any:
-        """Compute in a wider type where that gives the same result, otherwise return what ``composed`` writes."""
-        return _in_wider(b, self, xs) or self.composed(b, *xs)
+        """Compute in a wider type where that gives the same result, otherwise return what ``lower`` writes."""
+        return _in_wider(b, self, xs) or self.lower(b, *xs)
 
-    def composed(self, b: Builder, *xs: Any) -> Any:
+    def lower(self, b: Builder, *xs: Any) -> Any:
         """Write the same outputs with other operators, or return None."""
         return None
 
@@ -74,7 +74,7 @@ class BroadcastingOp(Elementwise):
             result = agree_shapes(result, shape)
         return result
 
-    def hold(self, *arrays: Any) -> None:
+    def check_equal_shapes(self, *arrays: Any) -> None:
         """Check that shapes are equal where ``broadcast`` is off. Raises EngineError [shape.disagree]."""
         shapes = [tuple(array.shape) for array in arrays]
         if not self.broadcast and len(set(shapes)) > 1:
@@ -95,7 +95,7 @@ def _are_equal(shapes: list[Shape | None]) -> bool:
     )
 
 
-def computed(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
+def apply_widened(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
     """Apply ``function`` to ``xs``; f32 or 8-bit integers stand in for narrower types, and the result is rounded once."""
     if xp is symbolic.xp:
         return function(*xs)
@@ -108,7 +108,7 @@ def computed(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
         return arrays.cast(xp, result, kind, saturate=False)
 
 
-def number(b: Builder, value: float | int, like: View) -> Any:
+def scalar_like(b: Builder, value: float | int, like: View) -> Any:
     """Create a scalar constant of the element type of ``like``."""
     return b.constant(value, like.dtype)
 

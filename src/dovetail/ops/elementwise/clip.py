@@ -10,7 +10,7 @@ from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.types import View
-from dovetail.ops.elementwise.broadcast import Elementwise, computed, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import Elementwise, apply_widened, scalar_like, unbroadcast
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -45,11 +45,11 @@ class Clip(
             least, greatest = finite_range(arrays.element(x))
             low = xp.asarray(np.asarray(least), dtype=x.dtype) if low is None else low
             high = xp.asarray(np.asarray(greatest), dtype=x.dtype) if high is None else high
-        x = x if low is None else computed(xp, xp.maximum, x, low)
-        return x if high is None else computed(xp, xp.minimum, x, high)
+        x = x if low is None else apply_widened(xp, xp.maximum, x, low)
+        return x if high is None else apply_widened(xp, xp.minimum, x, high)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, low: Value | None = None, high: Value | None = None) -> Any:
-        zero = number(b, 0, x)
+        zero = scalar_like(b, 0, x)
         below = None if low is None else b.Less(x, low)
         raised = x if low is None else b.Maximum(x, low)
         above = None if high is None else b.Greater(raised, high)

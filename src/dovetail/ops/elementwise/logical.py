@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import arrays
 from dovetail.ir.types import View
-from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, Elementwise, is_float, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, is_float, scalar_like, unbroadcast
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -25,7 +25,7 @@ class _Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean"):
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
+        self.check_equal_shapes(x, y)
         with np.errstate(all="ignore"):
             return self.question(xp, x, y)
 
@@ -37,7 +37,7 @@ class Equal(
     _Comparison,
     sig="x: T, y: T -> z: boolean",
     onnx=(f"Equal-1({_LEGACY})", "Equal-7,11,13,19(x, y | broadcast=true/false)"),
-    openvino=f"Equal-1(x, y; {AUTO})",
+    openvino=f"Equal-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
@@ -45,18 +45,20 @@ class Equal(
         return xp.equal(x, y)
 
 
-class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO})"):
+class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
     """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.not_equal(x, y)
 
-    def composed(self, b: Builder, x: Value, y: Value) -> Any:
+    def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Not(b.Equal(x, y, broadcast=self.broadcast))
 
 
 class Less(
-    _Comparison, onnx=(f"Less-1({_LEGACY})", "Less-7,9,13(x, y | broadcast=true/false)"), openvino=f"Less-1(x, y; {AUTO})"
+    _Comparison,
+    onnx=(f"Less-1({_LEGACY})", "Less-7,9,13(x, y | broadcast=true/false)"),
+    openvino=f"Less-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
 
@@ -64,20 +66,22 @@ class Less(
         return xp.less(x, y)
 
 
-class LessEqual(_Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO})"):
+class LessEqual(
+    _Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO_BROADCAST})"
+):
     """Compute x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.less_equal(x, y)
 
-    def composed(self, b: Builder, x: Value, y: Value) -> Any:
+    def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Or(b.Less(x, y, broadcast=self.broadcast), b.Equal(x, y))
 
 
 class Greater(
     _Comparison,
     onnx=(f"Greater-1({_LEGACY})", "Greater-7,9,13(x, y | broadcast=true/false)"),
-    openvino=f"Greater-1(x, y; {AUTO})",
+    openvino=f"Greater-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
 
@@ -86,14 +90,14 @@ class Greater(
 
 
 class GreaterEqual(
-    _Comparison, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO})"
+    _Comparison, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.greater_equal(x, y)
 
-    def composed(self, b: Builder, x: Value, y: Value) -> Any:
+    def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Or(b.Greater(x, y, broadcast=self.broadcast), b.Equal(x, y))
 
 
@@ -101,31 +105,37 @@ class _Connective(BroadcastingOp, sig="x: boolean, y: boolean -> z: boolean"):
     """A logical operator on two boolean tensors."""
 
 
-class And(_Connective, onnx=(f"And-1({_LEGACY})", "And-7(x, y | broadcast=true/false)"), openvino=f"LogicalAnd-1(x, y; {AUTO})"):
+class And(
+    _Connective,
+    onnx=(f"And-1({_LEGACY})", "And-7(x, y | broadcast=true/false)"),
+    openvino=f"LogicalAnd-1(x, y; {AUTO_BROADCAST})",
+):
     """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
+        self.check_equal_shapes(x, y)
         return xp.logical_and(x, y)
 
 
-class Or(_Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/false)"), openvino=f"LogicalOr-1(x, y; {AUTO})"):
+class Or(
+    _Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/false)"), openvino=f"LogicalOr-1(x, y; {AUTO_BROADCAST})"
+):
     """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
+        self.check_equal_shapes(x, y)
         return xp.logical_or(x, y)
 
 
 class Xor(
     _Connective,
     onnx=(f"Xor-1({_LEGACY})", "Xor-7(x, y | broadcast=true/false)"),
-    openvino=(f"Xor-1(x, y; {AUTO})", f"LogicalXor-1(x, y; {AUTO})"),
+    openvino=(f"Xor-1(x, y; {AUTO_BROADCAST})", f"LogicalXor-1(x, y; {AUTO_BROADCAST})"),
 ):
     """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        self.hold(x, y)
+        self.check_equal_shapes(x, y)
         return xp.logical_xor(x, y)
 
 
@@ -182,7 +192,7 @@ class IsFinite(_Predicate, openvino="IsFinite-10(x)"):
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         return xp.isfinite(arrays.widened(xp, x))
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.Not(b.Or(b.IsNaN(x), b.IsInf(x)))
 
 
@@ -190,7 +200,7 @@ class Where(
     BroadcastingOp,
     sig="condition: boolean, x: T, y: T -> z: T",
     onnx="Where-9,16(condition, x, y | broadcast=true/false)",
-    openvino=f"Select-1(condition, x, y; {AUTO})",
+    openvino=f"Select-1(condition, x, y; {AUTO_BROADCAST})",
 ):
     """Select ``x`` where ``condition`` is true, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
 
@@ -201,11 +211,11 @@ class Where(
         return default_types(self, (condition, x, y))
 
     def evaluate(self, xp: Namespace, condition: Array, x: Array, y: Array) -> Any:
-        self.hold(condition, x, y)
+        self.check_equal_shapes(condition, x, y)
         return xp.where(condition, x, y)
 
     def vjp(self, b: Builder, g: Value, z: Value, condition: Value, x: Value, y: Value) -> Any:
         if not is_float(x):
             return [None, None, None]
-        zero = number(b, 0, x)
+        zero = scalar_like(b, 0, x)
         return [None, unbroadcast(b, b.Where(condition, g, zero), x), unbroadcast(b, b.Where(condition, zero, g), y)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.types import View
-from dovetail.ops.elementwise.broadcast import Elementwise, computed, number
+from dovetail.ops.elementwise.broadcast import Elementwise, apply_widened, scalar_like
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -31,7 +31,7 @@ class UnaryOp(Elementwise):
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return computed(xp, lambda wide: self.function(xp, wide), x)
+        return apply_widened(xp, lambda wide: self.function(xp, wide), x)
 
 
 class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
@@ -50,7 +50,7 @@ class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs
 class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.Subtract(0, x) if x.dtype.kind == "uint" else None
 
     def function(self, xp: Namespace, x: Array) -> Any:
@@ -114,13 +114,13 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
     def function(self, xp: Namespace, x: Array) -> Any:
         return arrays.round_half_even(xp, x) if self.mode == "half_to_even" else arrays.round_half_away(xp, x)
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         """Round halves away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not."""
         if self.mode == "half_to_even":
             return None
         size = b.Abs(x)
         whole = b.Floor(size)
-        away = b.GreaterEqual(b.Subtract(size, whole), number(b, 0.5, x))
+        away = b.GreaterEqual(b.Subtract(size, whole), scalar_like(b, 0.5, x))
         return b.Multiply(b.Sign(x), b.Where(away, b.Add(whole, 1), whole))
 
 
@@ -160,7 +160,7 @@ class Reciprocal(UnaryOp, onnx=("Reciprocal-1(x; consumed_inputs:_)", "Reciproca
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.divide(xp.ones_like(x), x)
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         return b.Divide(1, x)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
@@ -310,7 +310,7 @@ class ErfInv(UnaryOp, openvino="ErfInv-17(x)"):
     def function(self, xp: Namespace, x: Array) -> Any:
         return arrays.erfinv(xp, x)
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         wide = x if x.dtype is dtypes.f64 else b.Cast(x, to=dtypes.f64)
         size, half = b.Abs(wide), b.Multiply(wide, 0.5)
         first, second, third = arrays.QUANTILES

@@ -83,8 +83,8 @@ class MatMul(
         """Transpose the operands beforehand; None where there is nothing to transpose."""
         if not (self.transpose_a or self.transpose_b):
             return None
-        x = transposed(b, x) if self.transpose_a else x
-        y = transposed(b, y) if self.transpose_b else y
+        x = swap_last_axes(b, x) if self.transpose_a else x
+        y = swap_last_axes(b, y) if self.transpose_b else y
         return b.MatMul(x, y)
 
     def canonical(self, x: View, y: View) -> Op:
@@ -100,7 +100,7 @@ def _matrix(shape: tuple[Size, ...], transpose: bool, row: bool) -> tuple[Any, A
     return (shape[-1], shape[-2]) if transpose else (shape[-2], shape[-1])
 
 
-def transposed(b: Builder, x: Value) -> Any:
+def swap_last_axes(b: Builder, x: Value) -> Any:
     """Swap the last two axes of ``x``. Raises UnsupportedError [matmul.rank] where the rank is unknown."""
     if x.shape is None:
         raise UnsupportedError("matmul.rank", "a transposed operand must have a known rank")

@@ -1,8 +1,9 @@
-"""The labels of classes, which classifiers of ai.onnx.ml name by integers or by strings."""
+"""Class labels of the classifiers of ai.onnx.ml: integers or strings."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -10,9 +11,15 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+Label: TypeAlias = int | str
+
 
 class Labels:
-    """The labels of a classifier: ``strings`` where there are any, else ``integers``."""
+    """The labels of a classifier: ``strings`` if there are any, else ``integers``."""
 
     def __init__(self, integers: tuple[int, ...], strings: tuple[str, ...]) -> None:
         self.items: tuple[Any, ...] = strings or integers
@@ -22,33 +29,33 @@ class Labels:
         return len(self.items)
 
     def table(self) -> Any:
-        """The labels as a vector."""
+        """Return the labels as a vector."""
         return self.array(self.items)
 
-    def array(self, items: Any) -> Any:
-        """Labels as a vector of their element type."""
-        found = np.empty(len(items), object if self.dtype == "string" else np.int64)
-        found[:] = items
-        return found
+    def array(self, items: Sequence[Any]) -> Any:
+        """Return ``items`` as a vector of the labels' type."""
+        labels = np.empty(len(items), object if self.dtype == "string" else np.int64)
+        labels[:] = items
+        return labels
 
-    def gather(self, b: Any, places: Any) -> Any:
-        """The labels at ``places``."""
-        return b.Gather(b.constant(self.table(), self.dtype), places, axis=0)
+    def gather(self, b: Builder, indices: Value) -> Any:
+        """Write the labels at ``indices``."""
+        return b.Gather(b.constant(self.table(), self.dtype), indices, axis=0)
 
-    def choose(self, b: Any, is_second: Any, first: Any, second: Any) -> Any:
-        """``second`` where ``is_second``, else ``first``: two labels."""
+    def choose(self, b: Builder, is_second: Value, first: Label, second: Label) -> Any:
+        """Write the label ``second`` where ``is_second``, else ``first``."""
         pair = b.constant(self.array((first, second)), self.dtype)
         return b.Gather(pair, b.Cast(is_second, to=dtypes.i64), axis=0)
 
 
-def check_labels(kind: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
-    """The labels. Raises RuleError [class.labels] where both kinds are given, or fewer than two."""
+def check_labels(operator: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
+    """Return the labels. Raises RuleError [class.labels] for both types, neither, or fewer than two labels."""
     if bool(integers) == bool(strings):
-        raise RuleError("class.labels", f"{kind} needs labels of classes that are either integers or strings")
-    found = Labels(integers, strings)
-    if len(found) < 2:
-        raise RuleError("class.labels", f"{kind} needs at least 2 labels of classes, got {len(found)}")
-    return found
+        raise RuleError("class.labels", f"{operator} needs class labels, either integers or strings")
+    labels = Labels(integers, strings)
+    if len(labels) < 2:
+        raise RuleError("class.labels", f"{operator} needs at least 2 class labels, got {len(labels)}")
+    return labels
 
 
 __all__ = ["Labels", "check_labels"]

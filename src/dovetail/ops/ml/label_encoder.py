@@ -1,79 +1,84 @@
-"""Elements looked up in a table: LabelEncoder."""
+"""Table lookup: LabelEncoder."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes
+from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import View, agree
 from dovetail.ops.shape_values import view_of
 from dovetail.ops.text.strings import strings_of
 
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
-    """For each element of ``x`` the one of ``values`` that stands where the element stands in ``keys``, the last of several;
-    ``other``, one element, for those that do not stand there.
 
-    A NaN is equal to any other. Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
+class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
+    """LabelEncoder maps each element of ``x`` to the element of ``values`` at the index of its last occurrence in ``keys``.
+
+    ``default``, one element, stands for elements that are not in ``keys``. A NaN equals a NaN.
+    Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
     """
 
-    def shape(self, x: Any, keys: Any, values: Any, other: Any) -> Any:
+    def shape(self, x: View, keys: View, values: View, default: View) -> Any:
         for name, table in (("keys", keys), ("values", values)):
             if table.shape is not None and len(table.shape) != 1:
-                raise RuleError("label.table", f"{name} should be a vector, not of rank {len(table.shape)}")
+                raise RuleError("label.table", f"{name} must be a vector, got rank {len(table.shape)}")
         if keys.shape is not None and values.shape is not None:
             agree(keys.shape[0], values.shape[0])
-        if other.shape is not None and any(isinstance(size, int) and size != 1 for size in other.shape):
-            raise RuleError("label.table", f"one element stands for all others, not of shape {list(other.shape)}")
+        if default.shape is not None and any(isinstance(size, int) and size != 1 for size in default.shape):
+            raise RuleError("label.table", f"default must be one element, got shape {list(default.shape)}")
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, keys: Any, values: Any, other: Any) -> Any:
-        self.shape(*map(view_of, (x, keys, values, other)))
+    def evaluate(self, xp: Namespace, x: Array, keys: Array, values: Array, default: Array) -> Any:
+        self.shape(*map(view_of, (x, keys, values, default)))
         if not arrays.is_numpy(xp):
-            return _compared(xp, x, keys, values, other)
-        rows = dict(zip(_hashable(keys), range(len(keys)), strict=True))
-        places = [rows.get(item, len(keys)) for item in _hashable(x)]
-        table = np.concatenate([values, other.reshape(1)])
-        return table[np.array(places, np.int64)].reshape(x.shape)
+            return _look_up(xp, x, keys, values, default)
+        rows = dict(zip(_hashable_elements_of(keys), range(len(keys)), strict=True))
+        indices = [rows.get(item, len(keys)) for item in _hashable_elements_of(x)]
+        table = np.concatenate([values, default.reshape(1)])
+        return table[np.array(indices, np.int64)].reshape(x.shape)
 
-    def decompose(self, b: Any, x: Any, keys: Any, values: Any, other: Any) -> Any:
-        """By comparing with each key."""
+    def decompose(self, b: Builder, x: Value, keys: Value, values: Value, default: Value) -> Any:
+        """Compare each element with each key."""
         (count,) = keys.dims
-        wide = b.Unsqueeze(x, [-1])
-        same = b.Equal(wide, keys)
+        elements = b.Unsqueeze(x, [-1])
+        is_equal = b.Equal(elements, keys)
         if x.dtype.is_float:
-            same = b.Or(same, b.And(b.IsNaN(wide), b.IsNaN(keys)))
-        # Counted from 1: OpenVINO's CPU plugin computes an Add of integers after a ReduceMax wrongly, where it fuses the two.
+            is_equal = b.Or(is_equal, b.And(b.IsNaN(elements), b.IsNaN(keys)))
+        # Indices are 1-based: OpenVINO's CPU plugin computes an integer Add fused after ReduceMax wrongly.
         one = b.constant(1, dtypes.i64)
-        numbers = b.Range(one, b.Add(_count(b, keys), one), one, output_type=dtypes.i64)
+        numbers = b.Range(one, b.Add(_key_count_of(b, keys), one), one, output_type=dtypes.i64)
         missing = b.constant(np.array([0]), dtypes.i64)
-        places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keepdims=False) if count != 0 else None
-        if places is None:
-            return b.Expand(b.Reshape(other, []), b.Shape(x))
-        table = b.Concat(b.Reshape(other, [1]), values, axis=0)
-        return b.Gather(table, places, axis=0)
+        indices = b.ReduceMax(b.Where(is_equal, numbers, missing), [-1], keepdims=False) if count != 0 else None
+        if indices is None:
+            return b.Expand(b.Reshape(default, []), b.Shape(x))
+        table = b.Concat(b.Reshape(default, [1]), values, axis=0)
+        return b.Gather(table, indices, axis=0)
 
 
-def _compared(xp: Any, x: Any, keys: Any, values: Any, other: Any) -> Any:
-    """The same in any library: by comparing with each key."""
-    wide = xp.expand_dims(x, axis=-1)
-    same = (wide == keys) | ((wide != wide) & (keys != keys))
-    # What is found nowhere is found in a first row.
-    none = xp.ones((*x.shape, 1), dtype=xp.bool)
-    rows = xp.where(xp.concat([none, same], axis=-1), xp.arange(keys.shape[0] + 1, dtype=xp.int64), 0)
-    return arrays.take(xp, xp.concat([xp.reshape(other, (1,)), values]), xp.max(rows, axis=-1), 0)
+def _look_up(xp: Namespace, x: Array, keys: Array, values: Array, default: Array) -> Any:
+    """Look elements up in any array library, by comparing with each key."""
+    elements = xp.expand_dims(x, axis=-1)
+    is_equal = (elements == keys) | ((elements != elements) & (keys != keys))
+    # Row 0 is the match of elements that are not in keys.
+    is_default = xp.ones((*x.shape, 1), dtype=xp.bool)
+    rows = xp.where(xp.concat([is_default, is_equal], axis=-1), xp.arange(keys.shape[0] + 1, dtype=xp.int64), 0)
+    return arrays.take(xp, xp.concat([xp.reshape(default, (1,)), values]), xp.max(rows, axis=-1), 0)
 
 
-def _count(b: Any, keys: Any) -> Any:
+def _key_count_of(b: Builder, keys: Value) -> Any:
     (count,) = keys.dims
     return b.constant(count, dtypes.i64) if isinstance(count, int) else b.Squeeze(b.Shape(keys), [0])
 
 
-def _hashable(x: Any) -> list[Any]:
-    """The elements as they are looked up: every NaN is one and the same."""
-    found = strings_of(x) if x.dtype == object else x.reshape(-1).tolist()
-    return ["nan" if item != item else item for item in found] if x.dtype.kind == "f" else found
+def _hashable_elements_of(x: Array) -> list[Any]:
+    """Return the elements as lookup keys: every NaN is the same key."""
+    items = strings_of(x) if x.dtype == object else x.reshape(-1).tolist()
+    return ["nan" if item != item else item for item in items] if x.dtype.kind == "f" else items

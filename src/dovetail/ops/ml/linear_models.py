@@ -1,17 +1,22 @@
-"""Linear models: LinearRegressor and LinearClassifier."""
+"""Linear models of ai.onnx.ml: LinearRegressor and LinearClassifier."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
+from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.ml.class_labels import Labels, check_labels
-from dovetail.ops.ml.post_transform import check_transform, transform, transform_lone
+from dovetail.ops.ml.post_transform import apply_transform, apply_transform_to_single_score, check_transform
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class LinearRegressor(
@@ -19,10 +24,11 @@ class LinearRegressor(
     sig="x: R -> y: f32",
     onnx="ai.onnx.ml:LinearRegressor-1(x; coefficients?, intercepts?, targets=1, post_transform=NONE)",
 ):
-    """``x * C^T + intercepts`` in f32 for each row of ``x``; ``C`` has a row of ``coefficients`` for each of ``targets``.
+    """LinearRegressor computes ``x * C^T + intercepts`` in f32 for each row of ``x``.
 
-    A vector is one row. Of a lone target only ``PROBIT`` changes the result, as in onnxruntime. Source: ONNX ai.onnx.ml
-    LinearRegressor 1.
+    ``C`` has a row of ``coefficients`` for each of ``targets``. A vector is one row. With a single target only ``PROBIT``
+    changes the result, as in onnxruntime.
+    Source: ONNX ai.onnx.ml LinearRegressor 1.
     """
 
     coefficients: tuple[float, ...] = ()
@@ -34,26 +40,26 @@ class LinearRegressor(
         check_transform(self.post_transform)
         _check_lengths("LinearRegressor", self.coefficients, self.intercepts, self.targets)
 
-    def shape(self, x: Any) -> Any:
-        return (row_count(x, len(self.coefficients) // self.targets), self.targets)
+    def shape(self, x: View) -> Any:
+        return (row_count_of(x, len(self.coefficients) // self.targets), self.targets)
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        scores = affine(b, rows_of(b, x), self.coefficients, self.intercepts, self.targets)
-        return (transform_lone if self.targets == 1 else transform)(b, scores, self.post_transform)
+    def decompose(self, b: Builder, x: Value) -> Any:
+        scores = write_affine(b, as_rows(b, x), self.coefficients, self.intercepts, self.targets)
+        return (apply_transform_to_single_score if self.targets == 1 else apply_transform)(b, scores, self.post_transform)
 
 
 class LinearClassifier(
     Op,
-    sig="x: R -> label: T, scores: f32",
+    sig="x: R -> y: T, z: f32",
     onnx="ai.onnx.ml:LinearClassifier-1(x; coefficients, intercepts?, classlabels_ints?, classlabels_strings?, multi_class=0, "
     "post_transform=NONE)",
 ):
-    """The label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``, in f32.
+    """LinearClassifier returns the label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``.
 
-    ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A lone score ``s`` of
-    two labels chooses the second where it is above 0, and becomes the scores ``1 - s, s`` (of ``s`` after ``LOGISTIC``).
-    ``multi_class`` says how the model was fitted and changes nothing. Source: ONNX ai.onnx.ml LinearClassifier 1; the lone score
-    as in onnxruntime.
+    Scores are f32. ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A
+    single score s of two labels selects the second label where it is above 0, and becomes the scores ``1 - s, s`` (of s after
+    ``LOGISTIC``). ``multi_class`` records how the model was fitted and has no effect.
+    Source: ONNX ai.onnx.ml LinearClassifier 1; single scores as in onnxruntime.
     """
 
     coefficients: tuple[float, ...]
@@ -69,9 +75,9 @@ class LinearClassifier(
         count = self.score_count()
         _check_lengths("LinearClassifier", self.coefficients, self.intercepts, count)
         if count != len(labels) and not (count == 1 and len(labels) == 2):
-            raise RuleError("linear.coefficients", f"{count} rows of coefficients for {len(labels)} classes")
+            raise RuleError("linear.coefficients", f"rows of coefficients ({count}) must match the classes ({len(labels)})")
         if count == 1 and self.post_transform == "PROBIT":
-            raise RuleError("score.transform", "probit of a lone score leaves the other class without one")
+            raise RuleError("score.transform", "PROBIT of a single score leaves the other class without a score")
 
     def labels(self) -> Labels:
         return check_labels("LinearClassifier", self.classlabels_ints, self.classlabels_strings)
@@ -79,52 +85,56 @@ class LinearClassifier(
     def score_count(self) -> int:
         return len(self.intercepts) or len(self.labels())
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         labels = self.labels()
-        count = row_count(x, len(self.coefficients) // self.score_count())
+        count = row_count_of(x, len(self.coefficients) // self.score_count())
         return [Tensor(labels.dtype, (count,)), Tensor(dtypes.f32, (count, len(labels)))]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         labels, count = self.labels(), self.score_count()
-        scores = affine(b, rows_of(b, x), self.coefficients, self.intercepts, count)
+        scores = write_affine(b, as_rows(b, x), self.coefficients, self.intercepts, count)
         if count > 1:
-            return labels.gather(b, b.ArgMax(scores, axis=1, keepdims=False)), transform(b, scores, self.post_transform)
+            return labels.gather(b, b.ArgMax(scores, axis=1, keepdims=False)), apply_transform(b, scores, self.post_transform)
         is_second = b.Squeeze(b.Greater(scores, b.constant(0, dtypes.f32)), [1])
         second = b.Sigmoid(scores) if self.post_transform == "LOGISTIC" else scores
         both = b.Concat(b.Subtract(b.constant(1, dtypes.f32), second), second, axis=1)
         return labels.choose(b, is_second, *labels.items), both
 
 
-def affine(b: Any, x: Any, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> Any:
-    """``x * C^T + intercepts``, where ``C`` has ``count`` rows."""
+def write_affine(b: Builder, x: Value, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> Any:
+    """Write ``x * C^T + intercepts``, where ``C`` has ``count`` rows."""
     matrix = np.array(coefficients, np.float32).reshape(count, -1).T
     product = b.MatMul(x, b.constant(np.ascontiguousarray(matrix), dtypes.f32))
     return b.Add(product, b.constant(np.array(intercepts, np.float32), dtypes.f32)) if intercepts else product
 
 
-def rows_of(b: Any, x: Any, dtype: Any = dtypes.f32) -> Any:
-    """``x`` as a matrix of ``dtype``; a vector is one row."""
+def as_rows(b: Builder, x: Value, dtype: DType = dtypes.f32) -> Any:
+    """Return ``x`` as a matrix of ``dtype``; a vector is one row."""
     if len(x.dims) == 1:
         x = b.Unsqueeze(x, [0])
     return x if x.dtype is dtype else b.Cast(x, to=dtype)
 
 
-def row_count(x: Any, features: int | None) -> Any:
-    """The number of rows of ``x``, None where it is not known. Raises RuleError [input.rank], [feature.count]."""
+def row_count_of(x: View, features: int | None) -> Any:
+    """Return the number of rows of ``x``, None where unknown. Raises RuleError [input.rank], [feature.count]."""
     if x.shape is None:
         return None
     if len(x.shape) not in (1, 2):
-        raise RuleError("input.rank", f"a vector or a matrix is needed, not rank {len(x.shape)}")
+        raise RuleError("input.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
     if features is not None and symbolic.equal(x.shape[-1], features) is False:
-        raise RuleError("feature.count", f"the model has {features} features, and is given {x.shape[-1]}")
+        raise RuleError("feature.count", f"x must have {features} features, got {x.shape[-1]}")
     return 1 if len(x.shape) == 1 else x.shape[0]
 
 
-def _check_lengths(kind: str, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> None:
+def _check_lengths(operator: str, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> None:
     if count < 1 or not coefficients or len(coefficients) % count:
-        raise RuleError("linear.coefficients", f"{kind}: {len(coefficients)} coefficients in {count} rows")
+        raise RuleError(
+            "linear.coefficients", f"{operator}: coefficients ({len(coefficients)}) must be a multiple of the rows ({count})"
+        )
     if intercepts and len(intercepts) != count:
-        raise RuleError("linear.coefficients", f"{kind}: {len(intercepts)} intercepts for {count} rows of coefficients")
+        raise RuleError(
+            "linear.coefficients", f"{operator}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
+        )
 
 
-__all__ = ["LinearClassifier", "LinearRegressor", "affine", "row_count", "rows_of"]
+__all__ = ["LinearClassifier", "LinearRegressor", "as_rows", "row_count_of", "write_affine"]

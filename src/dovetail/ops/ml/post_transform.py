@@ -1,64 +1,68 @@
-"""The functions that models of ai.onnx.ml apply to scores last: softmax, logistic, softmax_zero, probit."""
+"""Score transforms of ai.onnx.ml models: softmax, logistic, softmax_zero and probit."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.errors import RuleError
 
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _TINY = 1e-7
 _SQRT2 = 1.41421356
-_BEND = 0.147
-"""The constant of Winitzki's approximation of the inverse error function, with which onnxruntime computes probit."""
+_WINITZKI = 0.147
+"""The constant of Winitzki's approximation of the inverse error function, which onnxruntime uses for probit."""
 
 
 def check_transform(name: str) -> None:
-    """Raise RuleError [score.transform] for a word that names no transform."""
+    """Raise RuleError [score.transform] for an unknown transform."""
     if name not in TRANSFORMS:
-        raise RuleError("score.transform", f"post_transform {name!r} is none of {', '.join(TRANSFORMS)}")
+        raise RuleError("score.transform", f"post_transform must be one of {', '.join(TRANSFORMS)}, got {name!r}")
 
 
-def transform(b: Any, scores: Any, name: str) -> Any:
-    """The transform of rows of several scores, [N, C]."""
+def apply_transform(b: Builder, scores: Value, name: str) -> Any:
+    """Apply a transform to rows of several scores, [N, C]."""
     if name == "SOFTMAX":
         return b.Softmax(scores, axis=1)
     if name == "LOGISTIC":
         return b.Sigmoid(scores)
     if name == "SOFTMAX_ZERO":
         return _softmax_zero(b, scores)
-    return probit(b, scores) if name == "PROBIT" else scores
+    return write_probit(b, scores) if name == "PROBIT" else scores
 
 
-def transform_lone(b: Any, scores: Any, name: str) -> Any:
-    """The transform of rows of one score, [N, 1]: probit alone changes it, as in onnxruntime."""
-    return probit(b, scores) if name == "PROBIT" else scores
+def apply_transform_to_single_score(b: Builder, scores: Value, name: str) -> Any:
+    """Apply a transform to rows of one score, [N, 1]: only probit changes it, as in onnxruntime."""
+    return write_probit(b, scores) if name == "PROBIT" else scores
 
 
-def probit(b: Any, scores: Any) -> Any:
-    """``sqrt(2) * erfinv(2 * scores - 1)``, by Winitzki's approximation; NaN outside of [0, 1]."""
-    number = _numbers(b, scores)
+def write_probit(b: Builder, scores: Value) -> Any:
+    """Write ``sqrt(2) * erfinv(2 * scores - 1)`` by Winitzki's approximation; NaN outside of [0, 1]."""
+    number = _constant_maker(b, scores)
     x = b.Subtract(b.Multiply(scores, number(2)), number(1))
     log = b.Log(b.Multiply(b.Subtract(number(1), x), b.Add(number(1), x)))
-    half = b.Add(b.Multiply(log, number(0.5)), number(2 / (np.float32(3.14159) * np.float32(_BEND))))
-    root = b.Sqrt(b.Subtract(b.Sqrt(b.Subtract(b.Multiply(half, half), b.Multiply(log, number(1 / _BEND)))), half))
+    half = b.Add(b.Multiply(log, number(0.5)), number(2 / (np.float32(3.14159) * np.float32(_WINITZKI))))
+    root = b.Sqrt(b.Subtract(b.Sqrt(b.Subtract(b.Multiply(half, half), b.Multiply(log, number(1 / _WINITZKI)))), half))
     return b.Multiply(b.Where(b.Less(x, number(0)), b.Negative(root), root), number(_SQRT2))
 
 
-def _softmax_zero(b: Any, scores: Any) -> Any:
-    """Softmax over the scores that are not 0; a 0 is multiplied by the same factor."""
-    number = _numbers(b, scores)
-    most = b.ReduceMax(scores, [1], keepdims=True)
-    counts = b.Greater(b.Abs(scores), number(_TINY))
-    powers = b.Exp(b.Subtract(scores, most))
-    total = b.ReduceSum(b.Where(counts, powers, number(0)), [1], keepdims=True)
-    return b.Divide(b.Where(counts, powers, b.Multiply(scores, b.Exp(b.Negative(most)))), total)
+def _softmax_zero(b: Builder, scores: Value) -> Any:
+    """Write softmax over the scores that are not 0; a 0 is multiplied by the same factor."""
+    number = _constant_maker(b, scores)
+    maximum = b.ReduceMax(scores, [1], keepdims=True)
+    is_counted = b.Greater(b.Abs(scores), number(_TINY))
+    exponentials = b.Exp(b.Subtract(scores, maximum))
+    total = b.ReduceSum(b.Where(is_counted, exponentials, number(0)), [1], keepdims=True)
+    return b.Divide(b.Where(is_counted, exponentials, b.Multiply(scores, b.Exp(b.Negative(maximum)))), total)
 
 
-def _numbers(b: Any, like: Any) -> Any:
+def _constant_maker(b: Builder, like: Value) -> Any:
     return lambda value: b.constant(np.array(value, like.dtype.numpy), like.dtype)
 
 
-__all__ = ["TRANSFORMS", "check_transform", "probit", "transform", "transform_lone"]
+__all__ = ["TRANSFORMS", "apply_transform", "apply_transform_to_single_score", "check_transform", "write_probit"]

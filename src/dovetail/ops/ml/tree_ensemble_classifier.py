@@ -1,45 +1,53 @@
-"""Decision trees as columns of nodes: TreeEnsembleRegressor and TreeEnsembleClassifier."""
+"""Decision tree ensembles by node columns: TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dovetail import dtypes
+from dovetail.arrays import Array
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.ml.class_labels import Labels, check_labels
-from dovetail.ops.ml.linear_models import row_count, rows_of
-from dovetail.ops.ml.post_transform import check_transform, transform, transform_lone
+from dovetail.ops.ml.linear_models import as_rows, row_count_of
+from dovetail.ops.ml.post_transform import apply_transform, apply_transform_to_single_score, check_transform
 from dovetail.ops.ml.tree_ensemble import AGGREGATES, TreeEnsemble
 
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
-"""The tests of a node, in the order of the modes of TreeEnsemble; the other word for a node is LEAF."""
+"""The comparisons of a node, in the order of TreeEnsemble's modes; a leaf has the mode LEAF."""
 
 
 class Forest(NamedTuple):
-    """The columns as TreeEnsemble has them: ``branches`` are its attributes of nodes and roots, ``leaf_of`` says for each weight
-    which leaf has it (-1: a node that is no leaf), ``tree_of`` which tree each leaf belongs to."""
+    """The columns in the form of TreeEnsemble.
+
+    ``branches`` are its attributes of nodes and roots, ``leaf_of`` is the leaf of each weight (-1: a node that is no leaf),
+    ``tree_of`` the tree of each leaf.
+    """
 
     branches: dict[str, tuple[Any, ...]]
     leaf_of: Any
     tree_of: Any
 
-    def leaves(self, targets: tuple[int, ...], weights: tuple[float, ...]) -> dict[str, tuple[Any, ...]]:
-        """The attributes of leaves: their targets and weights, in the order of the leaves."""
+    def leaf_attributes(self, targets: tuple[int, ...], weights: tuple[float, ...]) -> dict[str, tuple[Any, ...]]:
+        """Return the attributes of the leaves: their targets and weights, in the order of the leaves."""
         order = np.argsort(self.leaf_of, kind="stable")
         order = order[np.searchsorted(self.leaf_of[order], 0) :]
         sizes = np.bincount(self.leaf_of[order], minlength=len(self.tree_of))
         return {
             "leaf_sizes": () if np.all(sizes == 1) else tuple(sizes.tolist()),
-            "leaf_targets": tuple(np.array(targets, np.int64)[order].tolist()),
+            "leaf_targetids": tuple(np.array(targets, np.int64)[order].tolist()),
             "leaf_weights": tuple(np.array(weights, np.float64)[order].tolist()),
         }
 
-    def says(self, targets: tuple[int, ...], target: int) -> bool | None:
-        """Whether every row reaches a leaf that has a weight for ``target``: None where that depends on the row."""
+    def has_weight(self, targets: tuple[int, ...], target: int) -> bool | None:
+        """Return whether every row reaches a leaf with a weight for ``target``; None where that depends on the row."""
         has = np.zeros(len(self.tree_of), bool)
         leaves = self.leaf_of[(np.array(targets, np.int64) == target) & (self.leaf_of >= 0)]
         has[leaves] = True
@@ -49,8 +57,8 @@ class Forest(NamedTuple):
         return True if len(lacking) < len(np.unique(self.tree_of)) else None
 
 
-class _Columns(Op):
-    """The nodes of trees, one row of the columns each, and the transform that both operators share."""
+class _TreeColumns(Op):
+    """The columns of nodes, one entry per node, and the transform that both operators share."""
 
     nodes_treeids: tuple[int, ...]
     nodes_nodeids: tuple[int, ...]
@@ -64,7 +72,7 @@ class _Columns(Op):
     post_transform: str = "NONE"
 
     def weight_columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
-        """Tree and node, target and weight of each weight."""
+        """Return tree, node, target and weight of each weight."""
         raise NotImplementedError
 
     def target_count(self) -> int:
@@ -73,59 +81,61 @@ class _Columns(Op):
     def validate(self) -> None:
         check_transform(self.post_transform)
         if self.target_count() < 1:
-            raise RuleError("tree.leaves", f"{self.target_count()} targets, where at least 1 is needed")
+            raise RuleError("tree.leaves", f"there must be at least 1 target, got {self.target_count()}")
         self.trees("sum")
 
     def forest(self) -> Forest:
-        """The columns read. Raises RuleError [tree.nodes], [tree.leaves], [tree.modes]."""
-        return _read(self)
+        """Read the columns. Raises RuleError [tree.nodes], [tree.leaves], [tree.modes]."""
+        return _read_forest(self)
 
     def trees(self, aggregate: str, forest: Forest | None = None) -> TreeEnsemble:
-        """The TreeEnsemble that says what the trees say, before base values and transform."""
+        """Return the TreeEnsemble of the trees, before base values and transform."""
         forest = forest or self.forest()
         _, _, targets, weights = self.weight_columns()
-        columns: dict[str, Any] = {**forest.branches, **forest.leaves(targets, weights)}
-        return TreeEnsemble(targets=self.target_count(), aggregate=aggregate, **columns)
+        columns: dict[str, Any] = {**forest.branches, **forest.leaf_attributes(targets, weights)}
+        return TreeEnsemble(n_targets=self.target_count(), aggregate_function=aggregate, **columns)
 
-    def rows(self, b: Any, x: Any) -> Any:
-        """``x`` as a matrix of f64 where it is of f64, else of f32: what the trees compare in."""
-        return rows_of(b, x, dtypes.f64 if x.dtype is dtypes.f64 else dtypes.f32)
+    def rows(self, b: Builder, x: Value) -> Any:
+        """Return ``x`` as a matrix of f64 where it is f64, else of f32: the type in which the trees compare."""
+        return as_rows(b, x, dtypes.f64 if x.dtype is dtypes.f64 else dtypes.f32)
 
-    def says_of(self, b: Any, rows: Any, forest: Forest) -> list[Any]:
-        """For each target whether a row's leaves have a weight for it: True, False, or [N, 1] where that depends on the row."""
+    def write_has_weight(self, b: Builder, rows: Value, forest: Forest) -> list[Any]:
+        """Return for each target whether a row's leaves have a weight for it: True, False, or [N, 1] where that depends on it."""
         _, _, targets, _ = self.weight_columns()
-        answers: list[Any] = [forest.says(targets, target) for target in range(self.target_count())]
+        answers: list[Any] = [forest.has_weight(targets, target) for target in range(self.target_count())]
         if None not in answers:
             return answers
-        columns: dict[str, Any] = {**forest.branches, **forest.leaves(targets, (1.0,) * len(targets))}
-        (most,) = b.add(TreeEnsemble(targets=self.target_count(), aggregate="max", **columns), rows)
-        found = b.Greater(most, b.constant(np.array(0, rows.dtype.numpy), rows.dtype))
-        parts = (b.Slice(found, [target], [target + 1], [1]) for target in range(self.target_count()))
+        columns: dict[str, Any] = {**forest.branches, **forest.leaf_attributes(targets, (1.0,) * len(targets))}
+        (maximum,) = b.add(TreeEnsemble(n_targets=self.target_count(), aggregate_function="max", **columns), rows)
+        has_weight = b.Greater(maximum, b.constant(np.array(0, rows.dtype.numpy), rows.dtype))
+        parts = (b.Slice(has_weight, [target], [target + 1], [1]) for target in range(self.target_count()))
         return [part if answer is None else answer for answer, part in zip(answers, parts, strict=True)]
 
-    def rows_in(self, x: Any) -> Any:
-        """The number of rows. Raises RuleError [tree.features] where a row has too few features."""
-        count = row_count(x, None)
+    def count_rows(self, x: View) -> Any:
+        """Return the number of rows. Raises RuleError [tree.features] for rows of too few features."""
+        count = row_count_of(x, None)
         if x.shape is not None and len(x.shape) != 2:
-            raise RuleError("input.rank", f"rows of features are needed, not rank {len(x.shape)}")
+            raise RuleError("input.rank", f"x must have rank 2, got {len(x.shape)}")
         width = None if x.shape is None else x.shape[-1]
-        most = max(self.nodes_featureids, default=0)
-        if isinstance(width, int) and most >= width:
-            raise RuleError("tree.features", f"feature {most} of {width}")
+        last_feature = max(self.nodes_featureids, default=0)
+        if isinstance(width, int) and last_feature >= width:
+            raise RuleError("tree.features", f"x must have at least {last_feature + 1} features, got {width}")
         return count
 
 
-class TreeEnsembleRegressor(_Columns, sig="x: R -> y: f32"):
-    """What decision trees say of each row of ``x``, in f32: a number for each of ``n_targets``.
+class TreeEnsembleRegressor(_TreeColumns, sig="x: R -> y: f32"):
+    """TreeEnsembleRegressor evaluates decision trees for each row of ``x`` in f32: [N, n_targets].
 
-    Row i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree is its
-    root. It is a ``LEAF``, or goes on at the node of its true id where the feature ``nodes_featureids[i]`` is (``BRANCH_LEQ``,
-    ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``) against ``nodes_values[i]``, or is NaN and
-    ``nodes_missing_value_tracks_true[i]``; else at that of its false id. A leaf gives ``target_weights`` to ``target_ids``;
-    ``aggregate_function`` takes them together (``sum``, ``average``, ``min``, ``max``), and ``base_values`` are added. Two things
-    are as in onnxruntime: of a lone target only the transform ``PROBIT`` changes the result, and of several one that no leaf of
-    the row has a weight for stays 0. All is computed in f64 where ``x`` is f64, else
-    in f32. Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
+    Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree
+    is its root. It is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]`` (``BRANCH_LEQ``,
+    ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). It continues at its true id where the
+    comparison holds, or the feature is NaN and ``nodes_missing_value_tracks_true[i]``; else at its false id. A leaf
+    contributes ``target_weights`` to ``target_ids``; ``aggregate_function`` combines them (``sum``, ``average``, ``min``,
+    ``max``), and ``base_values`` are added.
+
+    Two rules are onnxruntime's: of a single target only the transform ``PROBIT`` changes the result, and of several targets
+    one without a weight in the row's leaves stays 0. All is computed in f64 where ``x`` is f64, else in f32.
+    Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
     """
 
     n_targets: int = 1
@@ -137,10 +147,12 @@ class TreeEnsembleRegressor(_Columns, sig="x: R -> y: f32"):
 
     def validate(self) -> None:
         if self.aggregate_function not in AGGREGATES:
-            raise RuleError("tree.words", f"aggregate_function {self.aggregate_function!r} is none of {', '.join(AGGREGATES)}")
+            raise RuleError(
+                "tree.words", f"aggregate_function must be one of {', '.join(AGGREGATES)}, got {self.aggregate_function!r}"
+            )
         super().validate()
         if len(self.base_values) not in (0, self.n_targets):
-            raise RuleError("tree.base", f"{len(self.base_values)} base_values for {self.n_targets} targets")
+            raise RuleError("tree.base", f"base_values ({len(self.base_values)}) must match n_targets ({self.n_targets})")
 
     def weight_columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
         return self.target_treeids, self.target_nodeids, self.target_ids, self.target_weights
@@ -148,32 +160,34 @@ class TreeEnsembleRegressor(_Columns, sig="x: R -> y: f32"):
     def target_count(self) -> int:
         return self.n_targets
 
-    def shape(self, x: Any) -> Any:
-        return (self.rows_in(x), self.n_targets)
+    def shape(self, x: View) -> Any:
+        return (self.count_rows(x), self.n_targets)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         rows, forest = self.rows(b, x), self.forest()
         (scores,) = b.add(self.trees(self.aggregate_function, forest), rows)
         if self.base_values:
             based = b.Add(scores, b.constant(np.array(self.base_values, scores.dtype.numpy), scores.dtype))
-            says = [True] if self.n_targets == 1 else self.says_of(b, rows, forest)
-            scores = based if all(answer is True for answer in says) else b.Where(_as_mask(b, says), based, scores)
-        scores = (transform_lone if self.n_targets == 1 else transform)(b, scores, self.post_transform)
+            says = [True] if self.n_targets == 1 else self.write_has_weight(b, rows, forest)
+            scores = based if all(answer is True for answer in says) else b.Where(_mask_of(b, says), based, scores)
+        scores = (apply_transform_to_single_score if self.n_targets == 1 else apply_transform)(b, scores, self.post_transform)
         return scores if scores.dtype is dtypes.f32 else b.Cast(scores, to=dtypes.f32)
 
 
-class TreeEnsembleClassifier(_Columns, sig="x: R -> label: T, scores: f32"):
-    """The class that decision trees choose for each row of ``x``, and the scores of all classes, in f32.
+class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
+    """TreeEnsembleClassifier returns the class that decision trees choose for each row of ``x``, and all scores in f32.
 
-    Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added up; ``base_values`` are
-    added. Of more than two classes the greatest score wins, the first of equal ones, among those that have a weight or a base
-    value. Two are decided as in onnxruntime, the specification being silent. Let s be the score of the second class, or that of
-    the first where no leaf of the row has a weight for the second. If all weights are for one class, s chooses the second label
-    above 0.5 where no weight is negative, else above 0; if not, s chooses above 0 between the labels 1 and 0 (or the two
-    strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` where that is the transform, else ``1 - s, s``
-    where all weights are for one class and none is negative, else ``-s, s``. Two base values mean that the second class scores
-    the first's weights plus the second base value, and the first class the negative. Source: ONNX ai.onnx.ml
-    TreeEnsembleClassifier 1, 3, 5.
+    Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added; ``base_values`` are
+    added. Of more than two classes the greatest score wins, the first of equal scores, among classes with a weight or a base
+    value.
+
+    Two classes follow onnxruntime, since ONNX does not define them. Let s be the score of the second class, or that of the
+    first where no leaf of the row has a weight for the second. If all weights are for one class, s selects the second label
+    above 0.5 where no weight is negative, else above 0; if not, s above 0 selects between the labels 1 and 0 (or the two
+    strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` with LOGISTIC; else ``1 - s, s`` where all
+    weights are for one class and none is negative; else ``-s, s``. With two base values the second class scores the first's
+    weights plus the second base value, and the first class the negative.
+    Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
     """
 
     classlabels_int64s: tuple[int, ...] = ()
@@ -187,12 +201,16 @@ class TreeEnsembleClassifier(_Columns, sig="x: R -> label: T, scores: f32"):
         count = self.target_count()
         super().validate()
         if len(self.base_values) not in ((0, 1, 2) if count == 2 else (0, count)):
-            raise RuleError("tree.base", f"{len(self.base_values)} base_values for {count} classes")
-        if count == 2 and len(self.base_values) < 2 and self.forest().says(self.class_ids, 1) is not True:
+            raise RuleError("tree.base", f"base_values ({len(self.base_values)}) must match the classes ({count})")
+        if count == 2 and len(self.base_values) < 2 and self.forest().has_weight(self.class_ids, 1) is not True:
             if self.post_transform == "PROBIT":
-                raise UnsupportedError("score.transform", "probit of the first class's score alone leaves the second without one")
+                raise UnsupportedError(
+                    "score.transform", "PROBIT of the first class alone leaves the second class without a score"
+                )
             if self.base_values and not self._is_of_one_class():
-                raise UnsupportedError("tree.base", "one base value, and rows that reach leaves of the first class alone")
+                raise UnsupportedError(
+                    "tree.base", "one base value with rows that reach leaves of the first class alone is not supported"
+                )
 
     def labels(self) -> Labels:
         return check_labels("TreeEnsembleClassifier", self.classlabels_int64s, self.classlabels_strings)
@@ -206,89 +224,89 @@ class TreeEnsembleClassifier(_Columns, sig="x: R -> label: T, scores: f32"):
     def _is_of_one_class(self) -> bool:
         return len(set(self.class_ids)) == 1
 
-    def types(self, x: Any) -> list[Type]:
-        labels, count = self.labels(), self.rows_in(x)
+    def types(self, x: View) -> list[Type]:
+        labels, count = self.labels(), self.count_rows(x)
         return [Tensor(labels.dtype, (count,)), Tensor(dtypes.f32, (count, len(labels)))]
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        return _Choice(self, b, self.rows(b, x)).outputs()
+    def decompose(self, b: Builder, x: Value) -> Any:
+        return _Classification(self, b, self.rows(b, x)).outputs()
 
 
-class _Choice:
+class _Classification:
     """Labels and scores of a classifier, written through a builder."""
 
-    def __init__(self, op: TreeEnsembleClassifier, b: Any, rows: Any) -> None:
+    def __init__(self, op: TreeEnsembleClassifier, b: Builder, rows: Value) -> None:
         self.op, self.b, self.rows = op, b, rows
         self.labels = op.labels()
         self.forest = op.forest()
 
     def outputs(self) -> tuple[Any, Any]:
         (scores,) = self.b.add(self.op.trees("sum", self.forest), self.rows)
-        label, scores = self._of_two(scores) if len(self.labels) == 2 else self._of_many(scores)
+        label, scores = self._classify_two(scores) if len(self.labels) == 2 else self._classify_many(scores)
         return label, scores if scores.dtype is dtypes.f32 else self.b.Cast(scores, to=dtypes.f32)
 
-    def _of_many(self, scores: Any) -> tuple[Any, Any]:
+    def _classify_many(self, scores: Value) -> tuple[Any, Any]:
         b, op = self.b, self.op
         chosen = scores
         if op.base_values:
             chosen = scores = b.Add(scores, b.constant(np.array(op.base_values, scores.dtype.numpy), scores.dtype))
         else:
-            says = op.says_of(b, self.rows, self.forest)
+            says = op.write_has_weight(b, self.rows, self.forest)
             if not all(answer is True for answer in says):
-                chosen = b.Where(_as_mask(b, says), scores, self._number(-np.inf))
-        return self.labels.gather(b, b.ArgMax(chosen, axis=1, keepdims=False)), transform(b, scores, op.post_transform)
+                chosen = b.Where(_mask_of(b, says), scores, self._constant(-np.inf))
+        return self.labels.gather(b, b.ArgMax(chosen, axis=1, keepdims=False)), apply_transform(b, scores, op.post_transform)
 
-    def _of_two(self, scores: Any) -> tuple[Any, Any]:
-        """Each way of making two scores, and which rows go it."""
+    def _classify_two(self, scores: Value) -> tuple[Any, Any]:
+        """Write each way of computing two scores, and select by row."""
         b, op = self.b, self.op
         first, second = (b.Slice(scores, [target], [target + 1], [1]) for target in (0, 1))
-        has_first, has_second = op.says_of(b, self.rows, self.forest)
-        bases = [self._number(value) for value in op.base_values]
+        has_first, has_second = op.write_has_weight(b, self.rows, self.forest)
+        bases = [self._constant(value) for value in op.base_values]
         if len(bases) == 2:
             other = b.Add(first, bases[1])
-            with_second = self._chosen(has_first, b.Negative(other), first), other, other
-            lone = self._chosen(has_first, b.Add(first, bases[0]), first)
+            with_second = self._where(has_first, b.Negative(other), first), other, other
+            lone = self._where(has_first, b.Add(first, bases[0]), first)
             # Where no leaf says anything of a class, its score is the sum of nothing.
             alone = lone, second, lone
         else:
-            lone = self._chosen(has_first, b.Add(first, bases[0]), first) if bases else first
+            lone = self._where(has_first, b.Add(first, bases[0]), first) if bases else first
             with_second = lone, second, second
-            alone = (*self._lone(lone), lone)
-        deciding = self._chosen(has_second, with_second[2], alone[2])
-        pairs = [transform(b, b.Concat(*with_second[:2], axis=1), op.post_transform), b.Concat(*alone[:2], axis=1)]
+            alone = (*self._scores_of_single(lone), lone)
+        deciding = self._where(has_second, with_second[2], alone[2])
+        pairs = [apply_transform(b, b.Concat(*with_second[:2], axis=1), op.post_transform), b.Concat(*alone[:2], axis=1)]
         if len(bases) == 2:
-            pairs[1] = transform(b, pairs[1], op.post_transform)
-        return self._label(b.Squeeze(deciding, [1])), self._chosen(has_second, *pairs)
+            pairs[1] = apply_transform(b, pairs[1], op.post_transform)
+        return self._choose_label(b.Squeeze(deciding, [1])), self._where(has_second, *pairs)
 
-    def _lone(self, score: Any) -> tuple[Any, Any]:
-        """Two scores from that of the first class alone."""
+    def _scores_of_single(self, score: Value) -> tuple[Any, Any]:
+        """Write two scores from that of the first class alone."""
         b, op = self.b, self.op
         if op.post_transform == "LOGISTIC":
             return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
         if op._is_of_one_class() and self._is_positive():
-            return b.Subtract(self._number(1), score), score
+            return b.Subtract(self._constant(1), score), score
         return b.Negative(score), score
 
-    def _label(self, deciding: Any) -> Any:
+    def _choose_label(self, deciding: Value) -> Any:
         is_of_one = self.op._is_of_one_class()
-        limit = self._number(0.5 if is_of_one and self._is_positive() else 0)
+        limit = self._constant(0.5 if is_of_one and self._is_positive() else 0)
         pair = self.labels.items if is_of_one or self.labels.dtype == "string" else (0, 1)
         return self.labels.choose(self.b, self.b.Greater(deciding, limit), *pair)
 
     def _is_positive(self) -> bool:
         return all(weight >= 0 for weight in self.op.class_weights)
 
-    def _chosen(self, condition: Any, first: Any, second: Any) -> Any:
+    def _where(self, condition: Value | bool, first: Value, second: Value) -> Any:
         if isinstance(condition, bool):
             return first if condition else second
         return self.b.Where(condition, first, second)
 
-    def _number(self, value: float) -> Any:
+    def _constant(self, value: float) -> Any:
         return self.b.constant(np.array(value, self.rows.dtype.numpy), self.rows.dtype)
 
 
-def _as_mask(b: Any, says: list[Any]) -> Any:
-    """Answers for each target as a mask that broadcasts over the rows."""
+def _mask_of(b: Builder, says: list[Value | bool]) -> Any:
+    """Return the answers for each target as a mask that broadcasts over the rows."""
     if all(isinstance(answer, bool) for answer in says):
         return b.constant(np.array([says]), dtypes.boolean)
     like = next(answer for answer in says if not isinstance(answer, bool))
@@ -296,67 +314,69 @@ def _as_mask(b: Any, says: list[Any]) -> Any:
     return b.Concat(*(known[answer] if isinstance(answer, bool) else answer for answer in says), axis=1)
 
 
-def _read(op: _Columns) -> Forest:
+def _read_forest(op: _TreeColumns) -> Forest:
     ids = [np.array(column, np.int64) for column in (op.nodes_treeids, op.nodes_nodeids)]
     count = len(op.nodes_nodeids)
     for name in ("treeids", "featureids", "modes", "values", "truenodeids", "falsenodeids", "missing_value_tracks_true"):
         size = len(getattr(op, f"nodes_{name}"))
         if size != count and (size or name != "missing_value_tracks_true"):
-            raise RuleError("tree.nodes", f"nodes_{name} has {size} entries, and nodes_nodeids has {count}")
+            raise RuleError("tree.nodes", f"nodes_{name} ({size}) must have as many entries as nodes_nodeids ({count})")
     if not count:
         raise RuleError("tree.nodes", "there is no node")
     words = set(op.nodes_modes) - {*MODES, "LEAF"}
     if words:
-        raise RuleError("tree.modes", f"nodes_modes has {min(words)!r}, which is none of {', '.join(MODES)}, LEAF")
-    index = _Index(*ids)
+        raise RuleError("tree.modes", f"nodes_modes must be one of {', '.join(MODES)}, LEAF, got {min(words)!r}")
+    index = _NodeIndex(*ids)
     is_leaf = np.array([mode == "LEAF" for mode in op.nodes_modes], bool)
     features = np.array(op.nodes_featureids, np.int64)
     if np.any(features[~is_leaf] < 0):
         raise RuleError("tree.nodes", f"feature {features[~is_leaf].min()} is below 0")
     goes = np.stack([index.rows(ids[0], np.array(column, np.int64), ~is_leaf, name) for name, column in _next_columns(op)])
-    return _forest(op, index, is_leaf, features, goes)
+    return _number_nodes(op, index, is_leaf, features, goes)
 
 
-def _next_columns(op: _Columns) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _next_columns(op: _TreeColumns) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return ("nodes_truenodeids", op.nodes_truenodeids), ("nodes_falsenodeids", op.nodes_falsenodeids)
 
 
-class _Index:
-    """Rows of nodes by tree and node id."""
+class _NodeIndex:
+    """The index of nodes by tree and node id."""
 
-    def __init__(self, trees: Any, nodes: Any) -> None:
+    def __init__(self, trees: Array, nodes: Array) -> None:
         self.trees, where, self.tree_of = np.unique(trees, return_index=True, return_inverse=True)
         self.nodes, node_of = np.unique(nodes, return_inverse=True)
         self.roots = np.sort(where)
         if np.count_nonzero(np.diff(trees)) != len(self.trees) - 1:
-            raise RuleError("tree.nodes", "the nodes of a tree do not stand together")
+            raise RuleError("tree.nodes", "the nodes of a tree must be consecutive")
         keys = self.tree_of * len(self.nodes) + node_of
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
         twice = np.flatnonzero(np.diff(self.keys) == 0)
         if twice.size:
             row = self.order[twice[0]]
-            raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} is there twice")
+            raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} occurs twice")
 
-    def rows(self, trees: Any, nodes: Any, asked: Any, name: str) -> Any:
-        """The rows of these nodes, -1 where they are not ``asked`` for. Raises RuleError [tree.nodes] where one is missing."""
+    def rows(self, trees: Array, nodes: Array, asked: Array, name: str) -> Any:
+        """Return the entries of these nodes, -1 where not ``asked``. Raises RuleError [tree.nodes] for a missing node."""
         tree, node = (
             np.minimum(np.searchsorted(all_, ids), len(all_) - 1) for all_, ids in ((self.trees, trees), (self.nodes, nodes))
         )
         keys = tree * len(self.nodes) + node
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        is_there = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[place] == keys)
-        missing = np.flatnonzero(asked & ~is_there)
+        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        exists = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[index] == keys)
+        missing = np.flatnonzero(asked & ~exists)
         if missing.size:
             raise RuleError(
-                "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which is not there"
+                "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
             )
-        return np.where(asked, self.order[place], -1)
+        return np.where(asked, self.order[index], -1)
 
 
-def _forest(op: _Columns, index: _Index, is_leaf: Any, features: Any, goes: Any) -> Forest:
-    """The columns as nodes and leaves that are numbered each for themselves. A tree of a leaf alone gets a node that leads to
-    it whatever the row is."""
+def _number_nodes(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, features: Array, goes: Array) -> Forest:
+    """Number nodes and leaves separately.
+
+    A tree that is a single leaf gets a node that always leads to it.
+    """
     number = np.where(is_leaf, np.cumsum(is_leaf) - 1, np.cumsum(~is_leaf) - 1)
     branches = ~is_leaf
     lone = index.roots[is_leaf[index.roots]]
@@ -366,26 +386,30 @@ def _forest(op: _Columns, index: _Index, is_leaf: Any, features: Any, goes: Any)
     roots = number[index.roots].copy()
     roots[is_leaf[index.roots]] = np.count_nonzero(branches) + np.arange(added)
     columns: dict[str, tuple[Any, Any]] = {
-        "features": (features[branches], np.zeros(added, np.int64)),
-        "modes": (modes[branches], np.zeros(added, np.int64)),
-        "splits": (np.array(op.nodes_values, np.float64)[branches], np.zeros(added)),
-        "missing_true": (missing[branches], np.zeros(added, bool)),
+        "nodes_featureids": (features[branches], np.zeros(added, np.int64)),
+        "nodes_modes": (modes[branches], np.zeros(added, np.int64)),
+        "nodes_splits": (np.array(op.nodes_values, np.float64)[branches], np.zeros(added)),
+        "nodes_missing_value_tracks_true": (missing[branches], np.zeros(added, bool)),
     }
     for side, rows in zip(("true", "false"), goes, strict=True):
-        columns[f"{side}_next"] = number[rows[branches]], number[lone]
-        columns[f"{side}_leaf"] = is_leaf[rows[branches]], np.ones(added, bool)
-    found = {name: tuple(np.concatenate(parts).tolist()) for name, parts in columns.items()}
-    if not any(found["missing_true"]):
-        found["missing_true"] = ()
-    return Forest({**found, "roots": tuple(roots.tolist())}, _leaf_rows(op, index, is_leaf, number), index.tree_of[is_leaf])
+        columns[f"nodes_{side}nodeids"] = number[rows[branches]], number[lone]
+        columns[f"nodes_{side}leafs"] = is_leaf[rows[branches]], np.ones(added, bool)
+    branch_columns = {name: tuple(np.concatenate(parts).tolist()) for name, parts in columns.items()}
+    if not any(branch_columns["nodes_missing_value_tracks_true"]):
+        branch_columns["nodes_missing_value_tracks_true"] = ()
+    return Forest(
+        {**branch_columns, "tree_roots": tuple(roots.tolist())}, _leaf_rows(op, index, is_leaf, number), index.tree_of[is_leaf]
+    )
 
 
-def _leaf_rows(op: _Columns, index: _Index, is_leaf: Any, number: Any) -> Any:
-    """The leaf of each weight, -1 for a weight of a node that is no leaf: onnxruntime leaves these out too."""
+def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Array) -> Any:
+    """Return the leaf of each weight; -1 for a weight of an inner node, which onnxruntime ignores too."""
     trees, nodes, targets, weights = op.weight_columns()
     sizes = len(trees), len(nodes), len(targets), len(weights)
     if len(set(sizes)) > 1:
-        raise RuleError("tree.leaves", f"{', '.join(map(str, sizes))} trees, nodes, targets and weights should be as many")
+        raise RuleError(
+            "tree.leaves", f"tree ids, node ids, targets and weights must have equal lengths, got {', '.join(map(str, sizes))}"
+        )
     if not trees:
         return np.zeros(0, np.int64)
     wrong = [target for target in targets if not 0 <= target < op.target_count()]

@@ -1,4 +1,4 @@
-"""Pooling to a size that is given: the windows are as even as they can be."""
+"""Adaptive average and max pooling."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 
 class _Adaptive(Op):
-    """Window i of an axis of n elements pooled to m goes from floor(i * n / m) to ceil((i + 1) * n / m)."""
+    """A pooling with ``output_shape``: window i of n elements pooled to m is floor(i * n / m) to ceil((i + 1) * n / m)."""
 
-    def pooled(self, x: View, size: Any) -> Any:
+    def pooled_shape(self, x: View, size: Any) -> Any:
         count = length_of_vector(size, "size")
         if x.shape is None:
             return None
         if len(x.shape) < 3:
-            raise RuleError("window.rank", f"a batch, channels and at least one spatial axis are needed, not {len(x.shape)}")
+            raise RuleError("window.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(x.shape)}")
         if count is not None and symbolic.equal(count, len(x.shape) - 2) is False:
-            raise RuleError("window.rank", f"{count} sizes for {len(x.shape) - 2} spatial axes")
+            raise RuleError(
+                "window.rank", f"output_shape ({count} elements) must have one element per spatial axis ({len(x.shape) - 2})"
+            )
         sizes = elements_of(size)
         if sizes is None:
             return (*x.shape[:2], *(None,) * (len(x.shape) - 2))
         if any(isinstance(item, int) and item < 1 for item in sizes):
-            raise RuleError("pool.target", f"pooled to {sizes}")
+            raise RuleError("pool.target", f"output_shape must be at least 1, got {sizes}")
         return (*x.shape[:2], *sizes)
 
     def value(self, *xs: View) -> Any:
@@ -45,12 +47,12 @@ class _Adaptive(Op):
     def targets(self, x: View, size: Any) -> list[int]:
         found = integers_of(size)
         if found is None:
-            raise UnsupportedError("pool.adaptive", f"{type(self).__name__} to sizes that only run time knows")
-        self.pooled(x, size)
+            raise UnsupportedError("pool.adaptive", f"{type(self).__name__} needs output_shape before run time")
+        self.pooled_shape(x, size)
         return found
 
     def bounds(self, b: Builder, x: Value, axis: int, target: int) -> tuple[Any, Any]:
-        """Where each window of an axis begins and ends: i64 vectors."""
+        """Return the begins and ends of the windows of an axis: i64 vectors."""
         length = size_of(b, x, axis, dtypes.i64)
         if length.constant is not None:
             size = int(length.constant)
@@ -62,15 +64,17 @@ class _Adaptive(Op):
 
 
 class AdaptiveAveragePool(_Adaptive, sig="x: F, output_shape!: I -> y: F", openvino="AdaptiveAvgPool-8(x, output_shape)"):
-    """The mean of each of ``size`` windows along the spatial axes: window i of n elements in m begins at floor(i * n / m) and
-    ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
+    """Compute the mean of each of ``output_shape`` windows along the spatial axes.
+
+    Window i of n elements in m begins at floor(i * n / m) and ends before ceil((i + 1) * n / m). Source: OpenVINO
+    AdaptiveAvgPool-8.
     """
 
     def shape(self, x: View, size: View) -> Any:
-        return self.pooled(x, size)
+        return self.pooled_shape(x, size)
 
     def decompose(self, b: Builder, x: Value, size: Value) -> Any:
-        """Even windows are those of AveragePool; others a product with weights along each axis."""
+        """Use AveragePool for equal windows; otherwise multiply each axis by a matrix of weights."""
         targets = self.targets(x, size)
         sizes = x.dims[2:]
         if all(target == 1 for target in targets):
@@ -94,26 +98,28 @@ class AdaptiveMaxPool(
     sig="x: F, output_shape!: I -> y: F, indices: I1",
     openvino="AdaptiveMaxPool-8(x, output_shape; index_element_type=i64)",
 ):
-    """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
-    row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
+    """Compute the maximum of each of ``output_shape`` windows along the spatial axes, and its index.
+
+    The index counts all spatial elements in row-major order; of equal elements the first one counts. The windows are those of
+    AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
     """
 
     index_element_type: DType = dtypes.i64
 
     def validate(self) -> None:
         if self.index_element_type not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"indices of {self.index_element_type}, of i32 or i64")
+            raise RuleError("topk.dtype", f"index_element_type must be i32 or i64, got {self.index_element_type}")
 
     def types(self, x: View, size: View) -> list[Type]:
         values = default_types(self, (x, size))[0]
         return [values, Tensor(self.index_element_type, getattr(values, "shape", None))]
 
     def shape(self, x: View, size: View) -> Any:
-        found = self.pooled(x, size)
+        found = self.pooled_shape(x, size)
         return [found, found]
 
     def decompose(self, b: Builder, x: Value, size: Value) -> Any:
-        """Axis after axis, the last first: each window's elements beside one another, and the first of the greatest."""
+        """Reduce one axis after the other, the last first: gather the elements of each window and take the first maximum."""
         targets, rank = self.targets(x, size), len(x.dims)
         sizes = shape_value(b, x, range(2, rank))
         if isinstance(sizes, list):

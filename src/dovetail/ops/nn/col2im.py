@@ -1,4 +1,4 @@
-"""What windows took apart, put together again: Col2Im, MaxUnpool."""
+"""Col2Im."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, View, agree, agree_shapes
-from dovetail.ops.nn.sliding_window import SlidingWindowOp, span
+from dovetail.ir.types import View, agree
+from dovetail.ops.nn.sliding_window import SlidingWindowOp
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 
 if TYPE_CHECKING:
@@ -26,12 +26,11 @@ class Col2Im(
     onnx="Col2Im-18(x, image_shape, block_shape; strides?, pads~natural?, dilations?)",
     openvino="Col2Im-15(x, image_shape, block_shape; strides?, dilations?, pads_begin+pads_end:pads?)",
 ):
-    """Blocks added up where they were taken from: the transpose of taking them out of a picture.
+    """Add blocks of columns into an image, the transpose of im2col.
 
-    ``x`` [N, channels * elements of a block, blocks], or without N, to [N, channels, *image]. Blocks of the sizes ``block``, with
-    ``dilations`` between their elements, begin every ``strides`` elements in the picture with ``pads`` around it, and are counted
-    in row-major order, as are the elements of each. What falls on the padding is dropped. Sources: ONNX Col2Im 18; OpenVINO
-    Col2Im-15.
+    ``x`` [N, channels * block elements, blocks], or without N, to [N, channels, *image_shape]. Blocks of ``block_shape``, with
+    ``dilations`` between their elements, begin every ``strides`` elements in the image with ``pads`` around it. Blocks, and the
+    elements of each, are in row-major order. Elements on the padding are dropped. Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
     """
 
     def shape(self, x: View, image: View, block: View) -> Any:
@@ -41,17 +40,20 @@ class Col2Im(
             agree(*known)
         shape, sizes, kernel = x.shape, elements_of(image), elements_of(block)
         if shape is not None and len(shape) not in (2, 3):
-            raise RuleError("blocks.rank", f"channels and blocks are needed, not the rank {len(shape)}")
+            raise RuleError("blocks.rank", f"rank must be 2 or 3 (channels, blocks), got {len(shape)}")
         if shape is None or not known:
             return None
         places = None if sizes is None or kernel is None else self.geometry(sizes, kernel).outs
         if places is not None and symbolic.equal(shape[-1], symbolic.product(places)) is False:
-            raise RuleError("blocks.count", f"{shape[-1]} blocks, and places for {symbolic.product(places)}")
+            raise RuleError(
+                "blocks.count",
+                f"number of blocks ({shape[-1]}) must equal the number of block positions ({symbolic.product(places)})",
+            )
         channels = None
         if kernel is not None:
             elements = symbolic.product(kernel)
             if isinstance(shape[-2], int) and isinstance(elements, int) and (not elements or shape[-2] % elements):
-                raise RuleError("blocks.divide", f"{shape[-2]} channels of blocks of {elements} elements")
+                raise RuleError("blocks.divide", f"channels ({shape[-2]}) must be a multiple of the block elements ({elements})")
             channels = shape[-2] // elements if isinstance(elements, int) else None
         return (*shape[:-2], channels, *(sizes or [None] * known[0]))
 
@@ -60,10 +62,10 @@ class Col2Im(
         return self.with_(**self.plain(count)) if isinstance(count, int) else self
 
     def decompose(self, b: Builder, x: Value, image: Value, block: Value) -> Any:
-        """Each element scattered to where it lies, after those that fall on the padding are left out."""
+        """Scatter each element to its position, without those on the padding."""
         sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
-            raise UnsupportedError("blocks.size", "pictures and blocks of sizes that only run time knows")
+            raise UnsupportedError("blocks.size", "Col2Im needs image_shape and block_shape before run time")
         self.shape(x, image, block)
         found = self.geometry(sizes, kernel)
         target = np.zeros((*kernel, *found.outs), np.int64)
@@ -92,73 +94,3 @@ def _channels(b: Builder, x: Value, kernel: list[int]) -> Any:
     if isinstance(count, int):
         return count // prod(kernel)
     return b.Divide(shape_value(b, x, [len(x.dims) - 2]), [prod(kernel)])
-
-
-class MaxUnpool(
-    SlidingWindowOp,
-    sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
-    onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
-):
-    """``x`` put back where MaxPool found it, and 0 elsewhere: ``indices`` count the elements of the whole result in row-major
-    order.
-
-    The result has ``(size - 1) * stride + kernel - pads`` elements along an axis; where ``target`` is given it has that shape, of
-    which these are the first. Source: ONNX MaxUnpool 9 to 22 and its reference evaluator (for ``target``).
-    """
-
-    kernel_shape: tuple[int, ...] = ()
-
-    def shape(self, x: View, indices: View, target: View | None = None) -> Any:
-        shape = agree_shapes(x.shape, indices.shape)
-        if target is not None:
-            length_of_vector(target, "target")
-        inner = None if shape is None else self.inner(shape)
-        if target is None:
-            return inner
-        found = elements_of(target)
-        if found is None:
-            return None if shape is None else (None,) * len(shape)
-        if inner is not None:
-            if len(inner) != len(found):
-                raise RuleError("shape.rank", f"{len(found)} sizes for {len(inner)} axes")
-            for size, whole in zip(inner, found, strict=True):
-                if symbolic.less(whole, size) is True:
-                    raise RuleError("pool.target", f"{size} elements do not lie in {whole}")
-        return tuple(found)
-
-    def inner(self, shape: Shape) -> tuple[Any, ...]:
-        """The shape without a target."""
-        count = len(shape) - 2
-        if count < 1 or len(self.kernel_shape) != count:
-            raise RuleError("window.rank", f"kernel {list(self.kernel_shape)} for {count} spatial axes")
-        strides, _ = self.steps(count)
-        begins, ends = self.explicit_pads(count)
-        axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
-        return (*shape[:2], *((n - 1) * stride + span(size, 1) - begin - end for n, stride, size, begin, end in axes))
-
-    def canonical(self, x: View, indices: View, target: View | None = None) -> Op:
-        return self if x.shape is None else self.with_(**self.plain(len(x.shape) - 2) | {"dilations": None})
-
-    def decompose(self, b: Builder, x: Value, indices: Value, target: Value | None = None) -> Any:
-        shape = x.dims
-        inner = self.inner(shape)
-        if all(isinstance(size, int) for size in inner):
-            sizes: Any = list(inner)
-        else:
-            count = len(shape) - 2
-            strides, _ = self.steps(count)
-            begins, ends = self.explicit_pads(count)
-            rest = [
-                size - stride - low - high
-                for size, stride, low, high in zip(self.kernel_shape, strides, begins, ends, strict=True)
-            ]
-            spatial = b.Add(b.Multiply(b.Gather(b.Shape(x), list(range(2, len(shape))), axis=0), list(strides)), rest)
-            sizes = b.Concat(b.Gather(b.Shape(x), [0, 1], axis=0), spatial, axis=0)
-        whole = [prod(sizes)] if isinstance(sizes, list) else b.ReduceProd(sizes, [0])
-        zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
-        flat = b.ScatterElements(b.Expand(zero, whole), b.Reshape(indices, [-1]), b.Reshape(x, [-1]), axis=0)
-        y = b.Reshape(flat, sizes, special_zero=False)
-        if target is None:
-            return y
-        more = b.Subtract(b.Cast(target, to=dtypes.i64) if target.dtype != "i64" else target, sizes)
-        return b.Pad(y, b.Concat(b.constant(np.zeros(len(shape), np.int64)), more, axis=0))

@@ -1,4 +1,4 @@
-"""Convolution and its transpose, over any number of spatial axes."""
+"""Conv and ConvTranspose, over any number of spatial axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, static
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, halves, span, spatial
+from dovetail.ops.nn.sliding_window import (
+    ONNX_PAD,
+    PADS,
+    STALE,
+    Geometry,
+    SlidingWindowOp,
+    extent_of,
+    spatial_sizes,
+    split_padding,
+)
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -21,8 +30,9 @@ _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape
 
 
 class Convolution(SlidingWindowOp):
-    """Weights that slide: ``group`` parts of the channels, each with its own; ``kernel``, where given, repeats the weights'
-    sizes.
+    """A convolution with ``group`` channel groups, each with its own weights.
+
+    ``kernel_shape`` repeats the kernel sizes of the weights.
     """
 
     group: int = 1
@@ -31,36 +41,38 @@ class Convolution(SlidingWindowOp):
     def validate(self) -> None:
         super().validate()
         if self.group < 1:
-            raise RuleError("conv.group", f"{self.group} groups")
+            raise RuleError("conv.group", f"group must be at least 1, got {self.group}")
 
     def _kernel(self, x: View, w: View) -> tuple[Any, ...]:
-        """The kernel's sizes, where they agree with everything said of them."""
+        """Return the kernel sizes; weights and ``kernel_shape`` must agree."""
         shape = w.dims
         if len(shape) < 3 or (x.shape is not None and len(x.shape) != len(shape)):
             raise RuleError(
-                "conv.rank", f"ranks {'?' if x.shape is None else len(x.shape)}, {len(shape)} should be equal, and at least 3"
+                "conv.rank", f"ranks {'?' if x.shape is None else len(x.shape)}, {len(shape)} must be equal and at least 3"
             )
         if self.kernel_shape is None:
             return tuple(shape[2:])
         if len(self.kernel_shape) != len(shape) - 2:
-            raise RuleError("conv.kernel", f"kernel {list(self.kernel_shape)} beside weights of {len(shape) - 2} spatial axes")
+            raise RuleError(
+                "conv.kernel", f"kernel_shape {list(self.kernel_shape)} must have {len(shape) - 2} elements, one per spatial axis"
+            )
         return tuple(map(agree, self.kernel_shape, shape[2:]))
 
     def _check_bias(self, bias: View | None, channels: Any) -> None:
         if bias is None or bias.shape is None:
             return
         if len(bias.shape) != 1:
-            raise RuleError("conv.bias", f"the bias should be a vector, not of rank {len(bias.shape)}")
+            raise RuleError("conv.bias", f"bias must be a vector, got rank {len(bias.shape)}")
         agree(bias.shape[0], channels)
 
     def _with_bias(self, xp: Namespace, kind: Any, y: Array, bias: Array) -> Any:
-        """Add the bias to what is still in the type that sums run in, then round once."""
+        """Add the bias in the accumulation type, then round once."""
         if bias is not None:
             y = y + xp.reshape(arrays.widened(xp, bias), (1, -1, *(1,) * (y.ndim - 2)))
         return y if arrays.element(y) is kind else arrays.cast(xp, y, kind, saturate=False)
 
     def decompose_bias(self, b: Builder, x: Value, w: Value, bias: Value, *rest: Any) -> Any:
-        """The same without its bias, and the bias added after."""
+        """Convolve without the bias and add it afterwards."""
         return _biased(b, b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0], bias)
 
 
@@ -70,11 +82,13 @@ class Conv(
     onnx=f"Conv-1,11,22(x, w, bias?; {_ONNX})",
     openvino=(f"Convolution-1(x, w; strides, dilations, {PADS})", f"Convolution-1(x, w; strides, dilations, {STALE})"),
 ):
-    """Cross-correlation: ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k.
+    """Compute the cross-correlation of ``x`` with the weights ``w``, plus ``bias``.
 
-    ``x`` [N, C, *sizes], ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) /
-    stride) + 1 with span = (kernel - 1) * dilation + 1. The channels are dealt to ``group`` groups in order. Floats of fewer than
-    32 bits are summed in f32 and rounded once. Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
+    ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k. ``x`` [N, C, *sizes],
+    ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) / stride) + 1 with span =
+    (kernel - 1) * dilation + 1. Consecutive channels form the ``group`` groups. Floats of fewer than 32 bits are summed in f32
+    and rounded once.
+    Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
     """
 
     def shape(self, x: View, w: View, bias: View | None = None) -> Any:
@@ -83,13 +97,15 @@ class Conv(
         kernel = self._kernel(x, w)
         outputs = w.dims[0]
         if isinstance(outputs, int) and outputs % self.group:
-            raise RuleError("conv.group", f"{outputs} output channels do not divide into {self.group} groups")
+            raise RuleError("conv.group", f"output channels ({outputs}) must be a multiple of group ({self.group})")
         self._check_bias(bias, outputs)
         if x.shape is None:
             return (None, outputs, *(None,) * len(kernel))
-        sizes = spatial(x.shape)
+        sizes = spatial_sizes(x.shape)
         if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
-            raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
+            raise RuleError(
+                "conv.channels", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
+            )
         return (x.shape[0], outputs, *self.geometry(sizes, kernel).outs)
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None) -> Any:
@@ -99,7 +115,7 @@ class Conv(
         return self._with_bias(xp, arrays.element(x), y, bias)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, w: Value, bias: Value | None = None) -> Any:
-        op, padded, _ = settled(b, self, x, w)
+        op, padded, _ = resolve_auto_pad(b, self, x, w)
         return [input_gradient(b, self, g, x, w), weights_gradient(b, padded, g, w, op), *_bias_gradient(b, g, bias)]
 
     def canonical(self, x: View, w: View, bias: View | None = None) -> Op:
@@ -131,16 +147,19 @@ class ConvTranspose(
         f"ConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
     ),
 ):
-    """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
-    pad``.
+    """Compute the transpose of Conv.
 
-    ``w`` [C, O / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads; what
-    no product reaches is ``bias`` alone. ``output_shape`` gives outs instead: with ``auto_pad`` same_upper and same_lower the
-    padding is what is then too much, the odd one at the end or at the beginning; with explicit and valid the padding at the
-    beginning stands and the end is cut or grown. same_upper and same_lower without it mean outs = size * stride. Sources: ONNX
-    ConvTranspose 1, 11, 22, the odd element where onnxruntime and onnx.reference place it; OpenVINO ConvolutionBackpropData-1,
-    GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning. Raises UnsupportedError [conv.output-shape] where
-    sources disagree: more than a stride is missing, or anything with same_*.
+    Element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation - pad``. ``w`` [C, O /
+    group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads. Elements without
+    a product are ``bias`` alone.
+
+    ``output_shape`` gives outs instead. With ``auto_pad`` same_upper and same_lower the padding is the surplus, with the odd
+    element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
+    extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
+
+    Raises UnsupportedError [conv.output-shape] where sources disagree: more than a stride is missing, or anything with same_*.
+    Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
+    ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
     """
 
     output_padding: tuple[int, ...] | None = None
@@ -154,38 +173,38 @@ class ConvTranspose(
         self._check_bias(bias, outputs)
         target = None if output_shape is None or output_shape.value is None else [_plain(size) for size in output_shape.value]
         if target is not None and len(target) != len(kernel):
-            raise RuleError("conv.output-shape", f"{len(target)} output sizes for {len(kernel)} spatial axes")
+            raise RuleError("conv.output-shape", f"output_shape must have {len(kernel)} elements, got {len(target)}")
         if x.shape is None:
             return (None, outputs, *(target or (None,) * len(kernel)))
-        sizes = spatial(x.shape)
+        sizes = spatial_sizes(x.shape)
         channels = w.dims[0]
         if symbolic.equal(agree(x.shape[1], channels) % self.group, 0) is False:
-            raise RuleError("conv.group", f"{channels} input channels do not divide into {self.group} groups")
+            raise RuleError("conv.group", f"input channels ({channels}) must be a multiple of group ({self.group})")
         if output_shape is not None and target is None:
             return (x.shape[0], outputs, *(None,) * len(kernel))
         return (x.shape[0], outputs, *self.placement(sizes, kernel, target).outs)
 
     def _check_target(self, output_shape: Any) -> None:
         if output_shape is not None and output_shape.shape is not None and len(output_shape.shape) != 1:
-            raise RuleError("conv.output-shape", f"the output shape should be a vector, not of rank {len(output_shape.shape)}")
+            raise RuleError("conv.output-shape", f"output_shape must be a vector, got rank {len(output_shape.shape)}")
 
     def placement(self, sizes: Sequence[Any], kernel: Sequence[Any], target: Sequence[Any] | None) -> Geometry:
-        """Where the products go: the padding cut off at both ends (negative: zeros are added) and the sizes that are left."""
+        """Compute the padding cut off at both ends (negative: zeros are added) and the output sizes."""
         count = len(sizes)
         strides, dilations = self.steps(count)
         extra = self._per_axis("output_padding", count, 0)
         begins, ends, outs = list(self.explicit_pads(count)[0]), list(self.explicit_pads(count)[1]), []
-        for axis, (size, stride, reach) in enumerate(zip(sizes, strides, map(span, kernel, dilations), strict=True)):
+        for axis, (size, stride, reach) in enumerate(zip(sizes, strides, map(extent_of, kernel, dilations), strict=True)):
             full = (size - 1) * stride + reach
             if self.auto_pad.startswith("same"):
                 out = size * stride if target is None else target[axis]
                 surplus = full + extra[axis] - out
                 self._check_surplus(surplus, 1 if target is None else stride)
-                begins[axis] = halves(symbolic.maximum(surplus, 0), self.auto_pad == "same_upper")[0]
+                begins[axis] = split_padding(symbolic.maximum(surplus, 0), self.auto_pad == "same_upper")[0]
             else:
                 out = full + extra[axis] - begins[axis] - ends[axis] if target is None else target[axis]
             if isinstance(out, int) and out < 0:
-                raise RuleError("window.size", f"an output of {out} elements")
+                raise RuleError("window.size", f"output size must not be negative, got {out}")
             ends[axis] = full - begins[axis] - out
             outs.append(out)
         return Geometry(tuple(kernel), strides, dilations, tuple(begins), tuple(ends), tuple(outs))
@@ -193,7 +212,7 @@ class ConvTranspose(
     def _check_surplus(self, surplus: Any, allowed: int) -> None:
         if isinstance(surplus, int) and -surplus >= allowed:
             raise UnsupportedError(
-                "conv.output-shape", f"{-surplus} output elements more than the products reach, with {self.auto_pad}"
+                "conv.output-shape", f"output_shape exceeds the full output by {-surplus} elements, with auto_pad {self.auto_pad}"
             )
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
@@ -213,12 +232,12 @@ class ConvTranspose(
         dx = b.add(op, padded, w)[0]
         sizes = x.dims[2:]
         if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(dx.dims[2:], sizes, strict=True)):
-            dx = cropped(b, dx, [0] * len(sizes), sizes_of(b, x))
+            dx = crop(b, dx, [0] * len(sizes), sizes_of(b, x))
         dw = weights_gradient(b, padded, x, w, op)
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
 
     def _padded(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Any) -> tuple[Conv, Any]:
-        """The convolution that reads the gradient of ``x`` off that of the output, and what it reads."""
+        """Return the convolution that computes the gradient of ``x``, and its input."""
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
         try:
@@ -230,7 +249,7 @@ class ConvTranspose(
         except (Unknown, symbolic.Inexact):
             begins, ends = self._pads_at_run_time(b, g, x, w)
         zeros = [0, 0]
-        padded = b.Pad(g, joined(b, zeros, begins, zeros, ends))
+        padded = b.Pad(g, concat_vectors(b, zeros, begins, zeros, ends))
         return Conv(strides, (0,) * 2 * count, dilations, group=self.group), padded
 
     def _pads_at_run_time(self, b: Builder, g: Value, x: Value, w: Value) -> tuple[Any, Any]:
@@ -248,8 +267,8 @@ class ConvTranspose(
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
-    def resolved(self, x: View, w: View, output_shape: Any) -> ConvTranspose | None:
-        """The same with explicit pads and ``output_padding`` and no output shape, where every size is known."""
+    def resolve_output_shape(self, x: View, w: View, output_shape: Any) -> ConvTranspose | None:
+        """Return the operator with explicit pads and ``output_padding`` and no output shape, where every size is known."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
             found = self.placement(static(x.dims[2:]), static(w.dims[2:]), target)
@@ -260,18 +279,18 @@ class ConvTranspose(
         return ConvTranspose(found.strides, (*found.begins, *ends), found.dilations, group=self.group, output_padding=extra)
 
     def decompose(self, b: Builder, x: Value, w: Value, bias: Value | None = None, output_shape: Value | None = None) -> Any:
-        """Without an output shape, or with it as a cut through all there is: what a format without such an input can say.
+        """Resolve the output shape, or crop the full output to it, for formats without such an input.
 
-        None where there is no output shape to do without.
+        Returns None without an output shape.
         """
         if output_shape is None and not self.auto_pad.startswith("same"):
             return None
-        found = self.resolved(x, w, output_shape)
+        found = self.resolve_output_shape(x, w, output_shape)
         if found is not None:
             return _grown(b, found, x, w, bias)
         if self.auto_pad.startswith("same"):
             if output_shape is not None:
-                raise UnsupportedError("conv.output-shape", "an output shape that only run time knows")
+                raise UnsupportedError("conv.output-shape", "output_shape with same_* padding must be known before run time")
             count = len(w.dims) - 2
             target = b.Multiply(_vector(b, sizes_of(b, x)), list(self.steps(count)[0]))
             return b.add(self, x, w, bias, target)[0]
@@ -282,8 +301,8 @@ class ConvTranspose(
         full = b.add(ConvTranspose(strides, None, dilations, group=self.group), x, w)[0]
         ends = b.Add(_vector(b, output_shape), begins)
         more = b.Maximum(b.Subtract(ends, _vector(b, sizes_of(b, full))), b.constant([0]))
-        full = b.Pad(full, joined(b, [0, 0], [0] * count, [0, 0], more))
-        return _biased(b, cropped(b, full, begins, output_shape), bias)
+        full = b.Pad(full, concat_vectors(b, [0, 0], [0] * count, [0, 0], more))
+        return _biased(b, crop(b, full, begins, output_shape), bias)
 
 
 def _biased(b: Builder, y: Value, bias: Value | None) -> Any:
@@ -291,9 +310,7 @@ def _biased(b: Builder, y: Value, bias: Value | None) -> Any:
 
 
 def _grown(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None) -> Any:
-    """``op``, which has explicit pads; where its output padding is a whole stride or more, zeros stand for what no product
-    reaches.
-    """
+    """Apply ``op``, which has explicit pads; an output padding of a stride or more is zero-padded separately."""
     extra, (strides, _) = op.output_padding or (), op.steps(len(w.dims) - 2)
     if all(more < stride for more, stride in zip(extra, strides, strict=True)):
         return b.add(op, x, w, bias)[0]
@@ -305,7 +322,7 @@ def _grown(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None
 
 
 def sizes_of(b: Builder, x: Value) -> Any:
-    """The spatial sizes of ``x``: a list, or a vector read at run time."""
+    """Return the spatial sizes of ``x``: a list, or a vector read at run time."""
     return shape_value(b, x, range(2, len(x.dims)))
 
 
@@ -318,15 +335,15 @@ def _vector(b: Builder, items: Value | list[int]) -> Any:
     return b.constant(items, "i64") if isinstance(items, list) else items
 
 
-def joined(b: Builder, *parts: Value | list[int]) -> Any:
-    """Integers and vectors end to end."""
+def concat_vectors(b: Builder, *parts: Value | list[int]) -> Any:
+    """Concatenate integers and vectors."""
     if all(isinstance(part, list) for part in parts):
         return [item for part in parts for item in part]
     return b.Concat(*(_vector(b, part) for part in parts), axis=0)
 
 
-def cropped(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
-    """``sizes`` elements of each spatial axis of ``x`` from ``starts``."""
+def crop(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
+    """Slice ``sizes`` elements of each spatial axis of ``x`` from ``starts``."""
     if isinstance(starts, list) and isinstance(sizes, list):
         stops: Any = [start + size for start, size in zip(starts, sizes, strict=True)]
     else:
@@ -335,9 +352,10 @@ def cropped(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list
     return b.Slice(x, starts, stops, list(range(2, count + 2)), [1] * count)
 
 
-def settled(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
-    """The convolution with explicit pads; its input, padded beforehand where only run time knows by how much; and how to undo
-    that.
+def resolve_auto_pad(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
+    """Resolve ``auto_pad``: return the convolution with explicit pads, its input and the inverse of the input's padding.
+
+    The input is padded beforehand where the amount is only known at run time.
     """
     count = len(w.dims) - 2
     strides, dilations = op.steps(count)
@@ -354,25 +372,23 @@ def settled(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
     reach = b.Add(b.Multiply(b.Subtract(outs, [1] * count), list(strides)), spans_of(b, w, dilations))
     total = b.Maximum(b.Subtract(reach, sizes), b.constant([0]))
     less = b.Divide(b.Add(total, [0 if op.auto_pad == "same_upper" else 1] * count), [2] * count)
-    padded = b.Pad(x, joined(b, [0, 0], less, [0, 0], b.Subtract(total, less)))
-    return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: cropped(b, value, less, sizes)
+    padded = b.Pad(x, concat_vectors(b, [0, 0], less, [0, 0], b.Subtract(total, less)))
+    return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: crop(b, value, less, sizes)
 
 
 def input_gradient(b: Builder, op: Conv, g: Value, x: Value, w: Value) -> Any:
-    """The gradient of the input ``x`` of ``op``, for its weights and incoming gradient ``g``: what windows do not reach has
-    none.
-    """
-    fixed, padded, unpad = settled(b, op, x, w)
+    """Compute the gradient of the input ``x`` of ``op``, for its weights and incoming gradient ``g``; 0 outside all windows."""
+    fixed, padded, unpad = resolve_auto_pad(b, op, x, w)
     back = ConvTranspose(fixed.strides, fixed.pads, fixed.dilations, group=fixed.group)
     return unpad(b.add(back, g, w, None, sizes_of(b, padded))[0])
 
 
 def weights_gradient(b: Builder, x: Value, g: Value, w: Value, op: Conv) -> Any:
-    """The gradient of the weights of ``op``, whose pads are explicit, for its input ``x`` [N, C, *sizes] and incoming gradient
-    ``g``.
+    """Compute the gradient of the weights of ``op``, which has explicit pads.
 
-    It is a convolution itself: of the channels of ``x`` as a batch, with ``g`` as weights, strides and dilations swapped, over
-    [C / group, group * N, *sizes] and [O, N, *outs]; what a stride left over at the end is cut.
+    It is a convolution of the input ``x`` [N, C, *sizes] and the incoming gradient ``g`` over [C / group, group * N, *sizes]
+    and [O, N, *outs]: the channels of ``x`` are the batch, ``g`` the weights, and strides and dilations are swapped. Elements
+    that a stride leaves over at the end are cut.
     """
     count = len(w.dims) - 2
     rest = range(2, count + 2)
@@ -382,13 +398,13 @@ def weights_gradient(b: Builder, x: Value, g: Value, w: Value, op: Conv) -> Any:
     else:
         batch, sizes = shape_value(b, x, [0]), sizes_of(b, x)
         channels = shape_value(b, w, [1])
-        parts = b.Reshape(x, joined(b, batch, [op.group], channels, sizes), special_zero=False)
+        parts = b.Reshape(x, concat_vectors(b, batch, [op.group], channels, sizes), special_zero=False)
         parts = b.Transpose(parts, [2, 1, 0, *range(3, count + 3)])
-        images = b.Reshape(parts, joined(b, channels, [-1], sizes), special_zero=False)
+        images = b.Reshape(parts, concat_vectors(b, channels, [-1], sizes), special_zero=False)
     deltas = b.Transpose(g, [1, 0, *rest])
     found = b.add(Conv(dilations, op.pads, strides, group=op.group), images, deltas)[0]
     if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(found.dims[2:], w.dims[2:], strict=True)):
-        found = cropped(b, found, [0] * count, sizes_of(b, w))
+        found = crop(b, found, [0] * count, sizes_of(b, w))
     return b.Transpose(found, [1, 0, *rest])
 
 

@@ -1,4 +1,4 @@
-"""Convolution whose kernel takes its elements from places that a tensor says."""
+"""DeformConv."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dovetail.ir.types import Size, View, agree, static
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.conv import Convolution
 from dovetail.ops.nn.grid_sample import size_of
-from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
+from dovetail.ops.nn.sliding_window import PADS, STALE, spatial_sizes
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ class DeformConv(
         f"DeformableConvolution-8(x, offset, w, mask?; {_IN_IR}, {STALE}, {_PADDED})",
     ),
 ):
-    """Conv whose kernel element k reads, for output i, from ``i * stride - pad + k * dilation + offset``, between elements.
+    """Compute a deformable convolution: kernel element k reads at ``i * stride - pad + k * dilation + offset`` for output i.
 
-    ``offset`` [N, parts * elements of the kernel * axes, *outs] holds for each part of the channels, each kernel element and
-    each axis in order how far to go; ``mask`` [N, parts * elements of the kernel, *outs] multiplies what is read. The elements
-    around a place are weighed linearly. With ``padded`` there are zeros around ``x``; without it a place counts as 0 before
-    the first element and from one behind the last on, and between the last and that the last is read.
+    ``offset`` [N, offset_group * kernel elements * axes, *outs] holds the displacement for each channel group, kernel element
+    and axis in order. ``mask`` [N, offset_group * kernel elements, *outs] multiplies what is read. Positions between elements
+    are interpolated linearly.
+
+    With ``bilinear_interpolation_pad`` zeros surround ``x``. Without it a position before the first element, or one or more
+    after the last, reads 0, and a position between the last element and the next index reads the last element.
     Sources: ONNX DeformConv 19, 22; OpenVINO DeformableConvolution-1, -8.
     """
 
@@ -53,7 +55,7 @@ class DeformConv(
     def validate(self) -> None:
         super().validate()
         if self.offset_group < 1:
-            raise RuleError("conv.group", f"{self.offset_group} parts of the channels")
+            raise RuleError("conv.group", f"offset_group must be at least 1, got {self.offset_group}")
 
     def shape(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Any:
         if w.shape is None:
@@ -64,22 +66,24 @@ class DeformConv(
         batch = None
         if x.shape is not None:
             if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
-                raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
-            for count, what in ((self.group, "groups"), (self.offset_group, "parts")):
+                raise RuleError(
+                    "conv.channels", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
+                )
+            for count, what in ((self.group, "group"), (self.offset_group, "offset_group")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
-                    raise RuleError("conv.group", f"{x.shape[1]} channels do not divide into {count} {what}")
-            batch, outs = x.shape[0], self.geometry(spatial(x.shape), kernel).outs
+                    raise RuleError("conv.group", f"input channels ({x.shape[1]}) must be a multiple of {what} ({count})")
+            batch, outs = x.shape[0], self.geometry(spatial_sizes(x.shape), kernel).outs
         if isinstance(w.dims[0], int) and w.dims[0] % self.group:
-            raise RuleError("conv.group", f"{w.dims[0]} output channels do not divide into {self.group} groups")
+            raise RuleError("conv.group", f"output channels ({w.dims[0]}) must be a multiple of group ({self.group})")
         for item, each in ((offset, len(kernel)), (mask, 1)):
             if item is not None and item.shape is not None:
-                self._check_places(item, each, kernel, batch, outs)
+                self._check_offsets(item, each, kernel, batch, outs)
         return (batch, w.dims[0], *outs)
 
-    def _check_places(self, item: View, each: int, kernel: Any, batch: Size | None, outs: Any) -> None:
-        """Hold offsets, or a mask, against what it should be for."""
+    def _check_offsets(self, item: View, each: int, kernel: Any, batch: Size | None, outs: Any) -> None:
+        """Check the shape of the offsets or of the mask."""
         if len(item.dims) != len(kernel) + 2:
-            raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.dims)}")
+            raise RuleError("conv.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
         agree(item.dims[1], symbolic.product(kernel) * each * self.offset_group)
         for ours, theirs in zip((batch, *outs), (item.dims[0], *item.dims[2:]), strict=True):
             if ours is not None:
@@ -92,7 +96,7 @@ class DeformConv(
     def decompose(
         self, b: Builder, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
     ) -> Any:
-        """What each kernel element reads, then a product with the weights."""
+        """Gather what each kernel element reads, then multiply with the weights."""
         wide = wide_type(x.dtype)
         outputs, _, *kernel = static(w.dims)
         channels, count, elements = w.dims[1] * self.group, len(kernel), prod(kernel)
@@ -100,13 +104,13 @@ class DeformConv(
         shift = as_type(
             b, b.Reshape(offset, join_sizes(b, [batch, self.offset_group, elements, count, outs]), special_zero=False), wide
         )
-        places = [self._places(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
+        places = [self._positions(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
         taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
         flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), special_zero=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
         total: Any = None
         for chosen in product(*taps):
-            index, weight = _combined(b, x, chosen)
+            index, weight = _combine_taps(b, x, chosen)
             read = as_type(b, b.GatherND(flat, b.Unsqueeze(index, [-1]), batch_dims=2), wide)
             part = b.Multiply(read, b.Unsqueeze(weight, [-1]))
             total = part if total is None else b.Add(total, part)
@@ -122,19 +126,19 @@ class DeformConv(
             y = b.Add(y, as_type(b, b.Unsqueeze(bias, list(range(1, count + 1))), wide))
         return as_type(b, y, x.dtype)
 
-    def _places(self, b: Builder, x: Value, offset: Value, axis: int, kernel: list[int], shift: Value) -> Any:
-        """Where is read along an axis: [batch, parts, kernel elements, *outs]."""
+    def _positions(self, b: Builder, x: Value, offset: Value, axis: int, kernel: list[int], shift: Value) -> Any:
+        """Compute the read positions along an axis: [batch, offset groups, kernel elements, *outs]."""
         count, wide = len(kernel), shift.dtype
         strides, dilations = self.steps(count)
         is_told = self.auto_pad in ("explicit", "valid")
-        begin = (self.explicit_pads(count)[0] if is_told else explicit(self, x, kernel)["pads"])[axis]
+        begin = (self.explicit_pads(count)[0] if is_told else with_explicit_pads(self, x, kernel)["pads"])[axis]
         index = np.indices(kernel)[axis].reshape(-1, *(1,) * count) * dilations[axis] - begin
         steps = b.Multiply(b.Cast(indices_of_axis(b, offset, axis + 2), to=wide), float(strides[axis]))
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
         return b.Add(shift, b.Add(steps, b.constant(index.astype(wide.numpy), wide)))
 
     def _taps(self, b: Builder, place: Any, size: Any) -> list[tuple[Any, Any]]:
-        """The two elements around a place, each with its weight."""
+        """Return the two neighbouring elements of a position, each with its weight."""
         last = b.Subtract(size, 1.0)
         if not self.bilinear_interpolation_pad:
             inside = b.And(b.GreaterEqual(place, 0.0), b.Less(place, size))
@@ -150,8 +154,8 @@ class DeformConv(
         return found
 
 
-def _combined(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
-    """One element along each axis: its index in row-major order, and the product of the weights."""
+def _combine_taps(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
+    """Combine one neighbour per axis: its row-major index, and the product of the weights."""
     index, weight = chosen[0]
     for axis, (element, factor) in enumerate(chosen[1:], 3):
         index = b.Add(b.Multiply(index, size_of(b, x, axis, dtypes.i64)), element)
@@ -159,7 +163,7 @@ def _combined(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tupl
     return index, weight
 
 
-def explicit(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
-    """The padding written out."""
+def with_explicit_pads(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
+    """Return the attributes with ``auto_pad`` resolved to explicit pads."""
     found = op.geometry(static(x.dims[2:]), list(kernel))
     return {"auto_pad": "explicit", "pads": (*found.begins, *found.ends)}

@@ -1,4 +1,4 @@
-"""Dropout: a seeded mask in training, nothing in inference."""
+"""Dropout: a seeded mask in training, the identity in inference."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ class Dropout(
         "Dropout-12,13,22(x, ratio?, training_mode?; seed?)",
     ),
 ):
-    """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
-    0.5 by default.
+    """Return ``x``, or where ``training_mode`` is true, ``x / (1 - ratio)`` with elements set to 0 with probability ``ratio``.
 
-    ``mask`` says what was kept, as booleans, or with ``mask_like`` as ones of the element type of ``x``. The draws are numpy's
-    ``RandomState(seed).uniform``, as in onnx.reference; without a seed it is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10
-    (inference), 12, 13, 22.
+    ``ratio`` defaults to 0.5. ``mask`` marks the elements that remain, as booleans, or with ``mask_like`` as ones of the
+    element type of ``x``. The random numbers are numpy's ``RandomState(seed).uniform``, as in onnx.reference; the default seed
+    is 0. Sources: ONNX Dropout 1, 6 (is_test), 7, 10 (inference), 12, 13, 22.
     """
 
     seed: int | None = None
@@ -42,20 +41,20 @@ class Dropout(
     outputs: int = 1
 
     def is_random(self, *xs: Any) -> bool:
-        """Only where ``training`` may be true and ``ratio`` another number than 0."""
+        """Dropout is random where ``training_mode`` may be true and ``ratio`` is not 0."""
         _, ratio, training = (*xs, None, None)[:3]
         nothing = ratio is not None and ratio.constant is not None and not np.any(np.asarray(ratio.constant, np.float64))
         return not (nothing or is_inference(training))
 
     def validate(self) -> None:
         if self.outputs not in (1, 2):
-            raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 2")
+            raise RuleError("node.outputs", f"Dropout has 1 or 2 outputs, got {self.outputs}")
 
     def types(self, x: View, ratio: View | None = None, training: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, ratio, training))
-        for scalar, what in ((ratio, "ratio"), (training, "flag for training")):
+        for scalar, what in ((ratio, "ratio"), (training, "training_mode")):
             if scalar is not None and scalar.shape is not None and any(symbolic.equal(size, 1) is False for size in scalar.shape):
-                raise RuleError("dropout.scalar", f"the {what} should be a scalar, not {scalar.type}")
+                raise RuleError("dropout.scalar", f"{what} must be a scalar, got {scalar.type}")
         kind = bound.get("F")
         types: list[Type] = [Tensor(kind, x.shape), Tensor(kind if self.mask_like else dtypes.boolean, x.shape)]
         return types[: self.outputs]
@@ -67,7 +66,7 @@ class Dropout(
             kept, y = xp.ones_like(x, dtype=xp.bool if hasattr(xp, "bool") else bool), x
         else:
             if not 0 <= share < 1:
-                raise EngineError("dropout.ratio", f"a ratio of {share} is not in [0, 1)")
+                raise EngineError("dropout.ratio", f"ratio must be in [0, 1), got {share}")
             draws = np.random.RandomState((self.seed or 0) % 2**32).uniform(0, 1, tuple(x.shape))
             kept = arrays.from_numpy(xp, draws >= share, x)
             wide = arrays.widened(xp, x)
@@ -83,7 +82,7 @@ class Dropout(
         ratio: Value | None = None,
         training: Value | None = None,
     ) -> Any:
-        """What was kept takes its share; the mask is drawn again from the same seed."""
+        """Scale the gradient of the remaining elements; the same seed reproduces the mask."""
         if g[0] is None or training is None or is_inference(training):
             return [g[0]]
         kept = b.add(self.with_(outputs=2, mask_like=True), x, ratio, training)[1]
@@ -96,7 +95,7 @@ class Dropout(
 
 
 def is_inference(training: Any) -> bool:
-    """Whether nothing will be dropped, as far as is known before anything runs."""
+    """Test whether ``training_mode`` is known to be false."""
     if training is None:
         return True
     known = training.value if training.constant is None else training.constant

@@ -1,4 +1,4 @@
-"""Reading between elements, at places that a tensor gives, and such places."""
+"""GridSample and AffineGrid."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ class GridSample(
         "padding_mode=zeros)"
     ),
 ):
-    """``x``, [batch, channels, ...], read at the places that ``grid``, [batch, ..., axes], gives: [batch, channels, ...].
+    """Sample ``x`` [batch, channels, ...] at the positions ``grid`` [batch, ..., axes]: [batch, channels, ...].
 
-    A place is one number for each spatial axis, that of the last axis first: -1 and 1 are the outer edges of the first and
-    the last element, or with ``align_corners`` their middles. ``nearest`` takes the nearest element, of two the even one;
-    ``linear`` weighs the two around it, ``cubic`` four (Keys, -0.75). An element beyond the edge is 0 with ``zeros``, that at
-    the edge with ``border``; ``reflection`` mirrors at the edges, or with ``align_corners`` at the middles of the outermost
-    elements.
-    Sources: ONNX GridSample 16, 20, 22; OpenVINO GridSample-9.
+    A position has one number per spatial axis, the last axis first. -1 and 1 are the outer edges of the first and the last
+    element, or with ``align_corners`` their centers. ``nearest`` takes the nearest element, ties to even; ``linear``
+    interpolates between two elements per axis, ``cubic`` between four (Keys, a = -0.75).
+
+    Elements outside ``x`` are 0 with ``zeros`` and the edge element with ``border``; ``reflection`` mirrors positions at the
+    edges, or with ``align_corners`` at the centers of the outermost elements. Sources: ONNX GridSample 16, 20, 22; OpenVINO
+    GridSample-9.
     """
 
     align_corners: bool = False
@@ -54,26 +55,31 @@ class GridSample(
     def validate(self) -> None:
         for name, known in (("mode", MODES), ("padding_mode", PADDINGS)):
             if getattr(self, name) not in known:
-                raise RuleError("sampling.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
+                raise RuleError("sampling.mode", f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
 
     def shape(self, x: View, grid: View) -> Any:
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not dtype.is_float:
-            raise UnsupportedError("sampling.integer", f"{self.mode} of {dtype}, which sources round differently")
+            raise UnsupportedError(
+                "sampling.integer", f"mode {self.mode} needs floats, got {dtype}: sources round integers differently"
+            )
         for item, name in ((x, "x"), (grid, "grid")):
             if item.shape is not None and len(item.shape) < 3:
-                raise RuleError("sampling.rank", f"{name} has no spatial axis, with rank {len(item.shape)}")
+                raise RuleError("sampling.rank", f"rank of {name} must be at least 3, got {len(item.shape)}")
         if x.shape is None or grid.shape is None:
             shape = x.shape or grid.shape
             return None if shape is None else (None,) * len(shape)
         if len(x.shape) != len(grid.shape):
-            raise RuleError("sampling.rank", f"ranks {len(x.shape)}, {len(grid.shape)} should be equal")
+            raise RuleError("sampling.rank", f"ranks of x ({len(x.shape)}) and grid ({len(grid.shape)}) must be equal")
         if symbolic.equal(grid.shape[-1], len(x.shape) - 2) is False:
-            raise RuleError("sampling.rank", f"{grid.shape[-1]} numbers for {len(x.shape) - 2} axes")
+            raise RuleError(
+                "sampling.rank",
+                f"last axis of grid ({grid.shape[-1]}) must have one element per spatial axis ({len(x.shape) - 2})",
+            )
         return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
 
     def decompose(self, b: Builder, x: Value, grid: Value) -> Any:
-        """By GatherND, once for each combination of neighbours."""
+        """Gather each combination of neighbours with GatherND and sum them with their weights."""
         count = len(x.dims) - 2
         wide = dtypes.f64 if "f64" in (x.dtype, grid.dtype) else dtypes.f32
         grid = as_type(b, grid, wide)
@@ -81,7 +87,7 @@ class GridSample(
         for axis in range(count):
             size = size_of(b, x, axis + 2, wide)
             place = b.Gather(grid, np.array(count - 1 - axis), axis=count + 1)
-            taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.place(b, place, size))])
+            taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.position_of(b, place, size))])
         rows = b.Transpose(x, [0, *range(2, count + 2), 1])
         total: Any = None
         for chosen in product(*taps):
@@ -105,25 +111,25 @@ class GridSample(
             weight = b.Multiply(weight, tap.weight)
         return b.Multiply(as_type(b, found, wide), b.Unsqueeze(weight, [-1]))
 
-    def place(self, b: Builder, place: Any, size: Any) -> Any:
-        """A number of the grid as a place along the axis."""
+    def position_of(self, b: Builder, place: Any, size: Any) -> Any:
+        """Convert grid numbers to positions along an axis."""
         if self.align_corners:
             return b.Multiply(b.Divide(b.Add(place, 1.0), 2.0), b.Subtract(size, 1.0))
         return b.Divide(b.Subtract(b.Multiply(b.Add(place, 1.0), size), 1.0), 2.0)
 
     def taps(self, b: Builder, place: Any) -> list[tuple[Any, Any]]:
-        """The elements around a place, and the weight of each."""
+        """Return the neighbours of positions, and the weight of each."""
         if self.mode == "nearest":
             return [(b.Round(place), None)]
         first = b.Floor(place)
         share = b.Subtract(place, first)
         if self.mode == "linear":
             return [(first, b.Subtract(1.0, share)), (b.Add(first, 1.0), share)]
-        return [(b.Add(first, float(step)), _keys(b, share, step)) for step in (-1, 0, 1, 2)]
+        return [(b.Add(first, float(step)), _keys_weight(b, share, step)) for step in (-1, 0, 1, 2)]
 
 
 class _Tap:
-    """One neighbour along one axis: its index, its weight, and whether it is inside (None: it always is)."""
+    """A neighbour along one axis: its index, its weight, and whether it is inside (None: always)."""
 
     def __init__(self, op: GridSample, b: Builder, place: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None
@@ -131,22 +137,22 @@ class _Tap:
         if op.padding_mode == "zeros":
             self.inside = b.And(b.GreaterEqual(place, 0.0), b.LessEqual(place, last))
         if op.padding_mode == "reflection":
-            place = _reflected(b, place, *((0.0, last) if op.align_corners else (-0.5, b.Subtract(size, 0.5))))
+            place = _reflect(b, place, *((0.0, last) if op.align_corners else (-0.5, b.Subtract(size, 0.5))))
         self.index = b.Cast(b.Minimum(b.Maximum(place, 0.0), last), to=dtypes.i64)
 
 
-def _reflected(b: Builder, place: Any, low: float, high: Value) -> Any:
-    """``place`` mirrored at both ends until it is between them."""
+def _reflect(b: Builder, place: Any, low: float, high: Value) -> Any:
+    """Reflect positions at both ends until they are between them."""
     span = b.Subtract(high, low)
-    # An axis of one element, mirrored at its middle, has no length.
+    # With align_corners an axis of one element spans 0.
     period = b.Maximum(b.Multiply(span, 2.0), 1.0)
     rest = b.Abs(b.Subtract(place, low))
     rest = b.Subtract(rest, b.Multiply(b.Floor(b.Divide(rest, period)), period))
     return b.Add(b.Minimum(rest, b.Subtract(period, rest)), low)
 
 
-def _keys(b: Builder, share: Value, step: int) -> Any:
-    """The weight of the element ``step`` behind the one before the place."""
+def _keys_weight(b: Builder, share: Value, step: int) -> Any:
+    """Return Keys' cubic weight of the neighbour ``step``, counted from the one before the position."""
     a = _CUBIC
     distance = b.Add(share, 1.0) if step == -1 else share if step == 0 else b.Subtract(float(step), share)
     terms = (a, -5 * a, 8 * a, -4 * a) if step in (-1, 2) else (a + 2, -(a + 3), 0.0, 1.0)
@@ -157,7 +163,7 @@ def _keys(b: Builder, share: Value, step: int) -> Any:
 
 
 def size_of(b: Builder, x: Value, axis: int, kind: Any) -> Any:
-    """The size along an axis as a scalar of type ``kind``."""
+    """Return the size of an axis as a scalar of type ``kind``."""
     found = shape_value(b, x, [axis])
     if isinstance(found, list):
         return b.constant(np.array(found[0], kind.numpy), kind)
@@ -165,12 +171,11 @@ def size_of(b: Builder, x: Value, axis: int, kind: Any) -> Any:
 
 
 class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta, size; align_corners=0)"):
-    """Places for GridSample that read a picture of ``size`` [batch, channels, ...] as the matrices ``theta`` move it, [batch,
-    axes, axes + 1]: [batch, ..., axes].
+    """Compute a GridSample grid of the image ``size`` [batch, channels, ...] from affine matrices ``theta``: [batch, ..., axes].
 
-    Along each axis places go evenly from -1 to 1, which are the outer edges of the first and the last element, or with
-    ``align_corners`` their middles; the product is with [place along the last axis, ..., place along the first, 1].
-    Source: ONNX AffineGrid 20.
+    ``theta`` is [batch, axes, axes + 1]. Positions along each axis are evenly spaced from -1 to 1, which are the outer edges of
+    the first and the last element, or with ``align_corners`` their centers. Each is multiplied as [position along the last
+    axis, ..., position along the first, 1]. Source: ONNX AffineGrid 20.
     """
 
     align_corners: bool = False
@@ -178,17 +183,20 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
     def shape(self, theta: View, size: View) -> Any:
         count = length_of_vector(size, "size")
         if theta.shape is not None and len(theta.shape) != 3:
-            raise RuleError("sampling.rank", f"theta should have rank 3, not {len(theta.shape)}")
+            raise RuleError("sampling.rank", f"theta must have rank 3, got {len(theta.shape)}")
         if not isinstance(count, int):
             return None
         axes = count - 2
         if axes not in (2, 3):
-            raise RuleError("sampling.rank", f"a size of {count} numbers, of 4 or 5")
+            raise RuleError("sampling.rank", f"size must have 4 or 5 elements, got {count}")
         sizes = elements_of(size) or [None] * count
         if theta.shape is not None:
             for given, wanted in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
                 if symbolic.equal(given, wanted) is False:
-                    raise RuleError("sampling.rank", f"matrices of {theta.shape[1]} by {theta.shape[2]} for {axes} axes")
+                    raise RuleError(
+                        "sampling.rank",
+                        f"theta must hold {axes} by {axes + 1} matrices, got {theta.shape[1]} by {theta.shape[2]}",
+                    )
         batch = None if theta.shape is None else theta.shape[0] if sizes[0] is None else agree(theta.shape[0], sizes[0])
         return (batch, *sizes[2:], axes)
 
@@ -196,12 +204,12 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         length = length_of_vector(size, "size")
         axes = (length if isinstance(length, int) else theta.dims[2] + 1) - 2
         if not isinstance(axes, int):
-            raise UnsupportedError("sampling.rank", "places along as many axes as only run time knows")
+            raise UnsupportedError("sampling.rank", "AffineGrid needs the number of axes before run time")
         kind = wide_type(theta.dtype)
         sizes = elements_of(size)
         known = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
         if self.align_corners and known is not None and 1 in known[2:]:
-            raise UnsupportedError("sampling.single", "the corners of one element, of which sources make different things")
+            raise UnsupportedError("sampling.single", "align_corners needs at least 2 elements per axis: sources differ for 1")
         vector = size if size.dtype == "i64" else b.Cast(size, to=dtypes.i64)
         spatial: Any = known[2:] if known is not None else b.Slice(vector, [2], [axes + 2], [0])
         columns = []

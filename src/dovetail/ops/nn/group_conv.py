@@ -1,4 +1,4 @@
-"""Convolutions whose weights have an axis for the groups: GroupConv, GroupConvTranspose."""
+"""GroupConv and GroupConvTranspose, whose weights have an axis for the groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GroupConv(
         f"> GroupConvolution-1(x, w; strides, dilations, {STALE})",
     ),
 ):
-    """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
+    """Compute Conv with weights [G, O / G, C / G, *kernel] for G groups. Source: OpenVINO GroupConvolution-1."""
 
     def shape(self, x: View, w: View) -> Any:
         _check_rank(w)
@@ -39,7 +39,7 @@ class GroupConv(
         return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
 
     def decompose(self, b: Builder, x: Value, w: Value) -> Any:
-        return b.add(self._conv(w), x, merged_weights(b, w))[0]
+        return b.add(self._conv(w), x, merge_weight_groups(b, w))[0]
 
     def canonical(self, x: View, w: View) -> Op:
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
@@ -55,7 +55,7 @@ class GroupConvTranspose(
         f"> GroupConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
     ),
 ):
-    """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
+    """Compute ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
 
     output_padding: tuple[int, ...] | None = None
 
@@ -73,7 +73,7 @@ class GroupConvTranspose(
         return self._conv(w).evaluate(xp, x, merged, None, output_shape)
 
     def decompose(self, b: Builder, x: Value, w: Value, output_shape: Value | None = None) -> Any:
-        return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]
+        return b.add(self._conv(w), x, merge_weight_groups(b, w), None, output_shape)[0]
 
     def canonical(self, x: View, w: View, output_shape: View | None = None) -> Op:
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
@@ -81,11 +81,11 @@ class GroupConvTranspose(
 
 def _check_rank(w: View) -> None:
     if w.shape is not None and len(w.shape) < 4:
-        raise RuleError("conv.rank", f"weights in groups have at least 4 axes, not {len(w.shape)}")
+        raise RuleError("conv.rank", f"rank of grouped weights must be at least 4, got {len(w.shape)}")
 
 
 def _groups(w: View) -> int:
-    """The number of groups. Raises Unknown, RuleError [conv.rank]."""
+    """Return the number of groups. Raises Unknown, RuleError [conv.rank]."""
     _check_rank(w)
     if w.shape is None or not isinstance(w.shape[0], int):
         raise Unknown
@@ -93,7 +93,7 @@ def _groups(w: View) -> int:
 
 
 def _open(x: View, w: View) -> Any:
-    """All that is known where the number of groups is not."""
+    """Return the output shape without a known number of groups."""
     return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
 
 
@@ -103,19 +103,19 @@ def _merge_groups(w: View) -> View:
     return View(Tensor(w.dtype, (groups * outputs, *rest)))
 
 
-def merged_weights(b: Builder, w: Value) -> Any:
-    """Weights [G, A / G, ...] as [A, ...]."""
+def merge_weight_groups(b: Builder, w: Value) -> Any:
+    """Reshape weights [G, A / G, ...] to [A, ...]."""
     groups, first, *rest = static(w.dims)
-    return reshaped_once(b, w, (groups * first, *rest))
+    return reshape_once(b, w, (groups * first, *rest))
 
 
-def grouped_weights(b: Builder, w: Value, group: int) -> Any:
-    """Weights [A, ...] as [group, A / group, ...]."""
+def split_weight_groups(b: Builder, w: Value, group: int) -> Any:
+    """Reshape weights [A, ...] to [group, A / group, ...]."""
     first, *rest = static(w.dims)
-    return reshaped_once(b, w, (group, first // group, *rest))
+    return reshape_once(b, w, (group, first // group, *rest))
 
 
-def reshaped_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
-    """``x`` under another shape; where it is a Reshape of something of that shape, that."""
+def reshape_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
+    """Reshape ``x``; if ``x`` is itself a Reshape of a value of that shape, return that value."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
     return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)

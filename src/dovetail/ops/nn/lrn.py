@@ -1,4 +1,4 @@
-"""Division by the size of what stands around: of neighbouring channels, or of all along some axes."""
+"""Normalization by a norm: LRN, NormalizeL2, LpNormalization."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.types import View, axes_in, axes_of, axis_in
 from dovetail.ops.casts import as_type, round_to, wide_type
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.nn.normalization import NormalizationOp
 from dovetail.ops.nn.pool import AveragePool
-from dovetail.ops.nn.sliding_window import halves
+from dovetail.ops.nn.sliding_window import split_padding
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -26,11 +26,11 @@ class LRN(
     onnx="LRN-1,13(x; size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0)",
     openvino="LRN-1(x, axes; alpha, beta, bias, size)",
 ):
-    """``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``, summed over a region of ``size`` places along each of the n
-    ``axes``.
+    """Compute local response normalization, ``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``.
 
-    The region begins floor((size - 1) / 2) before and ends ceil((size - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the
-    channels); OpenVINO LRN-1 (an odd size: of an even one its text and its implementation make different things).
+    The sum is over a region of ``size`` elements along each of the n ``axes``, from floor((size - 1) / 2) before to ceil((size
+    - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the channels); OpenVINO LRN-1 (an odd size; for an even one its text
+    and implementation differ).
     """
 
     size: int
@@ -41,7 +41,7 @@ class LRN(
 
     def validate(self) -> None:
         if self.size < 1:
-            raise RuleError("norm.size", f"size {self.size} should be at least 1")
+            raise RuleError("norm.size", f"size must be at least 1, got {self.size}")
 
     def shape(self, x: View) -> Any:
         if x.shape is not None:
@@ -49,14 +49,14 @@ class LRN(
         return x.shape
 
     def region(self, length: int) -> int:
-        """A size of the region that shows as much of an axis of ``length`` places, and is not beyond its needs."""
+        """Return the smallest region size with the same effect on an axis of ``length`` elements."""
         return min(self.size, 2 * length + 2 - self.size % 2)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         wide = arrays.widened(xp, x)
         axes = axes_in(self.axes, x.ndim)
         regions = tuple(self.region(x.shape[axis]) for axis in axes)
-        before, after = zip(*(halves(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
+        before, after = zip(*(split_padding(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
         count, last = len(axes), range(x.ndim - len(axes), x.ndim)
         squares = xp.moveaxis(wide * wide, axes, tuple(last)) if count else wide * wide
         ones = (1,) * count
@@ -65,7 +65,7 @@ class LRN(
         return round_to(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """The mean of the squares by an average pool over the axes, brought to the end."""
+        """Average the squares with AveragePool, after moving the axes to the end."""
         rank, kind = len(x.dims), wide_type(x.dtype)
         wide = as_type(b, x, kind)
         axes = list(axes_in(self.axes, rank))
@@ -73,8 +73,8 @@ class LRN(
         if axes:
             order = [axis for axis in range(rank) if axis not in axes] + axes
             turned = b.Transpose(squares, order)
-            flat = b.Reshape(turned, joined(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
-            before, after = halves(self.size - 1, upper=True)
+            flat = b.Reshape(turned, concat_vectors(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
+            before, after = split_padding(self.size - 1, upper=True)
             pads = (before,) * len(axes) + (after,) * len(axes)
             pool = AveragePool(pads=pads, kernel_shape=(self.size,) * len(axes), divisor="padded")
             means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), special_zero=False)
@@ -84,9 +84,9 @@ class LRN(
 
 
 class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps, eps_mode)"):
-    """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
+    """Compute ``x / sqrt(s + eps)``, where s is the sum of squares over ``axes`` (none: of the element alone).
 
-    ``mode``: ``add`` as written, ``max`` takes the greater of s and epsilon. Source: OpenVINO NormalizeL2-1.
+    ``eps_mode``: ``add`` as written, ``max`` takes the maximum of s and eps. Source: OpenVINO NormalizeL2-1.
     """
 
     eps: float
@@ -94,7 +94,7 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
 
     def validate(self) -> None:
         if self.eps_mode not in ("add", "max"):
-            raise RuleError("norm.epsilon-mode", f"{self.eps_mode!r} is none of add, max")
+            raise RuleError("norm.epsilon-mode", f"eps_mode must be add or max, got {self.eps_mode!r}")
 
     def shape(self, x: View, axes: View) -> Any:
         if x.shape is not None and axes.value is not None:
@@ -117,14 +117,14 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
 
 
 class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization-1,22(x; axis=-1, p=2)"):
-    """``x`` divided by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
+    """Divide ``x`` by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
 
     axis: int = -1
     p: int = 2
 
     def validate(self) -> None:
         if self.p not in (1, 2):
-            raise RuleError("norm.p", f"p = {self.p} should be 1 or 2")
+            raise RuleError("norm.p", f"p must be 1 or 2, got {self.p}")
 
     def shape(self, x: View) -> Any:
         if x.shape is not None:
@@ -144,7 +144,7 @@ class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization
         wide = as_type(b, x, kind)
         size = b.Abs(wide) if self.p == 1 else b.Multiply(wide, wide)
         total = b.ReduceSum(size, [axis_in(self.axis, len(x.dims))], keepdims=True)
-        # A root of 0 has no slope: 1 stands in wherever the norm is 0.
+        # The root has no gradient at 0, so 1 replaces a norm of 0.
         is_zero = b.Equal(total, 0.0)
         safe = b.Where(is_zero, b.constant(1.0, kind), total)
         y = b.Divide(wide, safe if self.p == 1 else b.Sqrt(safe))

@@ -1,4 +1,4 @@
-"""Normalisation by the mean and variance of some axes."""
+"""Normalization by mean and variance: Batch, Layer, Instance, Group, RMS and MeanVarianceNormalization."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Shape, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to, wide_type
-from dovetail.ops.nn.conv import joined
-from dovetail.ops.nn.sliding_window import spatial
+from dovetail.ops.nn.conv import concat_vectors
+from dovetail.ops.nn.sliding_window import spatial_sizes
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -56,8 +56,8 @@ def is_parameter(shape: Shape | None, parameter: Any) -> bool:
     )
 
 
-def _standardized(xp: Namespace, x: Array, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
-    """``x`` less its mean, times the inverse of its deviation over ``axes``; the mean; the inverse."""
+def _standardize(xp: Namespace, x: Array, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
+    """Return (x - mean) / sqrt(variance + epsilon) over ``axes``, the mean, and 1 / sqrt(variance + epsilon)."""
     mean = arrays.mean(xp, x, axes)
     centred = x - mean
     inverse = 1 / xp.sqrt(arrays.mean(xp, centred * centred, axes) + epsilon)
@@ -65,7 +65,7 @@ def _standardized(xp: Namespace, x: Array, axes: Sequence[int], epsilon: float) 
 
 
 def _channels(xp: Namespace, values: Array, rank: int) -> Any:
-    """A vector, one number a channel, against a tensor of ``rank`` whose channels are axis 1 (a vector has one channel)."""
+    """Reshape one number per channel to broadcast along axis 1 of a tensor of ``rank`` (a vector has one channel)."""
     return xp.reshape(values, (1, -1, *(1,) * (rank - 2)) if rank > 1 else (-1,))
 
 
@@ -77,7 +77,7 @@ def check_vector(values: View, size: Any, what: str) -> None:
     if values is None or values.shape is None:
         return
     if len(values.shape) != 1:
-        raise RuleError("norm.parameters", f"the {what} should be a vector, not of rank {len(values.shape)}")
+        raise RuleError("norm.parameters", f"{what} must be a vector, got rank {len(values.shape)}")
     agree(values.shape[0], size)
 
 
@@ -96,12 +96,12 @@ class BatchNormalization(
         "BatchNormInference-5(x, scale, bias, input_mean, input_var; epsilon | training_mode=false, outputs=1)",
     ),
 ):
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` per channel (axis 1; a vector is one channel).
 
-    With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
-    ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
-    shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
-    BatchNormInference-1, -5.
+    With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs
+    are ``momentum * input_mean + (1 - momentum) * mean`` and the same of the variance. Without ``spatial`` the parameters have
+    the shape of ``x`` without its first axis.
+    Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
     """
 
     epsilon: float = 9.999999747378752e-06
@@ -112,24 +112,22 @@ class BatchNormalization(
 
     def validate(self) -> None:
         if not 1 <= self.outputs <= (3 if self.training_mode else 1):
-            raise RuleError("node.outputs", f"{self.outputs} outputs, with training={self.training_mode}")
+            raise RuleError("node.outputs", f"number of outputs must be 1, or up to 3 with training_mode, got {self.outputs}")
         if self.training_mode and not self.spatial:
-            raise UnsupportedError("norm.training", "training with statistics for each place")
+            raise UnsupportedError("norm.training", "training_mode needs spatial")
 
     def shape(self, x: View, *parameters: View) -> Any:
         if x.shape is None:
             return [None] * self.outputs
         if not x.shape:
-            raise RuleError("norm.rank", "a scalar has no channels")
+            raise RuleError("norm.rank", "rank must be at least 1, got 0")
         channels = x.shape[1] if len(x.shape) > 1 else 1
         for values, what in zip(parameters, ("scale", "bias", "mean", "variance"), strict=True):
             if self.spatial:
                 check_vector(values, channels, what)
             elif values.shape is not None:
                 if len(values.shape) != len(x.shape) - 1:
-                    raise RuleError(
-                        "norm.parameters", f"the {what} should have the rank {len(x.shape) - 1}, not {len(values.shape)}"
-                    )
+                    raise RuleError("norm.parameters", f"{what} must have rank {len(x.shape) - 1}, got {len(values.shape)}")
                 tuple(map(agree, values.shape, x.shape[1:]))
         return [x.shape, (channels,), (channels,)][: self.outputs]
 
@@ -153,7 +151,7 @@ class BatchNormalization(
         return _channels(xp, values, rank) if self.spatial else values
 
     def canonical(self, x: View, *parameters: View) -> Op:
-        """Momentum is nothing to inference."""
+        """Reset ``momentum``, which inference does not use."""
         return self if self.training_mode else self.with_(momentum=0.8999999761581421)
 
     def decompose(self, b: Builder, x: Value, scale: Value, bias: Value, mean: Value, variance: Value) -> Any:
@@ -187,10 +185,10 @@ class MeanVarianceNormalization(
     openvino="MVN-6(x, axes; normalize_variance, eps, "
     "eps_mode~{INSIDE_SQRT:inside_sqrt,OUTSIDE_SQRT:outside_sqrt,inside_sqrt:inside_sqrt,outside_sqrt:outside_sqrt})",
 ):
-    """``x`` less its mean over ``axes``, divided by its deviation there with ``normalize_variance``.
+    """Subtract the mean over ``axes``, and with ``normalize_variance`` divide by the standard deviation.
 
-    ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps.
-    Sources: ONNX MeanVarianceNormalization 9, 13 (epsilon 1e-9, as its function body has it); OpenVINO MVN-1, -6.
+    ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps. Sources: ONNX
+    MeanVarianceNormalization 9, 13 (epsilon 1e-9, as in its function body); OpenVINO MVN-1, -6.
     """
 
     normalize_variance: bool = True
@@ -199,7 +197,7 @@ class MeanVarianceNormalization(
 
     def validate(self) -> None:
         if self.eps_mode not in ("inside_sqrt", "outside_sqrt"):
-            raise RuleError("norm.epsilon-mode", f"{self.eps_mode!r} is none of inside_sqrt, outside_sqrt")
+            raise RuleError("norm.epsilon-mode", f"eps_mode must be inside_sqrt or outside_sqrt, got {self.eps_mode!r}")
 
     def shape(self, x: View, axes: View) -> Any:
         if x.shape is not None and axes.value is not None:
@@ -227,8 +225,8 @@ class MeanVarianceNormalization(
         return as_type(b, y, x.dtype)
 
 
-def standardized(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Any:
-    """``x`` with mean 0 and variance 1 over ``axes``."""
+def standardize(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Any:
+    """Normalize ``x`` to mean 0 and variance 1 over ``axes``."""
     return b.MeanVarianceNormalization(x, list(axes), eps=epsilon)
 
 
@@ -237,11 +235,11 @@ class LayerNormalization(
     sig="x: F, scale: F, bias?: F -> y: F, mean: F1, inv_std_dev: F1",
     onnx=f"LayerNormalization-17(x, scale, bias?; axis=-1, {_EPSILON}, stash_type=f32)",
 ):
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the axes from ``axis`` on.
 
-    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
-    type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
-    LayerNormalization 17.
+    The outputs ``mean`` and ``inv_std_dev`` = 1 / sqrt(variance + epsilon) have the type ``stash_type`` and keep those axes
+    with size 1. Statistics are computed in the widest of f32, ``stash_type`` and the type of ``x``. ``scale`` and ``bias``
+    broadcast to ``x``. Source: ONNX LayerNormalization 17.
     """
 
     axis: int = -1
@@ -267,7 +265,7 @@ class LayerNormalization(
         kind = arrays.element(x)
         work = arrays.cast(xp, x, wide_type(kind, self.stash_type))
         axes = range(axis_in(self.axis, x.ndim), x.ndim)
-        y, mean, inverse = _standardized(xp, work, axes, self.epsilon)
+        y, mean, inverse = _standardize(xp, work, axes, self.epsilon)
         y = arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale)
         if bias is not None:
             y = y + arrays.widened(xp, bias)
@@ -286,7 +284,7 @@ class LayerNormalization(
             y = b.Multiply(centred, inverse)
             statistics = [as_type(b, values, self.stash_type) for values in (mean, inverse)]
         else:
-            y = standardized(b, work, axes, self.epsilon)
+            y = standardize(b, work, axes, self.epsilon)
         kind = wide_type(x.dtype)
         y = b.Multiply(as_type(b, y, kind), as_type(b, scale, kind))
         if bias is not None:
@@ -299,7 +297,7 @@ class RMSNormalization(
     sig="x: F, scale: F1 -> y: F1",
     onnx="RMSNormalization-23(x, scale; axis=-1, epsilon=9.999999747378752e-06, stash_type=f32)",
 ):
-    """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in ``stash_type``.
+    """Compute ``x / sqrt(mean(x ** 2) + epsilon) * scale``, with the mean over the axes from ``axis`` on, in ``stash_type``.
 
     ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
     """
@@ -338,29 +336,28 @@ class InstanceNormalization(
         f"InstanceNormalization-6,22(x, scale, bias; {_EPSILON})",
     ),
 ):
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over the spatial axes of ``x`` [N, C,
-    *sizes].
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics over the spatial axes.
 
-    ``scale`` and ``bias``: [C]. Source: ONNX InstanceNormalization 1, 6, 22.
+    ``x`` is [N, C, *sizes], ``scale`` and ``bias`` [C]. Source: ONNX InstanceNormalization 1, 6, 22.
     """
 
     epsilon: float = 9.999999747378752e-06
 
     def shape(self, x: View, scale: View, bias: View) -> Any:
         if x.shape is not None:
-            spatial(x.shape)
+            spatial_sizes(x.shape)
             check_vector(scale, x.shape[1], "scale")
             check_vector(bias, x.shape[1], "bias")
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array) -> Any:
-        y, _, _ = _standardized(xp, arrays.widened(xp, x), range(2, x.ndim), self.epsilon)
+        y, _, _ = _standardize(xp, arrays.widened(xp, x), range(2, x.ndim), self.epsilon)
         scale, bias = (_channels(xp, arrays.widened(xp, values), x.ndim) for values in (scale, bias))
         return round_to(xp, y * scale + bias, arrays.element(x))
 
     def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
-        y = standardized(b, as_type(b, x, kind), range(2, rank), self.epsilon)
+        y = standardize(b, as_type(b, x, kind), range(2, rank), self.epsilon)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
         return as_type(b, b.Add(b.Multiply(y, scale), bias), x.dtype)
 
@@ -374,10 +371,10 @@ class GroupNormalization(
     ),
     openvino="GroupNormalization-12(x, scale, bias; num_groups, epsilon | stash_type=none/f32/f64)",
 ):
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``num_groups`` channel groups.
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with statistics per group of ``num_groups`` groups.
 
-    ``x`` [N, C, *sizes]; ``scale`` and ``bias`` [C], or with ``per_group`` [groups]. The statistics are computed in the type
-    ``stash_type``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
+    ``x`` is [N, C, *sizes]; ``scale`` and ``bias`` are [C], or with ``per_group`` [num_groups]. The statistics are computed in
+    ``stash_type``, by default in the type of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
     GroupNormalization-12.
     """
 
@@ -388,16 +385,16 @@ class GroupNormalization(
 
     def validate(self) -> None:
         if self.num_groups < 1:
-            raise RuleError("norm.groups", f"{self.num_groups} groups")
+            raise RuleError("norm.groups", f"num_groups must be at least 1, got {self.num_groups}")
 
     def shape(self, x: View, scale: View, bias: View) -> Any:
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("norm.rank", f"a batch and channels are needed, not the rank {len(x.shape)}")
+            raise RuleError("norm.rank", f"rank must be at least 2 (batch, channels), got {len(x.shape)}")
         channels = x.shape[1]
         if symbolic.equal(channels % self.num_groups, 0) is False:
-            raise RuleError("norm.groups", f"{channels} channels do not divide into {self.num_groups} groups")
+            raise RuleError("norm.groups", f"channels ({channels}) must be a multiple of num_groups ({self.num_groups})")
         for values, what in ((scale, "scale"), (bias, "bias")):
             check_vector(values, self.num_groups if self.per_group else channels, what)
         return x.shape
@@ -406,7 +403,7 @@ class GroupNormalization(
         kind = arrays.element(x)
         split = (x.shape[0], self.num_groups, x.shape[1] // self.num_groups, *x.shape[2:])
         work = xp.reshape(arrays.cast(xp, x, wide_type(kind, self.stash_type or kind)), split)
-        y, _, _ = _standardized(xp, work, range(2, len(split)), self.epsilon)
+        y, _, _ = _standardize(xp, work, range(2, len(split)), self.epsilon)
         y = arrays.cast(xp, y, wide_type(kind))
         placed = (1, self.num_groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
         scale, bias = (xp.reshape(arrays.widened(xp, values), placed) for values in (scale, bias))
@@ -418,23 +415,23 @@ class GroupNormalization(
     def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
         if self.per_group:
-            repeated = [_repeated(b, values, x, self.num_groups) for values in (scale, bias)]
+            repeated = [_repeat_per_channel(b, values, x, self.num_groups) for values in (scale, bias)]
             return b.add(self.with_(per_group=False), x, *repeated)[0]
         shape = shape_value(b, x)
-        # Not -1, which an empty tensor does not tell.
+        # -1 would be ambiguous for an empty tensor.
         channels: Any = x.dims[1]
         group_size = (
             [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
         )
-        split = joined(b, shape_value(b, x, [0]), [self.num_groups], group_size, shape_value(b, x, range(2, rank)))
+        split = concat_vectors(b, shape_value(b, x, [0]), [self.num_groups], group_size, shape_value(b, x, range(2, rank)))
         work = b.Reshape(as_type(b, x, wide_type(kind, self.stash_type or kind)), split, special_zero=False)
-        y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, special_zero=False)
+        y = b.Reshape(standardize(b, work, range(2, rank + 1), self.epsilon), shape, special_zero=False)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
         return as_type(b, b.Add(b.Multiply(as_type(b, y, kind), scale), bias), x.dtype)
 
 
-def _repeated(b: Builder, values: Value, x: Value, groups: int) -> Any:
-    """One number a group as one number a channel."""
+def _repeat_per_channel(b: Builder, values: Value, x: Value, groups: int) -> Any:
+    """Repeat one number per group to one number per channel."""
     channels = shape_value(b, x, [1])
     each = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])
-    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), joined(b, [groups], each)), [-1])
+    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), concat_vectors(b, [groups], each)), [-1])

@@ -1,4 +1,4 @@
-"""Pooling: one number for each window over the spatial axes, or for all of them."""
+"""MaxPool, MaxUnpool, AveragePool, LpPool and the global pools."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, View, static
+from dovetail.ir.types import Shape, Tensor, Type, Unknown, View, agree_shapes, static
 from dovetail.ops.builders import zeros_like
-from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, refuse_small_input, spatial
+from dovetail.ops.nn.conv import Conv, concat_vectors, input_gradient, sizes_of
+from dovetail.ops.nn.sliding_window import (
+    ONNX_PAD,
+    PADS,
+    STALE,
+    Geometry,
+    SlidingWindowOp,
+    extent_of,
+    refuse_small_input,
+    spatial_sizes,
+)
 from dovetail.ops.reduction.reduce import ReduceMax
+from dovetail.ops.shape_values import elements_of, length_of_vector
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-# By the text VALID counts whole windows, in onnxruntime it rounds up as well: with ceil_mode it is left out.
+# In the specification VALID counts complete windows; onnxruntime rounds up as well. With ceil_mode it is therefore not read.
 _AUTO_CEIL = (
     "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, ceil_mode~{1:ceil_torch}:rounding_type"
 )
@@ -37,9 +47,10 @@ _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}=floo
 
 
 class _Pool(SlidingWindowOp):
-    """Windows of the sizes ``kernel``. ``rounding`` says what becomes of what is left at the end: ``floor`` leaves it, ``ceil``
-    gives it a window that may reach past the padded input, ``ceil_torch`` too, unless that window would start in the padding at
-    the end.
+    """A pooling operator with windows of ``kernel_shape``.
+
+    ``rounding_type``: ``floor`` drops an incomplete window at the end; ``ceil`` keeps it, even where it reaches beyond the
+    padded input; ``ceil_torch`` keeps it unless it would start in the padding at the end.
     """
 
     kernel_shape: tuple[int, ...] = ()
@@ -48,9 +59,9 @@ class _Pool(SlidingWindowOp):
     def validate(self) -> None:
         super().validate()
         if min(self.kernel_shape, default=1) < 1:
-            raise RuleError("window.size", f"kernel {list(self.kernel_shape)} should be at least 1")
+            raise RuleError("window.size", f"kernel_shape must be at least 1, got {list(self.kernel_shape)}")
         if self.rounding_type not in ("floor", "ceil", "ceil_torch"):
-            raise RuleError("pool.rounding", f"rounding {self.rounding_type!r} is none of floor, ceil, ceil_torch")
+            raise RuleError("pool.rounding", f"rounding_type must be floor, ceil or ceil_torch, got {self.rounding_type!r}")
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
         refuse_small_input(rest)
@@ -59,22 +70,25 @@ class _Pool(SlidingWindowOp):
         count = symbolic.ceil_divide(rest, stride) + 1
         if self.rounding_type == "ceil":
             return count
-        # The windows that start at -begin, -begin + stride ... below the input's end.
+        # Windows start at -begin, -begin + stride, ... before the input's end.
         return symbolic.minimum(count, symbolic.ceil_divide(size + begin, stride))
 
     def _sizes(self, x: View) -> tuple[Any, ...]:
-        sizes = spatial(x.dims)
+        sizes = spatial_sizes(x.dims)
         if len(sizes) != len(self.kernel_shape):
-            raise RuleError("window.rank", f"a kernel of {len(self.kernel_shape)} axes over {len(sizes)} spatial axes")
+            raise RuleError(
+                "window.rank",
+                f"kernel_shape ({len(self.kernel_shape)} elements) must have one element per spatial axis ({len(sizes)})",
+            )
         return sizes
 
-    def _pooled(self, x: View) -> Any:
+    def _output_shape(self, x: View) -> Any:
         if x.shape is None:
             return (None, None, *(None,) * len(self.kernel_shape))
         return (*x.shape[:2], *self.geometry(self._sizes(x), self.kernel_shape).outs)
 
-    def _reach(self, found: Geometry, sizes: Sequence[Any]) -> tuple[int, ...]:
-        """The padding at the end that the windows need, so that none is left over."""
+    def covering_pads(self, found: Geometry, sizes: Sequence[Any]) -> tuple[int, ...]:
+        """Return the end padding that covers the last window completely."""
         return tuple(
             (out - 1) * stride + extent - size - begin
             for out, stride, extent, size, begin in zip(found.outs, found.strides, found.spans, sizes, found.begins, strict=True)
@@ -91,14 +105,14 @@ class _Pool(SlidingWindowOp):
         made: Op = floor if same else plain
         return made
 
-    def floored(self, x: View) -> Op | None:
-        """The same with explicit padding and ``floor``, where every size is known and no padding counts."""
+    def with_floor_rounding(self, x: View) -> Op | None:
+        """Return the operator with explicit padding and ``floor``, where sizes are static and padding is not counted."""
         try:
             sizes = static(x.dims[2:])
         except Unknown:
             return None
         found = self.geometry(sizes, self.kernel_shape)
-        ends = [max(end, 0) for end in self._reach(found, sizes)]
+        ends = [max(end, 0) for end in self.covering_pads(found, sizes)]
         return self.with_(
             strides=found.strides,
             dilations=found.dilations,
@@ -128,10 +142,10 @@ class MaxPool(
         ),
     ),
 ):
-    """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
+    """Compute the maximum of each window of ``x`` [N, C, *sizes], without padding, and the index of its first occurrence.
 
-    Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
-    other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
+    Indices count the elements of ``x`` from the axis ``axis`` on in row-major order; with ``storage_order`` 1 the spatial axes
+    are column-major. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
     """
 
     storage_order: int = 0
@@ -142,11 +156,11 @@ class MaxPool(
     def validate(self) -> None:
         super().validate()
         if self.outputs not in (1, 2):
-            raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 2")
+            raise RuleError("node.outputs", f"MaxPool has 1 or 2 outputs, got {self.outputs}")
 
     def types(self, x: View) -> list[Type]:
         bound = check_inputs(self, (x,))
-        shape = self._pooled(x)
+        shape = self._output_shape(x)
         if x.shape is not None and not -len(x.shape) <= self.axis < len(x.shape):
             raise RuleError("axis.range", f"axis {self.axis} is not in [{-len(x.shape)}, {len(x.shape) - 1}]")
         types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_element_type, shape)]
@@ -154,18 +168,18 @@ class MaxPool(
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         found = self.geometry(x.shape[2:], self.kernel_shape)
-        window = (self.kernel_shape, found.strides, found.begins, self._reach(found, x.shape[2:]), found.dilations)
+        window = (self.kernel_shape, found.strides, found.begins, self.covering_pads(found, x.shape[2:]), found.dilations)
         if self.outputs == 1:
             return (arrays.pool_max(xp, x, *window),)
         y, places = arrays.pool_max_indices(xp, x, *window)
-        places = self._counted(xp, places, x.shape)
+        places = self._convert_indices(xp, places, x.shape)
         return y, arrays.cast(xp, places, self.index_element_type)
 
-    def _counted(self, xp: Namespace, places: Array, shape: tuple[int, ...]) -> Any:
-        """Places among the spatial axes as what ``axis`` and ``storage_order`` make of them."""
+    def _convert_indices(self, xp: Namespace, places: Array, shape: tuple[int, ...]) -> Any:
+        """Convert row-major spatial indices to those that ``axis`` and ``storage_order`` define."""
         axis = self.axis % len(shape)
         if self.storage_order:
-            places = _column_major(places, shape[2:])
+            places = _to_column_major(places, shape[2:])
         if axis > 2:
             return places % prod(shape[axis:])
         planes = np.arange(prod(shape[axis:2]), dtype=np.int64).reshape(
@@ -183,10 +197,8 @@ class MaxPool(
         return [b.Reshape(flat, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """With ``floor``, and indices as every format has them, which are then counted otherwise; None where that is what it
-        says.
-        """
-        simple = self.floored(x) or self
+        """Use ``floor`` and plain row-major i64 indices, then convert the indices; None where the operator has that form."""
+        simple = self.with_floor_rounding(x) or self
         if self.storage_order == 0 and self.axis == 0 and self.index_element_type == "i64":
             if simple == self:
                 return None
@@ -207,8 +219,8 @@ class MaxPool(
         return [y, places if self.index_element_type == "i64" else b.Cast(places, to=self.index_element_type)][: self.outputs]
 
 
-def _column_major(places: Array, sizes: tuple[int, ...]) -> Any:
-    """Row-major places among axes of ``sizes`` with the first axis running fastest."""
+def _to_column_major(places: Array, sizes: tuple[int, ...]) -> Any:
+    """Convert row-major indices among axes of ``sizes`` to column-major ones."""
     turned, step, after = 0 * places, 1, prod(sizes)
     for size in sizes:
         after //= max(size, 1)
@@ -235,12 +247,12 @@ class AveragePool(
         for pads in (PADS, STALE)
     ),
 ):
-    """The sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by the number of elements.
+    """Compute the sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by a number of elements.
 
-    ``divisor``: those of the input (``inside``), those of the padded input (``padded``, ONNX and torch), or all places of the
-    window (``window``, OpenVINO; without any padding it is ``inside``). A window without elements gives 0. Floats of fewer than
-    32 bits are summed in f32; integers give the nearest integer, of two the even one. Sources: ONNX AveragePool 1 to 22; OpenVINO
-    AvgPool-1, -14, -16.
+    ``divisor``: the window's elements in the input (``inside``), in the padded input (``padded``, ONNX and torch), or all of
+    them (``window``, OpenVINO; without padding the same as ``inside``). A window without elements gives 0. Floats of fewer than
+    32 bits are summed in f32; integers are rounded to nearest, ties to even.
+    Sources: ONNX AveragePool 1 to 22; OpenVINO AvgPool-1, -14, -16.
     """
 
     divisor: str = "inside"
@@ -248,10 +260,10 @@ class AveragePool(
     def validate(self) -> None:
         super().validate()
         if self.divisor not in ("inside", "padded", "window"):
-            raise RuleError("pool.divisor", f"divisor {self.divisor!r} is none of inside, padded, window")
+            raise RuleError("pool.divisor", f"divisor must be inside, padded or window, got {self.divisor!r}")
 
     def shape(self, x: View) -> Any:
-        return self._pooled(x)
+        return self._output_shape(x)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         kind = arrays.element(x)
@@ -259,14 +271,14 @@ class AveragePool(
         found = self.geometry(sizes, self.kernel_shape)
         wide = arrays.widened(xp, x) if kind.is_float else arrays.cast(xp, x, dtypes.f32)
         total = arrays.pool_sum(
-            xp, wide, self.kernel_shape, found.strides, found.begins, self._reach(found, sizes), found.dilations
+            xp, wide, self.kernel_shape, found.strides, found.begins, self.covering_pads(found, sizes), found.dilations
         )
         counts = np.maximum(self.counts(sizes), 1).astype(arrays.element(wide).numpy)
         mean = total / arrays.from_numpy(xp, counts, wide)
         return arrays.cast(xp, mean if kind.is_float else xp.round(mean), kind, saturate=False)
 
     def counts(self, sizes: tuple[int, ...]) -> Any:
-        """What the sum of each window is divided by."""
+        """Return the divisor of each window."""
         found = self.geometry(sizes, self.kernel_shape)
         divisor = self.divisor
         if divisor == "window":
@@ -280,12 +292,12 @@ class AveragePool(
         return reduce(np.multiply.outer, per_axis)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """Each element takes its share of the windows it lies in: the transposed convolution with ones, channel by channel."""
+        """Distribute the gradient of each window equally, as a transposed depthwise convolution with ones."""
         ones = b.constant(np.ones((1, 1, *self.kernel_shape), dtype=x.dtype.numpy), x.dtype)
         conv = Conv(self.strides, self.pads, self.dilations, self.auto_pad)
         share = b.Divide(g, self._counts_value(b, conv, ones, x))
-        planes = b.Reshape(share, joined(b, [-1, 1], sizes_of(b, share)), special_zero=False)
-        image = b.Reshape(x, joined(b, [-1, 1], sizes_of(b, x)), special_zero=False)
+        planes = b.Reshape(share, concat_vectors(b, [-1, 1], sizes_of(b, share)), special_zero=False)
+        image = b.Reshape(x, concat_vectors(b, [-1, 1], sizes_of(b, x)), special_zero=False)
         found = input_gradient(b, conv, planes, image, ones)
         return [b.Reshape(found, shape_value(b, x), special_zero=False)]
 
@@ -296,12 +308,82 @@ class AveragePool(
         except Unknown:
             pass
         if self.rounding_type != "floor":
-            raise UnsupportedError("pool.rounding", f"the gradient of {self} over sizes that only run time knows")
+            raise UnsupportedError("pool.rounding", f"the gradient of {self} needs static sizes")
         if self.divisor != "inside" and (any(self.pads or ()) or self.auto_pad.startswith("same")):
-            # Every window lies in the padded input whole.
+            # Every window lies completely in the padded input.
             return b.constant(prod(self.kernel_shape), x.dtype)
-        sizes = joined(b, [1, 1], sizes_of(b, x))
+        sizes = concat_vectors(b, [1, 1], sizes_of(b, x))
         return b.add(conv, b.Expand(b.constant(1, x.dtype), sizes), ones)[0]
+
+
+class MaxUnpool(
+    SlidingWindowOp,
+    sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
+    onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
+):
+    """Scatter ``x`` to the positions that MaxPool found, with 0 elsewhere.
+
+    ``indices`` count the elements of the whole result in row-major order. The result has ``(size - 1) * stride + kernel -
+    pads`` elements along an axis; with ``output_shape`` it has that shape, which begins with these elements. Source: ONNX
+    MaxUnpool 9 to 22 and its reference evaluator (for ``output_shape``).
+    """
+
+    kernel_shape: tuple[int, ...] = ()
+
+    def shape(self, x: View, indices: View, target: View | None = None) -> Any:
+        shape = agree_shapes(x.shape, indices.shape)
+        if target is not None:
+            length_of_vector(target, "target")
+        inner = None if shape is None else self.inner(shape)
+        if target is None:
+            return inner
+        found = elements_of(target)
+        if found is None:
+            return None if shape is None else (None,) * len(shape)
+        if inner is not None:
+            if len(inner) != len(found):
+                raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(found)}")
+            for size, whole in zip(inner, found, strict=True):
+                if symbolic.less(whole, size) is True:
+                    raise RuleError("pool.target", f"output_shape ({whole}) must hold the {size} elements of the axis")
+        return tuple(found)
+
+    def inner(self, shape: Shape) -> tuple[Any, ...]:
+        """Return the output shape without ``output_shape``."""
+        count = len(shape) - 2
+        if count < 1 or len(self.kernel_shape) != count:
+            raise RuleError("window.rank", f"kernel_shape {list(self.kernel_shape)} must have {count} elements")
+        strides, _ = self.steps(count)
+        begins, ends = self.explicit_pads(count)
+        axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
+        return (*shape[:2], *((n - 1) * stride + extent_of(size, 1) - begin - end for n, stride, size, begin, end in axes))
+
+    def canonical(self, x: View, indices: View, target: View | None = None) -> Op:
+        return self if x.shape is None else self.with_(**self.plain(len(x.shape) - 2) | {"dilations": None})
+
+    def decompose(self, b: Builder, x: Value, indices: Value, target: Value | None = None) -> Any:
+        shape = x.dims
+        inner = self.inner(shape)
+        if all(isinstance(size, int) for size in inner):
+            sizes: Any = list(inner)
+        else:
+            count = len(shape) - 2
+            strides, _ = self.steps(count)
+            begins, ends = self.explicit_pads(count)
+            rest = [
+                size - stride - low - high
+                for size, stride, low, high in zip(self.kernel_shape, strides, begins, ends, strict=True)
+            ]
+            spatial = b.Add(b.Multiply(b.Gather(b.Shape(x), list(range(2, len(shape))), axis=0), list(strides)), rest)
+            sizes = b.Concat(b.Gather(b.Shape(x), [0, 1], axis=0), spatial, axis=0)
+        whole = [prod(sizes)] if isinstance(sizes, list) else b.ReduceProd(sizes, [0])
+        zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
+        flat = b.ScatterElements(b.Expand(zero, whole), b.Reshape(indices, [-1]), b.Reshape(x, [-1]), axis=0)
+        y = b.Reshape(flat, sizes, special_zero=False)
+        if target is None:
+            return y
+        more = b.Subtract(b.Cast(target, to=dtypes.i64) if target.dtype != "i64" else target, sizes)
+        return b.Pad(y, b.Concat(b.constant(np.zeros(len(shape), np.int64)), more, axis=0))
 
 
 class LpPool(
@@ -313,8 +395,9 @@ class LpPool(
         f"LpPool-18,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, p=2)",
     ),
 ):
-    """``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0. Source: ONNX LpPool 2 to
-    22.
+    """Compute ``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0.
+
+    Source: ONNX LpPool 2 to 22.
     """
 
     p: int = 2
@@ -322,25 +405,25 @@ class LpPool(
     def validate(self) -> None:
         super().validate()
         if self.p < 1:
-            raise RuleError("pool.p", f"p = {self.p} should be at least 1")
+            raise RuleError("pool.p", f"p must be at least 1, got {self.p}")
 
     def shape(self, x: View) -> Any:
-        return self._pooled(x)
+        return self._output_shape(x)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         sizes = x.shape[2:]
         found = self.geometry(sizes, self.kernel_shape)
         powers = xp.abs(arrays.widened(xp, x)) ** self.p
         total = arrays.pool_sum(
-            xp, powers, self.kernel_shape, found.strides, found.begins, self._reach(found, sizes), found.dilations
+            xp, powers, self.kernel_shape, found.strides, found.begins, self.covering_pads(found, sizes), found.dilations
         )
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Through the average of the powers over whole windows."""
-        simple = self.floored(x)
+        """Average the powers over complete windows and scale to the sum."""
+        simple = self.with_floor_rounding(x)
         if simple is None and self.rounding_type != "floor":
-            raise UnsupportedError("pool.rounding", f"{self} over sizes that only run time knows")
+            raise UnsupportedError("pool.rounding", f"{self} needs static sizes")
         op: Any = simple or self
         mean = AveragePool(op.strides, op.pads, op.dilations, op.auto_pad, self.kernel_shape, divisor="padded")
         powers = b.Power(b.Abs(x), float(self.p))
@@ -349,19 +432,19 @@ class LpPool(
 
 
 class _GlobalPool(Op):
-    """One number for each of the batch and channels of ``x`` [N, C, *sizes], as [N, C, 1, ...]."""
+    """A reduction over all spatial axes of ``x`` [N, C, *sizes] to [N, C, 1, ...]."""
 
     def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
-        return (*x.shape[:2], *(1,) * len(spatial(x.shape)))
+        return (*x.shape[:2], *(1,) * len(spatial_sizes(x.shape)))
 
     def axes(self, x: View) -> list[int]:
         return list(range(2, len(x.dims)))
 
 
 class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool-1,22(x)"):
-    """The mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
+    """Compute the mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         mean = arrays.mean(xp, arrays.widened(xp, x), tuple(range(2, x.ndim)))
@@ -372,7 +455,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
 
 
 class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
-    """The greatest element over all spatial axes, -inf of none, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
+    """Compute the maximum over all spatial axes, -inf of no elements, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         return ReduceMax().evaluate(xp, x, np.arange(2, x.ndim))
@@ -382,13 +465,13 @@ class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)
 
 
 class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p=2)"):
-    """``sum(abs(x) ** p) ** (1 / p)`` over all spatial axes. Source: ONNX GlobalLpPool 2, 22."""
+    """Compute ``sum(abs(x) ** p) ** (1 / p)`` over all spatial axes. Source: ONNX GlobalLpPool 2, 22."""
 
     p: int = 2
 
     def validate(self) -> None:
         if self.p < 1:
-            raise RuleError("pool.p", f"p = {self.p} should be at least 1")
+            raise RuleError("pool.p", f"p must be at least 1, got {self.p}")
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         powers = xp.abs(arrays.widened(xp, x)) ** self.p

@@ -1,10 +1,10 @@
-"""Resampling: another number of elements along some axes, each computed from the nearest ones."""
+"""Resize: interpolation along some axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
+from dovetail.ops.nn.interpolation import COORDINATES, NEAREST, Axis, Taps, keys_kernel, round_positions
 from dovetail.ops.shape_values import elements_of
 
 if TYPE_CHECKING:
@@ -22,45 +23,14 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 MODES = ("nearest", "linear", "cubic")
-NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 POLICIES = ("stretch", "not_larger", "not_smaller")
-
-_HALF = np.float32(0.5)
-
-# In f32, as onnxruntime and OpenVINO compute: from the place in the result, the scale, both lengths and the region to the
-# place in x.
-_COORDINATES: dict[str, Callable[..., Any]] = {
-    "half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF,
-    "half_pixel_symmetric": lambda y, scale, out, size, roi: (
-        np.float32(size / 2 * (1 - out / (float(scale) * size)) if size else 0) + (y + _HALF) / scale - _HALF
-    ),
-    "pytorch_half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF if out > 1 else 0 * y,
-    "asymmetric": lambda y, scale, out, size, roi: y / scale,
-    "tf_half_pixel_for_nn": lambda y, scale, out, size, roi: (y + _HALF) / scale,
-    "align_corners": lambda y, scale, out, size, roi: y * np.float32(size - 1) / np.float32(out - 1) if out > 1 else 0 * y,
-    "align_corners_scaled": lambda y, scale, out, size, roi: _align_scaled(y, float(scale) * size, size),
-    "tf_crop_and_resize": lambda y, scale, out, size, roi: _crop(y, out, size, *roi),
-}
-
-
-def _align_scaled(y: Array, length: float, size: int) -> Any:
-    """``length`` may be a fraction, in which a scale ends where no whole element does."""
-    return 0 * y if length == 1 else (y * (size - 1) / (length - 1)).astype(np.float32)
-
-
-def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
-    if out > 1:
-        places = start * (size - 1) + y.astype(np.float64) * (end - start) * (size - 1) / (out - 1)
-    else:
-        places = 0 * y + 0.5 * (start + end) * (size - 1)
-    return places.astype(np.float32)
 
 
 _SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy"
 
 
 def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> str:
-    """How ONNX spells it; what a version reads differs too much for one line."""
+    """Return the op mapping of one ONNX version; what versions read differs too much for one mapping."""
     coordinates = (
         "half_pixel:half_pixel,asymmetric:asymmetric,pytorch_half_pixel:pytorch_half_pixel,tf_crop_and_resize:tf_crop_and_resize,"
         "align_corners:align_corners_scaled,align_corners:align_corners"
@@ -70,29 +40,6 @@ def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> st
         f"> Resize-{version}(x, {inputs}; mode, coordinate_transformation_mode~{{{coordinates}{more}}}, "
         f"nearest_mode~{{{nearest}}}, cubic_coeff_a, exclude_outside, extrapolation_value{attributes})"
     )
-
-
-class Axis(NamedTuple):
-    """What becomes of one axis: ``size`` elements to ``out``, at ``scale``; ``roi``: the part of it that is looked at;
-    ``narrows``: whether weights that reach less far where there are more elements are asked for.
-    """
-
-    axis: int
-    size: Any
-    out: Any
-    scale: Any
-    roi: tuple[float, float] = (0.0, 1.0)
-    narrows: bool = False
-
-
-class Taps(NamedTuple):
-    """Row i: element i of the result is the sum of ``weights[i]`` times the elements ``places[i]``; ``outside`` marks those of no
-    place.
-    """
-
-    places: Any
-    weights: Any
-    outside: Any
 
 
 class Resize(
@@ -109,21 +56,23 @@ class Resize(
         _line(19, "roi?, scales?, sizes?", ",half_pixel_symmetric:half_pixel_symmetric", _SINCE_18),
     ),
 ):
-    """``x`` with ``sizes`` elements along ``axes`` (all when left out), or floor(size * scale) with ``scales``; one of the two is
-    given.
+    """Resize ``x`` to ``sizes`` elements along ``axes`` (default: all), or with ``scales`` to floor(size * scale).
 
-    Element i of the result stands at a place of ``x`` that ``coordinates`` computes, with s the scale, or the ratio of the sizes:
-    ``half_pixel`` (i + 0.5) / s - 0.5; ``pytorch_half_pixel`` the same, 0 for a single element; ``half_pixel_symmetric`` the same
-    around the middle of the whole scaled length; ``asymmetric`` i / s; ``tf_half_pixel_for_nn`` (i + 0.5) / s; ``align_corners``
-    i * (n - 1) / (m - 1) from n to m elements, and ``align_corners_scaled`` with n * s for m; ``tf_crop_and_resize`` the same
-    between the fractions ``roi`` (all begins, all ends) of the axis, giving ``extrapolation_value`` outside of ``x``. ``mode``
-    ``nearest`` takes the element that ``nearest`` says (``simple``: ceil where s < 1, else floor), at most the last; ``linear``
-    and ``cubic`` (Keys, with ``cubic_coefficient``) weigh neighbours, border elements repeated, or with ``exclude_outside`` left
-    out and the rest weighed up. ``antialias`` widens the weights by 1 / s where s < 1; with ``narrow`` it also narrows them by s
-    where s > 1 beside an axis of s < 1, and what reaches no element is 0. With ``policy`` not_larger, not_smaller the axes share
-    the least or greatest ratio, rounded to whole sizes, halves up. Empty ``sizes``, ``scales``, ``roi`` are as if left out.
-    Places are computed in f32. Integers are moved by ``nearest`` only: how to round them sources disagree. Sources: ONNX Resize
-    10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
+    Either ``sizes`` or ``scales`` is given; empty ``sizes``, ``scales`` and ``roi`` count as absent. Output element i has a
+    position in ``x`` by ``coordinate_transformation_mode``, with s the scale, or the ratio of the sizes: ``half_pixel`` (i +
+    0.5) / s - 0.5; ``pytorch_half_pixel`` the same, 0 for a single element; ``half_pixel_symmetric`` the same around the middle
+    of the exact scaled length; ``asymmetric`` i / s; ``tf_half_pixel_for_nn`` (i + 0.5) / s; ``align_corners`` i * (n - 1) / (m
+    - 1) from n to m elements, and ``align_corners_scaled`` with n * s for m; ``tf_crop_and_resize`` the same between the
+    fractions ``roi`` (all begins, all ends) of the axis, with ``extrapolation_value`` outside ``x``.
+
+    ``mode`` ``nearest`` rounds positions by ``nearest_mode`` (``simple``: ceil where s < 1, else floor), at most to the last
+    element. ``linear`` and ``cubic`` (Keys, a = ``cubic_coeff_a``) interpolate; border elements are repeated, or with
+    ``exclude_outside`` omitted and the other weights rescaled. ``antialias`` widens the weights by 1 / s where s < 1; with
+    ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
+
+    With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
+    rounded, halves up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
+    Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
     """
 
     mode: str = "nearest"
@@ -140,24 +89,26 @@ class Resize(
     def validate(self) -> None:
         for name, known in (
             ("mode", MODES),
-            ("coordinate_transformation_mode", tuple(_COORDINATES)),
+            ("coordinate_transformation_mode", tuple(COORDINATES)),
             ("nearest_mode", NEAREST),
             ("keep_aspect_ratio_policy", POLICIES),
         ):
             if getattr(self, name) not in known:
-                raise RuleError("resize.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
+                raise RuleError("resize.mode", f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.antialias and self.mode == "nearest":
-            raise RuleError("resize.antialias", "antialias weighs neighbours, and the mode is nearest")
+            raise RuleError("resize.antialias", "antialias needs mode linear or cubic, got nearest")
         if self.narrow and not self.antialias:
-            raise RuleError("resize.antialias", "weights are narrowed by antialias, which is not asked for")
+            raise RuleError("resize.antialias", "narrow needs antialias")
 
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
-            raise RuleError("resize.target", "either sizes or scales are needed, and not both")
+            raise RuleError("resize.target", "needs exactly one of sizes and scales")
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not dtype.is_float:
-            raise UnsupportedError("resize.integer", f"{self.mode} of {dtype}, which sources round differently")
+            raise UnsupportedError(
+                "resize.integer", f"mode {self.mode} needs floats, got {dtype}: sources round integers differently"
+            )
         for item, count in ((sizes, 1), (scales, 1), (roi, 2)):
             self._check_length(x, item, count)
         if x.shape is None:
@@ -174,17 +125,19 @@ class Resize(
         if item is None or item.shape is None:
             return
         if len(item.shape) != 1:
-            raise RuleError("resize.target", f"sizes, scales and regions are vectors, not {item.type}")
+            raise RuleError("resize.target", f"sizes, scales and roi must be vectors, got {item.type}")
         axes = len(self.axes) if self.axes is not None else None if x.shape is None else len(x.shape)
         if axes is not None and symbolic.equal(item.shape[0], axes * count) is False:
-            raise RuleError("resize.target", f"{item.shape[0]} elements for {axes} axes")
+            raise RuleError(
+                "resize.target", f"sizes and scales ({item.shape[0]} elements) must have one element per axis ({axes})"
+            )
 
     def places(self, rank: int) -> tuple[int, ...]:
-        """The axes counted from the front."""
+        """Count the axes from the front."""
         return tuple(range(rank)) if self.axes is None else axes_in(self.axes, rank)
 
     def plan(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis] | None:
-        """What becomes of each axis; None where sizes or scales are not known."""
+        """Return the axes with their sizes and scales; None where sizes or scales are not known."""
         shape = x.dims
         axes = self.places(len(shape))
         regions = self._regions(roi, len(axes))
@@ -195,29 +148,29 @@ class Resize(
                 return None
             self._check_length(x, sizes, 1)
             wanted = elements_of(sizes) or []
-            outs, ratios = self._fitted(lengths, wanted)
+            outs, ratios = self._apply_aspect_policy(lengths, wanted)
         else:
             known = known_scales(scales)
             if known is None or regions is None:
                 return None
             ratios = known
-            outs = [_scaled(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
+            outs = [_scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
         narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
         return [Axis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
     def _regions(self, roi: Any, count: int) -> list[tuple[float, float]] | None:
-        """The part of each axis that is looked at; None where it is not known."""
+        """Return the sampled part of each axis; None where it is not known."""
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             return [(0.0, 1.0)] * count
         if roi is None:
-            raise RuleError("resize.roi", "tf_crop_and_resize needs a region")
+            raise RuleError("resize.roi", "tf_crop_and_resize needs roi")
         values = known_floats(roi)
         return None if values is None else [(values[index], values[index + count]) for index in range(count)]
 
-    def _fitted(self, lengths: Sequence[Any], wanted: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _apply_aspect_policy(self, lengths: Sequence[Any], wanted: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         negative = [size for size in wanted if isinstance(size, int) and size < 0]
         if negative:
-            raise RuleError("resize.target", f"a size of {negative[0]}")
+            raise RuleError("resize.target", f"sizes must not be negative, got {negative[0]}")
         known = all(isinstance(size, int) and size > 0 for size in lengths) and all(isinstance(size, int) for size in wanted)
         if self.keep_aspect_ratio_policy == "stretch":
             return list(wanted), [_ratio(out, size) for out, size in zip(wanted, lengths, strict=True)]
@@ -225,10 +178,10 @@ class Resize(
             return [None] * len(wanted), [None] * len(wanted)
         choose = min if self.keep_aspect_ratio_policy == "not_larger" else max
         scale = choose(np.float32(out) / np.float32(size) for out, size in zip(wanted, lengths, strict=True))
-        return [_floor(np.float32(size), scale, _HALF) for size in lengths], [scale] * len(wanted)
+        return [_floor(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(wanted)
 
     def value(self, *xs: View) -> Any:
-        """Shape values do not come out of resampling."""
+        """Shape values are not tracked through interpolation."""
         raise Unknown
 
     def evaluate(
@@ -243,7 +196,7 @@ class Resize(
         outside: Any = np.zeros((1,) * x.ndim, dtype=bool)
         for row in rows:
             taps = self.taps(row)
-            wide = _weighed(xp, wide, row.axis, taps)
+            wide = _interpolate(xp, wide, row.axis, taps)
             outside = outside | taps.outside.reshape((-1, *(1,) * (x.ndim - row.axis - 1)))
         if outside.any():
             value = xp.asarray(self.extrapolation_value, dtype=wide.dtype)
@@ -266,7 +219,7 @@ class Resize(
         return [row for row in rows if not self.is_identity(row)]
 
     def is_identity(self, row: Axis) -> bool:
-        """Whether an axis stays as it is."""
+        """Test whether an axis is unchanged."""
         if row.roi != (0.0, 1.0) or self.coordinate_transformation_mode == "tf_half_pixel_for_nn":
             return False
         if row.out is None or symbolic.equal(row.size, row.out) is not True:
@@ -274,7 +227,7 @@ class Resize(
         return row.scale is not None and bool(row.scale == 1)
 
     def taps(self, row: Axis) -> Taps:
-        """The elements that those of the result are made of. Raises EngineError [resize.empty], [run.memory]."""
+        """Compute the taps of an axis. Raises EngineError [resize.empty], [run.memory]."""
         _check_source(row)
         if not row.out:
             return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
@@ -282,21 +235,21 @@ class Resize(
         refuse_array((out,), 32, "the table of a resize")
         stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
         reach = 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
-        # Places, distances and weights, 8 bytes each.
+        # Positions, distances and weights, 8 bytes each.
         nbytes = 24.0 * out * (2 * reach + 1)
         refuse_memory(current().limits, int(min(nbytes, 2.0**62)), "a table of the elements that a Resize reads")
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
-            x = _COORDINATES[self.coordinate_transformation_mode](y, scale, out, size, row.roi)
+            x = COORDINATES[self.coordinate_transformation_mode](y, scale, out, size, row.roi)
         crop = self.coordinate_transformation_mode == "tf_crop_and_resize"
         outside = (x < 0) | (x > size - 1) if crop else np.zeros(out, dtype=bool)
         if self.mode == "nearest":
-            places = np.clip(_nearest(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
+            places = np.clip(round_positions(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
             return Taps(places, np.ones(places.shape), outside)
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         places = np.floor(x).astype(np.int64)[:, None] + span
         distance = np.abs(x.astype(np.float64)[:, None] - places) * stretch
-        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else _keys(distance, self.cubic_coeff_a)
+        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else keys_kernel(distance, self.cubic_coeff_a)
         if self.exclude_outside:
             weights = np.where((places < 0) | (places >= size), 0, weights)
         if self.exclude_outside or self.antialias:
@@ -306,7 +259,7 @@ class Resize(
         return Taps(np.clip(places, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
     def matrix(self, row: Axis) -> Any:
-        """The weights of one axis as a matrix [out, size], in f64; rows that stand outside are 0."""
+        """Return the weights of one axis as a matrix [out, size] of f64; rows outside the input are 0."""
         refuse_array((row.out, row.size), 16, "the matrix of a resize")
         taps = self.taps(row)
         found = np.zeros((row.out, row.size))
@@ -314,15 +267,15 @@ class Resize(
         return np.where(taps.outside[:, None], 0, found)
 
     def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis]:
-        """The axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
+        """Return the axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if rows is None or (self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None):
-            raise UnsupportedError("resize.dynamic", f"{self}, whose sizes only run time knows")
+            raise UnsupportedError("resize.dynamic", f"{self} needs sizes or scales before run time")
         rows = [row for row in rows if not self.is_identity(row)]
         for row in rows:
             if not (isinstance(row.size, int) and isinstance(row.out, int)):
-                raise UnsupportedError("resize.dynamic", f"{self} of axis {row.axis}, whose size only run time knows")
+                raise UnsupportedError("resize.dynamic", f"{self} needs the size of axis {row.axis} before run time")
         return rows
 
     def vjp(
@@ -335,7 +288,7 @@ class Resize(
         scales: Value | None = None,
         roi: Value | None = None,
     ) -> Any:
-        """Each axis is a product with a matrix of weights; its gradient one with the matrix turned."""
+        """Multiply the gradient by the transposed weight matrix of each axis."""
         gradients = [None for item in (sizes, scales, roi) if item is not None]
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
@@ -363,7 +316,7 @@ class Resize(
         inputs: tuple[Value | None, Value | None, Value | None],
         rows: list[Axis] | None,
     ) -> Any:
-        """The same, with matrices that the run computes."""
+        """Compute the gradient with weight matrices built at run time."""
         from dovetail.ops.nn.resize_matrices import product, run_time_matrices
 
         unchanged = {row.axis for row in rows or () if self.is_identity(row)}
@@ -378,7 +331,7 @@ class Resize(
         return found
 
     def canonical(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Op:
-        """Attributes that mean nothing here are left at their defaults."""
+        """Reset attributes without effect to their defaults."""
         changes: dict[str, Any] = {}
         if self.mode != "nearest":
             changes["nearest_mode"] = "round_prefer_floor"
@@ -409,7 +362,7 @@ class Resize(
         return self.with_(**changes)
 
     def _may_narrow(self, x: View, sizes: View | None, scales: View | None) -> bool:
-        """Whether one axis may get more elements and another one fewer."""
+        """Test whether one axis may be enlarged while another one is reduced."""
         if not self.narrow:
             return False
         if x.shape is None:
@@ -424,7 +377,7 @@ class Resize(
         return any(row.scale < 1 for row in rows) and any(row.scale > 1 for row in rows)
 
     def is_whole(self, x: View, sizes: View | None, scales: View | None) -> bool:
-        """Whether every scaled length is known to be a whole number of elements."""
+        """Test whether every scaled length is known to be an integer."""
         if _present(sizes) is not None:
             return True
         found = None if _present(scales) is None else known_scales(scales)
@@ -434,8 +387,8 @@ class Resize(
         pairs = zip(lengths, (float(scale) for scale in found), strict=True)
         return all(scale.is_integer() or (isinstance(size, int) and (size * scale).is_integer()) for size, scale in pairs)
 
-    def _written_out(self, b: Builder, x: Value, sizes: Value | None, scales: Value | None, roi: Value | None) -> Any:
-        """The same over all axes, with empty vectors for inputs that are left out."""
+    def _with_all_inputs(self, b: Builder, x: Value, sizes: Value | None, scales: Value | None, roi: Value | None) -> Any:
+        """Return the operator over all axes, with empty vectors for absent inputs, as early versions need it."""
         rank = len(x.dims)
         axes = self.places(rank)
         none = b.constant(np.zeros(0, np.float32))
@@ -457,21 +410,19 @@ class Resize(
     def decompose(
         self, b: Builder, x: Value, sizes: Value | None = None, scales: Value | None = None, roi: Value | None = None
     ) -> Any:
-        """With every axis and input written out, which the first versions demand; and then axis after axis: elements picked by
-        place, or a product with a matrix of weights.
-        """
+        """Make every axis and input explicit; otherwise gather elements or multiply by a weight matrix axis by axis."""
         if (
             (roi is None or scales is None)
             and self.keep_aspect_ratio_policy == "stretch"
             and not self.antialias
             and self.coordinate_transformation_mode != "half_pixel_symmetric"
-            # Which moves the elements of an axis of the same length too.
+            # This mode also moves elements along an axis of unchanged size.
             and (
                 self.coordinate_transformation_mode != "tf_half_pixel_for_nn"
                 or self.places(len(x.dims)) == tuple(range(len(x.dims)))
             )
         ):
-            return self._written_out(b, x, sizes, scales, roi)
+            return self._with_all_inputs(b, x, sizes, scales, roi)
         rows = self.known_rows(x, sizes, scales, roi)
         y = x
         for row in rows:
@@ -487,18 +438,18 @@ class Resize(
 
 def _check_source(row: Axis) -> None:
     if not row.size and row.out:
-        raise EngineError("resize.empty", f"axis {row.axis} of size 0 has nothing to make {row.out} elements of")
+        raise EngineError("resize.empty", f"axis {row.axis} of size 0 cannot be resized to {row.out} elements")
 
 
 def _present(item: View | None) -> Any:
-    """An input, None where it is left out or empty."""
+    """Return an input, None where it is absent or empty."""
     if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
         return None
     return item
 
 
 def known_floats(item: View | None) -> list[Any] | None:
-    """The elements of a float input in f32, where they are known before anything runs."""
+    """Return the elements of a constant float input in f32, or None."""
     data = getattr(item, "constant", None)
     if data is None and item is not None:
         data = item.value
@@ -506,10 +457,10 @@ def known_floats(item: View | None) -> list[Any] | None:
 
 
 def known_scales(item: View | None) -> list[Any] | None:
-    """Scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
+    """Return constant scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
     found = known_floats(item)
     if found is not None and not all(0 < scale < np.inf for scale in found):
-        raise RuleError("resize.scale", f"scales {[float(scale) for scale in found]} should be above 0")
+        raise RuleError("resize.scale", f"scales must be above 0, got {[float(scale) for scale in found]}")
     return found
 
 
@@ -521,8 +472,8 @@ def _ratio(out: Any, size: Any) -> Any:
     return None
 
 
-def _scaled(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
-    """floor(size * scale), of the part of the axis that ``roi`` gives, in f32."""
+def _scale_size(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
+    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32."""
     whole = tuple(roi) == (0.0, 1.0)
     if isinstance(size, int):
         part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
@@ -534,38 +485,19 @@ def _scaled(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
 
 
 def _floor(size: Any, scale: Any, more: Any = 0) -> int:
-    """floor(size * scale + more) in f32. Raises RuleError [resize.scale] where that is no number."""
+    """Compute floor(size * scale + more) in f32. Raises RuleError [resize.scale] where that is not finite."""
     with np.errstate(all="ignore"):
         found = np.floor(size * scale + more)
     if not np.isfinite(found):
-        raise RuleError("resize.scale", f"an axis of {size} scaled by {scale} has no size")
+        raise RuleError("resize.scale", f"an axis of {size} elements scaled by {scale} has no finite size")
     return int(found)
-
-
-def _nearest(x: Array, mode: str, is_smaller: bool) -> Any:
-    if mode == "simple":
-        mode = "ceil" if is_smaller else "floor"
-    steps: dict[str, Callable[[Any], Any]] = {
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "round_prefer_floor": lambda places: np.ceil(places - _HALF),
-        "round_prefer_ceil": lambda places: np.floor(places + _HALF),
-    }
-    return steps[mode](x).astype(np.int64)
-
-
-def _keys(distance: Array, a: float) -> Any:
-    """Keys' cubic kernel: 1 at 0, 0 at all other integers and from 2 on."""
-    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
 def _indices(xp: Namespace, places: Array, like: Array) -> Any:
     return arrays.from_numpy(xp, places if arrays.is_numpy(xp) else places.astype(np.int32), like)
 
 
-def _weighed(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
+def _interpolate(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
     total: Any = None
     after = (1,) * (x.ndim - axis - 1)
     for tap in range(taps.places.shape[1]):
@@ -576,7 +508,7 @@ def _weighed(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
 
 
 def _product(b: Builder, x: Value, axis: int, matrix: Array) -> Any:
-    """``x`` with its ``axis`` multiplied by ``matrix`` [out, size], in f32 at least."""
+    """Multiply ``axis`` of ``x`` by ``matrix`` [out, size], in f32 at least."""
     kind, rank = x.dtype, len(x.dims)
     wide = dtypes.f32 if kind.bits < 32 else kind
     y = x if kind is wide else b.Cast(x, to=wide)

@@ -1,6 +1,6 @@
-"""The weights of a Resize whose sizes only run time knows, as a graph: one matrix for each axis.
+"""Weight matrices of a Resize with dynamic sizes, as a graph: one matrix per axis.
 
-Every step is the f32 arithmetic of ``Resize.taps``, so that a gradient takes the very elements that the interpreter took.
+Every step is the f32 arithmetic of ``Resize.taps``, so that a gradient uses the elements that the interpreter used.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ ONE, HALF = 1.0, 0.5
 
 
 class RunTimeAxis(NamedTuple):
-    """One axis at run time: ``size`` elements to ``out``, i64 scalars; ``scale``: f32; ``roi``: begin and end, f32;
-    ``shrinks``: whether some axis of the same Resize is scaled by less than 1, boolean."""
+    """One axis at run time: ``size`` elements to ``out``, i64 scalars.
+
+    ``scale``: f32; ``roi``: begin and end, f32; ``shrinks``: whether some axis of the same Resize has a scale below 1, boolean.
+    """
 
     size: Any
     out: Any
@@ -34,14 +36,16 @@ class RunTimeAxis(NamedTuple):
 def run_time_matrices(
     b: Builder, op: Resize, x: Value, y: Value, inputs: tuple[Value | None, Value | None, Value | None], unchanged: set[int]
 ) -> Iterator[Any]:
-    """Each axis of ``op`` but the ``unchanged`` ones, with its weights, [out, size], in the element type of ``x``, f32 at
-    least. ``inputs``: sizes, scales and roi, None where one is left out."""
+    """Yield each axis of ``op`` except the ``unchanged`` ones, with its weights [out, size].
+
+    The weights have the element type of ``x``, f32 at least. ``inputs``: sizes, scales and roi, None where absent.
+    """
     sizes, scales, roi = inputs
     axes = op.places(len(x.dims))
     shapes = [b.Shape(value, output_type=dtypes.i64) for value in (x, y)]
     lengths = [(_element(b, shapes[0], axis), _element(b, shapes[1], axis)) for axis in axes]
     ratios = _scales(b, op, lengths, sizes, scales)
-    shrinks = b.Less(_of_all(b, "Minimum", ratios), ONE) if op.narrow else None
+    shrinks = b.Less(_reduce_pairs(b, "Minimum", ratios), ONE) if op.narrow else None
     for index, (axis, (size, out), scale) in enumerate(zip(axes, lengths, ratios, strict=True)):
         if axis in unchanged:
             continue
@@ -69,10 +73,10 @@ def _scales(b: Builder, op: Resize, lengths: list[tuple[Any, Any]], sizes: Value
     ratios = [b.Divide(_f32(b, out), _f32(b, size)) for out, (size, _) in zip(wanted, lengths, strict=True)]
     if op.keep_aspect_ratio_policy == "stretch":
         return ratios
-    return [_of_all(b, "Minimum" if op.keep_aspect_ratio_policy == "not_larger" else "Maximum", ratios)] * len(ratios)
+    return [_reduce_pairs(b, "Minimum" if op.keep_aspect_ratio_policy == "not_larger" else "Maximum", ratios)] * len(ratios)
 
 
-def _of_all(b: Builder, kind: str, xs: list[Any]) -> Any:
+def _reduce_pairs(b: Builder, kind: str, xs: list[Any]) -> Any:
     return b.apply(kind, *xs) if len(xs) > 1 else xs[0]
 
 
@@ -103,7 +107,10 @@ def _matrix(b: Builder, op: Resize, axis: RunTimeAxis, kind: DType) -> Any:
 
 
 def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Value, columns: Value, wide: DType) -> Any:
-    """The weights of ``linear`` and ``cubic``: those of places before and behind ``x`` go to its border, or nowhere."""
+    """Return the weights of ``linear`` and ``cubic``.
+
+    Weights of positions outside ``x`` go to the border element or are dropped.
+    """
     reach = 1 if op.mode == "linear" else 2
     stretch = None
     if op.antialias:
@@ -112,7 +119,7 @@ def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Val
         stretch = b.Cast(stretch, to=wide)
     places = columns
     if not op.exclude_outside:
-        # A place is at most one element off the ends, and the weights reach on from it.
+        # A position is at most one element beyond the ends; the weights extend further from it.
         beyond: Any = b.constant(reach + 2)
         if stretch is not None:
             beyond = b.Add(b.Cast(b.Ceil(b.Divide(float(reach), stretch)), to=dtypes.i64), 2)
@@ -134,7 +141,7 @@ def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Val
 
 
 def _keys(b: Builder, d: Value, a: float) -> Any:
-    """Keys' cubic kernel, as Horner's rule has it."""
+    """Evaluate Keys' cubic kernel by Horner's rule."""
     near = b.Add(b.Multiply(b.Multiply(b.Subtract(b.Multiply(d, a + 2), a + 3), d), d), ONE)
     far = b.Subtract(b.Multiply(b.Add(b.Multiply(b.Subtract(b.Multiply(d, a), 5 * a), d), 8 * a), d), 4 * a)
     zero = b.constant(0.0, d.dtype)
@@ -153,7 +160,7 @@ def _nearest(b: Builder, mode: str, source: Value, scale: Value) -> Any:
     return steps[mode]()
 
 
-# From places in the result to places in x; the same formulas as in `dovetail.ops.nn.resize`.
+# Positions in x from output indices; the same formulas as in `dovetail.ops.nn.resize`.
 
 
 def _half_pixel(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
@@ -172,7 +179,7 @@ def _unless_one(b: Builder, axis: RunTimeAxis, places: Value, otherwise: Any) ->
 
 
 def _align_corners(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
-    # One element stands at 0, whatever it is divided by.
+    # A single element has position 0 for any divisor.
     steps = b.Maximum(b.Subtract(axis.out, 1), 1)
     return b.Divide(b.Multiply(y, _f32(b, b.Subtract(axis.size, 1))), _f32(b, steps))
 
@@ -207,7 +214,7 @@ _COORDINATES: dict[str, Callable[[Any, Any, RunTimeAxis], Any]] = {
 
 
 def product(b: Builder, x: Value, axis: int, matrix: Value) -> Any:
-    """``x`` with its ``axis`` multiplied by the transpose of ``matrix``, [size of the axis, size of the result]."""
+    """Multiply ``axis`` of ``x`` by the transpose of ``matrix`` [input size, output size]."""
     kind, rank = x.dtype, len(x.dims)
     assert isinstance(matrix.type, Tensor)
     wide = matrix.dtype

@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial axes (all but the first two): what convolution and pooling share."""
+"""Sliding windows over the spatial axes (all but the first two), shared by convolution and pooling."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dovetail.ir.types import Size, Unknown, View
 
 AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
 
-# How slot lines say what is padded: ONNX's words, OpenVINO's.
+# The padding attributes of op mappings, in ONNX and in OpenVINO.
 ONNX_PAD = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower,VALID:valid}=NOTSET"
 PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
-# "pads_begin and pads_end are ignored when auto_pad is specified", and old converters left numbers there.
+# OpenVINO: "pads_begin and pads_end are ignored when auto_pad is specified"; old converters left numbers there.
 STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
 
 
 class Geometry(NamedTuple):
-    """Per spatial axis: the kernel's size, its stride and dilation, the padding on both sides, how many windows there are."""
+    """Per spatial axis: kernel size, stride, dilation, padding at both ends and number of windows."""
 
     kernel: tuple[Any, ...]
     strides: tuple[int, ...]
@@ -31,29 +31,29 @@ class Geometry(NamedTuple):
 
     @property
     def spans(self) -> tuple[Any, ...]:
-        """How far a window reaches, its gaps included."""
-        return tuple(span(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
+        """Return the extent of a window along each axis, its dilation gaps included."""
+        return tuple(extent_of(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
 
 
-def span(kernel: Size, dilation: int) -> Any:
-    """How far a kernel reaches. Raises RuleError [window.size] for one of no elements."""
+def extent_of(kernel: Size, dilation: int) -> Any:
+    """Return the extent of a dilated kernel. Raises RuleError [window.size] for a kernel without elements."""
     if kernel.__class__ is int and kernel < 1:
-        raise RuleError("window.size", f"a kernel should have at least 1 element along each axis, not {kernel}")
+        raise RuleError("window.size", f"kernel must have at least 1 element along each axis, got {kernel}")
     return (kernel - 1) * dilation + 1
 
 
-def halves(total: Size, upper: bool) -> tuple[Any, Any]:
-    """Padding split between both sides; the odd one at the end with ``upper``, otherwise at the beginning."""
+def split_padding(total: Size, upper: bool) -> tuple[Any, Any]:
+    """Split padding between both ends; the odd element goes to the end with ``upper``, otherwise to the beginning."""
     less = total // 2
     return (less, total - less) if upper else (total - less, less)
 
 
 class SlidingWindowOp(Op):
-    """Attributes of windows. ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends,
-    to 0.
+    """An operator with sliding windows.
 
-    ``auto_pad``: ``explicit`` takes ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad so that there are
-    ceil(size / stride) windows, the odd one at the end or at the beginning. Negative pads crop.
+    ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0. ``auto_pad``:
+    ``explicit`` uses ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad to ceil(size / stride) windows,
+    with the odd element at the end or at the beginning. Negative pads crop.
     """
 
     strides: tuple[int, ...] | None = None
@@ -63,14 +63,14 @@ class SlidingWindowOp(Op):
 
     def validate(self) -> None:
         if self.auto_pad not in AUTO_PADS:
-            raise RuleError("window.auto-pad", f"auto_pad {self.auto_pad!r} is none of {', '.join(AUTO_PADS)}")
+            raise RuleError("window.auto-pad", f"auto_pad must be one of {', '.join(AUTO_PADS)}, got {self.auto_pad!r}")
         for name in ("strides", "dilations"):
             if min(getattr(self, name) or (1,)) < 1:
-                raise RuleError("window.step", f"{name} {list(getattr(self, name))} should be at least 1")
+                raise RuleError("window.step", f"{name} must be at least 1, got {list(getattr(self, name))}")
         if self.auto_pad != "explicit" and any(self.pads or ()):
-            raise RuleError("window.pads", f"pads {list(self.pads or ())} beside auto_pad {self.auto_pad}")
+            raise RuleError("window.pads", f"pads must be absent or 0 with auto_pad {self.auto_pad}, got {list(self.pads or ())}")
         if self.auto_pad != "explicit":
-            # Zeros say nothing there, and ONNX may not say both.
+            # ONNX allows pads or auto_pad, not both; zeros have no effect.
             self.__dict__["pads"] = None
 
     def _per_axis(self, name: str, count: int, default: int) -> tuple[int, ...]:
@@ -78,11 +78,11 @@ class SlidingWindowOp(Op):
         if given is None or (not given and count):
             return (default,) * count
         if len(given) != count:
-            raise RuleError("window.rank", f"{name} {list(given)} should have {count} elements")
+            raise RuleError("window.rank", f"{name} must have {count} elements, got {list(given)}")
         return tuple(given)
 
     def steps(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The strides and dilations of ``count`` spatial axes."""
+        """Return the strides and dilations of ``count`` spatial axes."""
         return self._per_axis("strides", count, 1), self._per_axis("dilations", count, 1)
 
     def explicit_pads(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -90,17 +90,17 @@ class SlidingWindowOp(Op):
         return pads[:count], pads[count:]
 
     def geometry(self, sizes: Sequence[Any], kernel: Sequence[Any]) -> Geometry:
-        """Where the windows lie over axes of ``sizes``, which may hold symbols."""
+        """Compute the window positions over axes of ``sizes``, which may hold symbols."""
         count = len(sizes)
         strides, dilations = self.steps(count)
-        spans = [span(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]
+        spans = [extent_of(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]
         if self.auto_pad.startswith("same"):
             outs = [symbolic.ceil_divide(n, stride) for n, stride in zip(sizes, strides, strict=True)]
             totals = [
                 symbolic.maximum((out - 1) * stride + reach - n, 0)
                 for n, out, stride, reach in zip(sizes, outs, strides, spans, strict=True)
             ]
-            pairs = [halves(total, self.auto_pad == "same_upper") for total in totals]
+            pairs = [split_padding(total, self.auto_pad == "same_upper") for total in totals]
             begins, ends = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
         else:
             begins, ends = self.explicit_pads(count)
@@ -111,17 +111,17 @@ class SlidingWindowOp(Op):
         return Geometry(tuple(kernel), strides, dilations, begins, ends, tuple(outs))
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
-        """How many windows start in the ``rest`` elements after the first window."""
+        """Return the number of windows that start in the ``rest`` elements after the first window."""
         del size, begin
         refuse_small_input(rest)
         return rest // stride + 1
 
     def value(self, *xs: View) -> Any:
-        """Shape values do not come out of windows."""
+        """Shape values are not tracked through windows."""
         raise Unknown
 
     def plain(self, count: int) -> dict[str, Any]:
-        """The attributes with nothing left to defaults."""
+        """Return the attributes with defaults filled in."""
         strides, dilations = self.steps(count)
         pads = sum(self.explicit_pads(count), ()) if self.auto_pad == "explicit" else None
         return {"strides": strides, "dilations": dilations, "pads": pads}
@@ -129,11 +129,11 @@ class SlidingWindowOp(Op):
 
 def refuse_small_input(rest: Any) -> None:
     if isinstance(rest, int) and rest < 0:
-        raise RuleError("window.size", f"a window reaches {-rest} past the padded input")
+        raise RuleError("window.size", f"window extends {-rest} elements beyond the padded input")
 
 
-def spatial(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """The spatial sizes. Raises RuleError [window.rank] where there is no batch and channel axis."""
+def spatial_sizes(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """Return the spatial sizes. Raises RuleError [window.rank] without a batch and a channel axis."""
     if len(shape) < 3:
-        raise RuleError("window.rank", f"a batch, channels and at least one spatial axis are needed, not the rank {len(shape)}")
+        raise RuleError("window.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(shape)}")
     return tuple(shape[2:])

@@ -13,7 +13,7 @@ from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, View, agree_shapes, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to
-from dovetail.ops.elementwise.broadcast import AUTO
+from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST
 from dovetail.ops.quantization.granularity import by_blocks, check_parameters, is_single, spread, spread_value
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def dynamic_range(xp: Namespace, x: Array) -> tuple[Any, Any]:
 class FakeQuantize(
     Op,
     sig="data: F, input_low: F, input_high: F, output_low: F, output_high: F -> output: F",
-    openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO})",
+    openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO_BROADCAST})",
 ):
     """``x`` on ``levels`` steps from ``input_low`` to ``input_high``, taken to as many from ``output_low`` to ``output_high``.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from dovetail.arrays import Namespace
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -47,7 +47,7 @@ HAS_PARAMETERS = {
     "scaledtanh": (True, True),
     "thresholdedrelu": (True, False),
 }
-"""Whether an activation has alpha and beta; neither where it is not listed."""
+"""Presence of alpha and beta, by activation; an activation that is not listed has neither."""
 
 Data: TypeAlias = Any
 """An array, or a graph value, as the backend has it."""
@@ -63,8 +63,8 @@ class ArrayBackend:
     def widen(self, x: Data) -> Any:
         return None if x is None else arrays.widened(self.xp, x)
 
-    def round_to(self, x: Data, kind: DType) -> Any:
-        return round_to(self.xp, x, kind)
+    def round_to(self, x: Data, dtype: DType) -> Any:
+        return round_to(self.xp, x, dtype)
 
     def dtype_of(self, x: Data) -> DType:
         return arrays.element(x)
@@ -116,8 +116,8 @@ class GraphBackend:
     def widen(self, x: Data) -> Any:
         return None if x is None else as_type(self.b, x, wide_type(x.dtype))
 
-    def round_to(self, x: Data, kind: DType) -> Any:
-        return as_type(self.b, x, kind)
+    def round_to(self, x: Data, dtype: DType) -> Any:
+        return as_type(self.b, x, dtype)
 
     def dtype_of(self, x: Data) -> DType:
         dtype: DType = x.dtype
@@ -149,7 +149,7 @@ class GraphBackend:
 
     def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
         zero = self.b.constant(0, like.dtype)
-        return self.b.Expand(zero, joined(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
+        return self.b.Expand(zero, concat_vectors(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
 
     def where(self, mask: Data, x: Data, y: Data) -> Any:
         return self.b.Where(mask, x, y)

@@ -183,7 +183,7 @@ class RecurrentLayer(Op):
         if isinstance(rows, int):
             if rows % self.gate_count:
                 raise RuleError(
-                    "recurrent.weights_format", f"rows of weights ({rows}) must be a multiple of the gates ({self.gate_count})"
+                    "recurrent.gates", f"rows of weights ({rows}) must be a multiple of the gates ({self.gate_count})"
                 )
             sizes["h"] = rows // self.gate_count if sizes["h"] is None else agree(sizes["h"], rows // self.gate_count)
         return rows
@@ -463,9 +463,7 @@ class LSTM(
     def validate(self) -> None:
         super().validate()
         if sorted(self.weights_format) != sorted("iofc"):
-            raise RuleError(
-                "recurrent.weights_format", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}"
-            )
+            raise RuleError("recurrent.gates", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}")
 
     def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
         f, g, _ = self.make_activations(m, direction)

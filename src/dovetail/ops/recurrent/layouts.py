@@ -12,7 +12,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import output_count
 from dovetail.ir.types import View
 from dovetail.ops.builders import zeros_like
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.recurrent.cell_math import GraphBackend
 from dovetail.ops.recurrent.layers import LSTM, STATE_AXES, X_AXES, Y_AXES, RecurrentLayer, activation_attributes, permutation_of
 
@@ -96,7 +96,7 @@ def fill_inputs(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> l
         bias = b.Expand(zero, [op.directions, op.bias_count * size])
     rows = shape_value(b, x, [batch_axis])
     parts = (rows, [op.directions]) if STATE_AXES[op.layout] == "bdh" else ([op.directions], rows)
-    states = [b.Expand(zero, joined(b, *parts, [size])) if value is None else value for value in rest[: op.state_count]]
+    states = [b.Expand(zero, concat_vectors(b, *parts, [size])) if value is None else value for value in rest[: op.state_count]]
     if lengths is None:
         count = shape_value(b, x, [X_AXES[op.layout].index("s")])
         full = b.constant(count, dtypes.i64) if isinstance(count, list) else count

@@ -58,7 +58,7 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
         places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
         return xp.expand_dims(places, axis=axis) if self.keepdims else places
 
-    def composed(self, b: Builder, x: Value) -> Any:
+    def lower(self, b: Builder, x: Value) -> Any:
         """Reduce the indices that hold the extremum to the least or greatest one."""
         if x.shape is None:
             return None

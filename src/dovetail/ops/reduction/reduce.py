@@ -11,7 +11,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.types import Shape, View, axes_in, dtype_in, total
-from dovetail.ops.elementwise.broadcast import Elementwise, is_float, number
+from dovetail.ops.elementwise.broadcast import Elementwise, is_float, scalar_like
 from dovetail.ops.elementwise.clip import finite_range
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
                 y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widened(xp, x), reduced)), kind, saturate=False)
         return y if self.keepdims else xp.squeeze(y, axis=reduced)
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Count constant axes from the front, since early versions take no negative axes."""
         if axes is None or axes.constant is None or x.shape is None or not any(axis < 0 for axis in np.ravel(axes.constant)):
             return None
@@ -194,7 +194,7 @@ class ReduceMean(_Reduction, onnx=_onnx_mappings("ReduceMean", (1, 11, 13), "18"
 
     def decompose(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Keep integers in their type, in which the sum wraps before the division."""
-        return self.composed(b, x, axes) if x.dtype.is_integer else super().decompose(b, x, axes)
+        return self.lower(b, x, axes) if x.dtype.is_integer else super().decompose(b, x, axes)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None = None) -> Any:
         if not is_float(x):
@@ -207,8 +207,8 @@ class ReduceMean(_Reduction, onnx=_onnx_mappings("ReduceMean", (1, 11, 13), "18"
         if x.shape is not None and (axes is None or axes.value is not None):
             size = total(x.shape[axis] for axis in self.axes_of(len(x.shape), None if axes is None else axes.value))
             if isinstance(size, int):
-                return number(b, size, x)
-        ones = b.Expand(number(b, 1, x), _sizes(b, x))
+                return scalar_like(b, size, x)
+        ones = b.Expand(scalar_like(b, 1, x), _sizes(b, x))
         return self.reduce_same_axes(b, "ReduceSum", ones, axes)
 
 
@@ -221,10 +221,10 @@ def _sizes(b: Builder, x: Value) -> Any:
 class _Extremum(_Reduction, sig="x: T, axes!?: I -> y: T"):
     """A maximum or minimum of real numbers or booleans (False < True)."""
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Reduce booleans as i32; the result of no elements is the least or greatest i32."""
         if x.dtype.kind != "bool":
-            return super().composed(b, x, axes)
+            return super().lower(b, x, axes)
         return b.Greater(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], 0)
 
     def types(self, x: View, axes: View | None = None) -> Any:
@@ -303,7 +303,7 @@ class ReduceProd(_Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18"
 
         With one factor of 0, only that factor has a gradient; with two or more, none has.
         """
-        zero, one = number(b, 0, x), number(b, 1, x)
+        zero, one = scalar_like(b, 0, x), scalar_like(b, 1, x)
         is_zero = b.Equal(x, zero)
         filled = b.Where(is_zero, one, x)
         others = b.Divide(self.reduce_same_axes(b, "ReduceProd", filled, axes), filled)
@@ -322,7 +322,7 @@ class ReduceL1(_Reduction, onnx=_onnx_mappings("ReduceL1", (1, 11, 13), "18"), o
     def empty_result(self, dtype: DType) -> Any:
         return 0
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         return b.ReduceSum(b.Abs(x), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
 
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
@@ -341,15 +341,15 @@ class ReduceL2(
     def empty_result(self, dtype: DType) -> Any:
         return 0
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         if x.dtype.is_integer:
-            return super().composed(b, x, axes)
+            return super().lower(b, x, axes)
         return b.Sqrt(b.ReduceSum(b.Multiply(x, x), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes))
 
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
-        zero = number(b, 0, x)
+        zero = scalar_like(b, 0, x)
         at_zero = b.Equal(y, zero)
-        return b.Multiply(g, b.Where(at_zero, zero, b.Divide(x, b.Where(at_zero, number(b, 1, x), y))))
+        return b.Multiply(g, b.Where(at_zero, zero, b.Divide(x, b.Where(at_zero, scalar_like(b, 1, x), y))))
 
 
 class ReduceSumSquare(_Reduction, onnx=_onnx_mappings("ReduceSumSquare", (1, 11, 13), "18")):
@@ -361,7 +361,7 @@ class ReduceSumSquare(_Reduction, onnx=_onnx_mappings("ReduceSumSquare", (1, 11,
     def empty_result(self, dtype: DType) -> Any:
         return 0
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         return b.ReduceSum(b.Multiply(x, x), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
 
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
@@ -378,9 +378,9 @@ class ReduceLogSum(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSum", (1, 
     def empty_result(self, dtype: DType) -> Any:
         return _extreme_value(dtype, -1)
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         if x.dtype.is_integer:
-            return super().composed(b, x, axes)
+            return super().lower(b, x, axes)
         return b.Log(b.ReduceSum(x, axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes))
 
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
@@ -396,12 +396,12 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
     def empty_result(self, dtype: DType) -> Any:
         return _extreme_value(dtype, -1)
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Factor the maximum, where it is finite, out of the sum."""
         if x.dtype.is_integer:
-            return super().composed(b, x, axes)
+            return super().lower(b, x, axes)
         greatest = self.reduce_same_axes(b, "ReduceMax", x, axes)
-        greatest = b.Where(b.IsInf(greatest), number(b, 0, x), greatest)
+        greatest = b.Where(b.IsInf(greatest), scalar_like(b, 0, x), greatest)
         logarithm = b.Log(self.reduce_same_axes(b, "ReduceSum", b.Exp(b.Subtract(x, greatest)), axes))
         result = b.Add(logarithm, greatest)
         # Each set has one element after the reduction, so that a sum over the same axes removes the axes.
@@ -416,7 +416,7 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
 class _LogicalReduction(_Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
     """A logical reduction along ``axes``."""
 
-    def composed(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
+    def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Reduce as i32, since ONNX before 20 has no ReduceMax and ReduceMin of booleans."""
         kind = "ReduceMin" if isinstance(self, ReduceAll) else "ReduceMax"
         counted = b.apply(

@@ -1,4 +1,4 @@
-"""Fourier transforms. A complex number is two real ones in the last axis."""
+"""Discrete Fourier transforms: DFT, RDFT, IRDFT. The last axis holds the real and the imaginary part."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ _MATRIX_LIMIT = 1 << 20
 
 
 class _Transform(Op):
-    """Over ``axes``, one after the other. ``lengths``: to so many elements each axis is cut or filled up with zeros beforehand;
-    -1, as left out, is as many as there are (for a real result of ``IRDFT``: 2 * (n - 1))."""
+    """A transform over ``axes``, one after the other.
+
+    ``signal_size``: each axis is cut or zero-padded to that many elements beforehand; -1, the default, keeps the size (2 * (n -
+    1) for the real result of IRDFT).
+    """
 
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
     def plan(self, shape: Sequence[Any], axes: View, lengths: View | None, is_half_given: bool) -> list[tuple[int, Any]] | None:
-        """For each axis its place and the length of the transform; None where axes are not known."""
+        """Return for each axis its index and the transform length; None where the axes are not known."""
         count = length_of_vector(axes, "axes")
         if lengths is not None:
             given = length_of_vector(lengths, "lengths", scalar=True)
             if count is not None and given is not None and symbolic.equal(count, given) is False:
-                raise RuleError("fourier.length", f"{given} lengths for {count} axes")
+                raise RuleError("fourier.length", f"signal_size ({given} elements) must have one element per axis ({count})")
         found = integers_of(axes)
         if found is None:
             return None
@@ -47,7 +50,7 @@ class _Transform(Op):
         plan: list[tuple[int, Any]] = []
         for index, (place, length) in enumerate(zip(places, wanted, strict=True)):
             if length < -1 or length == 0:
-                raise RuleError("fourier.length", f"a length of {length}")
+                raise RuleError("fourier.length", f"signal_size must be at least -1, got {length}")
             size = 2 * (shape[place] - 1) if is_half_given and index == len(places) - 1 else shape[place]
             if length == -1 and is_half_given and index == len(places) - 1 and isinstance(size, int) and size < 1:
                 raise RuleError("fourier.length", f"a transform to {size} elements")
@@ -56,7 +59,7 @@ class _Transform(Op):
 
 
 def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | None) -> Any:
-    """Each axis by the matrix of its transform; the matrix is what the transform makes of unit vectors."""
+    """Multiply each axis by the matrix of its transform, which is the transform of the unit vectors."""
     shape = x.shape
     if (
         shape is None
@@ -64,19 +67,19 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
         or integers_of(axes) is None
         or (lengths is not None and integers_of(lengths) is None)
     ):
-        raise UnsupportedError("fourier.size", "a transform of sizes that only run time knows")
+        raise UnsupportedError("fourier.size", "the decomposition needs static sizes, axes and signal_size")
     plan = op.plan(shape[:-1], axes, lengths, op.onesided and op.inverse)
     assert plan is not None
     rank = len(shape)
     last = plan[-1][0]
     steps = [(place, length, False) for place, length in plan[:-1]]
     one = (last, plan[-1][1], op.onesided)
-    # A real half is made first, or used up last.
+    # The one-sided axis comes first in the forward transform and last in the inverse one.
     for place, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
         sizes = list(static(x.shape))
         rows = sizes[place] * sizes[-1]
         unit = np.eye(rows).reshape(rows, sizes[place], sizes[-1])
-        made = _transformed(unit, [(1, int(length))], op.inverse, onesided)
+        made = _transform(unit, [(1, int(length))], op.inverse, onesided)
         if made.size > _MATRIX_LIMIT:
             raise UnsupportedError("fourier.size", f"a transform of {sizes[place]} elements as a matrix")
         order = [*(axis for axis in range(rank - 1) if axis != place), place, rank - 1]
@@ -87,8 +90,8 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
     return x
 
 
-def _transformed(x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
-    """In f64 for f64, otherwise in f32."""
+def _transform(x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
+    """Compute the transform in f64 for f64, otherwise in f32."""
     wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     signal = wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
     (last, length), steps = plan[-1], plan[:-1]
@@ -99,7 +102,7 @@ def _transformed(x: Array, plan: list[tuple[int, int]], inverse: bool, onesided:
         signal = full(signal, size, axis=place)
     if onesided and inverse:
         if not signal.shape[last]:
-            # numpy's irfft of no frequencies reads memory that nobody wrote.
+            # numpy's irfft of 0 frequencies reads uninitialized memory.
             signal = np.zeros((*signal.shape[:last], 1, *signal.shape[last:][1:]), signal.dtype)
         return np.fft.irfft(signal, length, axis=last)[..., None]
     if not onesided:
@@ -115,13 +118,15 @@ class DFT(
         "IDFT-7(x, axes, signal_size? | inverse=true, onesided=false)",
     ),
 ):
-    """``sum(x[n] * exp(-2 pi i k n / N))``, with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``, over each of ``axes``,
-    which count all axes of ``x`` but the last.
+    """Compute the discrete Fourier transform over each of ``axes``, or with ``inverse`` its inverse.
 
-    The last axis of ``x`` holds the real and the imaginary part, or the real one alone. With ``onesided`` a real ``x`` gives
-    the first N // 2 + 1 along the last of ``axes``, from which the rest follows; ``inverse``, those give a real result, with
-    one element in its last axis. ``lengths``: to so many elements each axis is cut or filled up with zeros beforehand; -1 is
-    as many as there are (2 * (n - 1) for n of one side). Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
+    ``sum(x[n] * exp(-2 pi i k n / N))``; with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``. ``axes`` count all axes of
+    ``x`` but the last, which holds the real and the imaginary part, or the real part alone.
+
+    With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``, which determine the
+    others; with ``inverse`` these give a real result with one element in its last axis. ``signal_size``: each axis is cut or
+    zero-padded to that many elements beforehand; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
+    Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
     """
 
     inverse: bool = False
@@ -131,12 +136,12 @@ class DFT(
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("fourier.rank", f"an axis of the signal and one of the parts are needed, not rank {len(x.shape)}")
+            raise RuleError("fourier.rank", f"rank must be at least 2 (signal and complex parts), got {len(x.shape)}")
         parts = x.shape[-1]
         if all(
             symbolic.equal(parts, count) is False for count in ((1, 2) if not self.onesided else (2,) if self.inverse else (1,))
         ):
-            raise RuleError("fourier.parts", f"{parts} parts of each number")
+            raise RuleError("fourier.parts", f"size {parts} of the last axis does not hold complex parts")
         shape: list[Any] = list(x.shape[:-1])
         plan = self.plan(shape, axes, lengths, self.onesided and self.inverse)
         if plan is None:
@@ -155,20 +160,20 @@ class DFT(
         plan = self.plan(x.shape[:-1], axes_view, host_view_of(lengths), self.onesided and self.inverse)
         assert plan is not None
         data = arrays.to_numpy(x)
-        y = _transformed(data, [(place, int(length)) for place, length in plan], self.inverse, self.onesided)
+        y = _transform(data, [(place, int(length)) for place, length in plan], self.inverse, self.onesided)
         return arrays.from_numpy(xp, y.astype(data.dtype), x)
 
     def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
         return _by_matrices(b, self, x, axes, lengths)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value, lengths: Value | None = None) -> Any:
-        """The conjugate transform along each axis, times N (``inverse``: over N), cut or filled up to the size of ``x``."""
+        """Apply the conjugate transform along each axis, times N (``inverse``: over N), cut or padded to the size of ``x``."""
         plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
         if plan is None:
-            raise UnsupportedError("fourier.axes", "the gradient of a transform over axes that only run time knows")
+            raise UnsupportedError("fourier.axes", "the gradient needs axes known before run time")
         wide = b.Cast(g, to=dtypes.f32) if x.dtype.bits < 32 else g
         order = list(range(len(plan)))
-        # What the forward transform does first comes last: a real half is made first, or used up last.
+        # The gradient visits the axes in reverse order of the transform.
         for index in order if not self.inverse else reversed(order):
             is_half = self.onesided and index == order[-1]
             wide = self._step_back(b, wide, x, plan[index], _length_at(b, lengths, index), is_half)
@@ -193,30 +198,30 @@ class DFT(
         else:
             g = b.Divide(b.add(DFT(onesided=is_half), g, axis, count)[0], many)
             if is_half:
-                g = b.Multiply(g, _two_sided(b, count, g, place))
+                g = b.Multiply(g, _frequency_counts(b, count, g, place))
                 length = None if length is None else length // 2 + 1
                 count = b.Add(b.Divide(count, 2), 1)
-        return _fitted(b, g, place, (length, count), (x.dims[place], size))
+        return _resize_axis(b, g, place, (length, count), (x.dims[place], size))
 
 
 def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
-    """One length as a scalar; None where it is left out."""
+    """Return one transform length as a scalar; None where it is left out."""
     if lengths is None:
         return None
     found = lengths if lengths.dtype == "i64" else b.Cast(lengths, to=dtypes.i64)
     return found if lengths.shape == () else b.Gather(found, b.constant(index), axis=0)
 
 
-def _two_sided(b: Builder, count: Any, like: Value, place: int) -> Any:
-    """How often each frequency of one side is among ``count`` ones: 1 for the first and for that of count / 2, otherwise 2."""
+def _frequency_counts(b: Builder, count: Any, like: Value, place: int) -> Any:
+    """Return how often each one-sided frequency occurs among ``count``: 1 for the first and for count / 2, otherwise 2."""
     frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
     times = b.Where(is_single, b.constant(1.0, like.dtype), b.constant(2.0, like.dtype))
     return b.Unsqueeze(times, [*range(1, len(like.dims) - place)])
 
 
-def _fitted(b: Builder, g: Value, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
-    """``g`` with as many elements along an axis as ``want``; both are what is known before the run, and the value in it."""
+def _resize_axis(b: Builder, g: Value, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
+    """Cut or pad ``g`` along an axis from ``have`` to ``want``, pairs of the static size and its run-time value."""
     (known, count), (wanted, size) = have, want
     if known is not None and symbolic.equal(known, wanted) is True:
         return g
@@ -226,7 +231,7 @@ def _fitted(b: Builder, g: Value, place: int, have: tuple[Any, Any], want: tuple
 
 
 class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="RDFT-9(x, axes, signal_size?)"):
-    """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
+    """Compute the one-sided DFT of real numbers: [..., 2]. Source: OpenVINO RDFT-9."""
 
     def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
         if x.shape is None:
@@ -246,7 +251,7 @@ class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino
 
 
 class IRDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="IRDFT-9(x, axes, signal_size?)"):
-    """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
+    """Compute the real inverse of a one-sided DFT ``x`` [..., 2]. Source: OpenVINO IRDFT-9."""
 
     def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
         found = DFT(True, True).shape(x, axes, lengths)
@@ -258,7 +263,7 @@ class IRDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvin
 
 
 def padded_lengths(shape: Shape, plan: list[tuple[int, Any]]) -> list[int] | None:
-    """How much each axis lacks; None where that is not known, or nothing."""
+    """Return the padding that each axis needs; None where that is not known, or where none needs any."""
     lacking = [0] * len(shape)
     for place, length in plan:
         if not isinstance(shape[place], int) or not isinstance(length, int):

@@ -15,7 +15,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, agree_shapes, axis_in
 from dovetail.ops.builders import zeros_like
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.shape_values import join_sizes
 from dovetail.ops.tensor.gather import check_indices, check_smaller, check_tuples
 from dovetail.ops.tensor.transpose_expand_tile import inverse
@@ -62,8 +62,10 @@ class _Scatter(Op):
             case "replace" | "add":
                 return untouched, read(g)
             case "mean":
-                counts = put(b.Add(zeros_like(b, x), number(b, float(initial), x)), b.Add(nothing, number(b, 1, x)), "add")
-                share = b.Divide(g, b.Maximum(counts, number(b, 1, x)))
+                counts = put(
+                    b.Add(zeros_like(b, x), scalar_like(b, float(initial), x)), b.Add(nothing, scalar_like(b, 1, x)), "add"
+                )
+                share = b.Divide(g, b.Maximum(counts, scalar_like(b, 1, x)))
                 return (share if initial else untouched), read(share)
             case "mul":
                 return self._of_product(b, g, x, updates, put, read, initial)
@@ -74,7 +76,7 @@ class _Scatter(Op):
 
     def _of_product(self, b: Builder, g: Any, x: Value, updates: Value, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
         """The product of the others: that of all over the own factor, and for a factor that alone is 0 that of the rest."""
-        zero, one = number(b, 0, x), number(b, 1, x)
+        zero, one = scalar_like(b, 0, x), scalar_like(b, 1, x)
         first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
         is_zero = [b.Equal(each, zero) for each in (first, updates)]
         zeros = put(b.Cast(is_zero[0], to=x.dtype), b.Cast(is_zero[1], to=x.dtype), "add")
@@ -176,8 +178,8 @@ class ScatterElements(
             nothing = b.constant(np.array(_bound(data.dtype, self.reduction)).astype(data.dtype.numpy), data.dtype)
             return put(put(data, b.Expand(nothing, shape_value(b, updates)), "replace"), updates, self.reduction)
         nothing = zeros_like(b, updates)
-        counts = put(zeros_like(b, data), b.Add(nothing, number(b, 1, data)), "add")
-        counts = b.Add(counts, number(b, 1, data)) if self.use_init_val else b.Maximum(counts, number(b, 1, data))
+        counts = put(zeros_like(b, data), b.Add(nothing, scalar_like(b, 1, data)), "add")
+        counts = b.Add(counts, scalar_like(b, 1, data)) if self.use_init_val else b.Maximum(counts, scalar_like(b, 1, data))
         total = put(data if self.use_init_val else put(data, nothing, "replace"), updates, "add")
         return b.Divide(total, counts, m_pythondiv=data.dtype.is_integer)
 

@@ -116,12 +116,12 @@ class StringNormalizer(
             None if self.is_case_sensitive else "lower" if self.case_change_action == "keep" else self.case_change_action
         )
         stopwords = {change_case(word, compared_case) for word in self.stopwords}
-        kept = [
+        remaining = [
             change_case(text, self.case_change_action)
             for text in strings_of(x)
             if change_case(text, compared_case) not in stopwords
         ] or [""]
-        return string_tensor_of(kept, (*(1 for _ in x.shape[1:]), len(kept)))
+        return string_tensor_of(remaining, (*(1 for _ in x.shape[1:]), len(remaining)))
 
 
 def change_case(text: str, case: str | None) -> str:

@@ -62,7 +62,7 @@ class TfIdfVectorizer(
             )
         if any((end - start) % length for length, start, end in self._pool_ranges()):
             raise RuleError("terms.pool", "the last n-gram of a length is incomplete")
-        if len(self.ngram_indexes) != self._ngram_count() or any(place < 0 for place in self.ngram_indexes):
+        if len(self.ngram_indexes) != self._ngram_count() or any(index < 0 for index in self.ngram_indexes):
             raise RuleError(
                 "terms.places", f"{self._ngram_count()} ngram_indexes of at least 0 are needed, got {len(self.ngram_indexes)}"
             )

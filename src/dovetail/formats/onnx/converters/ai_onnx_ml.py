@@ -18,7 +18,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import dtype_in
-from dovetail.ops.ml.maps import DictVectorizer, map_of
+from dovetail.ops.ml.maps import DictVectorizer, map_type_of
 from dovetail.ops.ml.tree_ensemble import MEMBER, TreeEnsemble
 
 DOMAIN = "ai.onnx.ml"
@@ -138,7 +138,11 @@ def _table(node: Lifting, side: str) -> Value:
 def emit_label_encoder(lowering: Lowering, node: Node) -> list[ForeignNode]:
     x, *tables = node.inputs
     version = lowering.version_of(DOMAIN, "LabelEncoder")
-    known = [constant_of(table, f"LabelEncoder: {name}") for name, table in zip(("keys", "values", "other"), tables, strict=True)]  # type: ignore[arg-type]
+    known = [
+        constant_of(table, f"LabelEncoder: {name}")
+        for name, table in zip(("keys", "values", "default"), tables, strict=True)
+        if table is not None
+    ]
     dtypes_ = [table.dtype for table in tables if table is not None]
     if version == 1:
         kind, attributes = _classes(known, [dtype.name for dtype in dtypes_])
@@ -173,7 +177,7 @@ def _classes(known: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
 
 @ONNX.lift("DictVectorizer", 1, domain=DOMAIN)
 def lift_dict_vectorizer(node: Lifting) -> Op:
-    found = map_of(node.input(0).type)
+    found = map_type_of(node.input(0).type)
     dtype = dtype_in(found)
     if dtype is None:
         raise RuleError("type.map", f"DictVectorizer is given {found}, of which nothing says what its values are")
@@ -197,20 +201,17 @@ def emit_dict_vectorizer(lowering: Lowering, node: Node) -> list[ForeignNode]:
 
 _AGGREGATES = ("average", "sum", "min", "max")
 _TRANSFORMS = ("none", "softmax", "logistic")
-_NODES = {
-    "roots": "tree_roots", "features": "nodes_featureids", "true_next": "nodes_truenodeids", "true_leaf": "nodes_trueleafs",
-    "false_next": "nodes_falsenodeids", "false_leaf": "nodes_falseleafs", "leaf_targets": "leaf_targetids",
-}  # fmt: skip
+_NODE_COLUMNS = (
+    "tree_roots", "nodes_featureids", "nodes_truenodeids", "nodes_trueleafs", "nodes_falsenodeids", "nodes_falseleafs",
+    "leaf_targetids",
+)  # fmt: skip
 
 
 @ONNX.lift("TreeEnsemble", 5, domain=DOMAIN)
 def lift_tree_ensemble(node: Lifting) -> Op:
     x = node.input(0)
     node.ignore("nodes_hitrates")
-    columns = {
-        ours: node.attribute(theirs, "tuple[bool, ...]" if "leafs" in theirs else "tuple[int, ...]")
-        for ours, theirs in _NODES.items()
-    }
+    columns = {name: node.attribute(name, "tuple[bool, ...]" if "leafs" in name else "tuple[int, ...]") for name in _NODE_COLUMNS}
     modes = tuple(int(mode) for mode in _tensor(node, "nodes_modes", "u8"))
     splits = _tensor(node, "nodes_splits", x.dtype.name)
     members = _tensor(node, "membership_values", x.dtype.name) if "membership_values" in node.node.attributes else []
@@ -221,17 +222,17 @@ def lift_tree_ensemble(node: Lifting) -> Op:
         raise UnsupportedError("tree.transform", "no specification says what SOFTMAX_ZERO and PROBIT are")
     if not 0 <= aggregate < len(_AGGREGATES) or not 0 <= transform < len(_TRANSFORMS):
         raise FormatError("attribute.value", f"TreeEnsemble: aggregate_function = {aggregate}, post_transform = {transform}")
-    targets = node.attribute("n_targets", "int", max(columns["leaf_targets"], default=0) + 1)
+    targets = node.attribute("n_targets", "int", max(columns["leaf_targetids"], default=0) + 1)
     return TreeEnsemble(
-        targets=targets,
-        modes=modes,
+        n_targets=targets,
+        nodes_modes=modes,
         # What a test of membership is split at means nothing.
-        splits=tuple(0.0 if mode == MEMBER else split for split, mode in zip(splits, modes, strict=False)),
+        nodes_splits=tuple(0.0 if mode == MEMBER else split for split, mode in zip(splits, modes, strict=False)),
         leaf_weights=tuple(_tensor(node, "leaf_weights", x.dtype.name)),
-        missing_true=node.attribute("nodes_missing_value_tracks_true", "tuple[bool, ...]", ()),
-        members=tuple(groups),
-        aggregate=_AGGREGATES[aggregate],
-        transform=_TRANSFORMS[transform],
+        nodes_missing_value_tracks_true=node.attribute("nodes_missing_value_tracks_true", "tuple[bool, ...]", ()),
+        membership_values=tuple(groups),
+        aggregate_function=_AGGREGATES[aggregate],
+        post_transform=_TRANSFORMS[transform],
         **columns,
     )
 
@@ -254,17 +255,17 @@ def emit_tree_ensemble(lowering: Lowering, node: Node) -> list[ForeignNode]:
     def tensor(items: Any) -> ForeignTensor:
         return ForeignTensor(x.dtype, np.array(items, x.dtype.numpy))
 
-    attributes: dict[str, Any] = {theirs: [int(item) for item in getattr(op, ours)] for ours, theirs in _NODES.items()}
+    attributes: dict[str, Any] = {name: [int(item) for item in getattr(op, name)] for name in _NODE_COLUMNS}
     attributes |= {
-        "n_targets": op.targets,
-        "nodes_modes": ForeignTensor(dtypes.u8, np.array(op.modes, np.uint8)),
-        "nodes_splits": tensor(op.splits),
+        "n_targets": op.n_targets,
+        "nodes_modes": ForeignTensor(dtypes.u8, np.array(op.nodes_modes, np.uint8)),
+        "nodes_splits": tensor(op.nodes_splits),
         "leaf_weights": tensor(op.leaf_weights),
-        "aggregate_function": _AGGREGATES.index(op.aggregate),
-        "post_transform": _TRANSFORMS.index(op.transform),
+        "aggregate_function": _AGGREGATES.index(op.aggregate_function),
+        "post_transform": _TRANSFORMS.index(op.post_transform),
     }
-    if op.missing_true:
-        attributes["nodes_missing_value_tracks_true"] = [int(item) for item in op.missing_true]
-    if op.members:
-        attributes["membership_values"] = tensor([item for group in op.members for item in (*group, math.nan)])
+    if op.nodes_missing_value_tracks_true:
+        attributes["nodes_missing_value_tracks_true"] = [int(item) for item in op.nodes_missing_value_tracks_true]
+    if op.membership_values:
+        attributes["membership_values"] = tensor([item for group in op.membership_values for item in (*group, math.nan)])
     return [lowering.finish(node, DOMAIN, "TreeEnsemble", version, [lowering.key(x)], attributes)]

@@ -9,7 +9,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 from dovetail.ir.types import static
 from dovetail.ops.casts import as_type
-from dovetail.ops.nn.deform_conv import explicit
+from dovetail.ops.nn.deform_conv import with_explicit_pads
 
 
 @ONNX.lower("Col2Im")
@@ -34,5 +34,5 @@ def deformable(b: Any, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     if op.auto_pad == "explicit":
         return None
-    changes = explicit(op, x, static(w.dims[2:]))
+    changes = with_explicit_pads(op, x, static(w.dims[2:]))
     return b.add(op.with_(**changes), *node.inputs)[0]

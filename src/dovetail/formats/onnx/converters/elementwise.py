@@ -16,7 +16,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.cast import FNUZ
 
 REDUCTIONS = (
@@ -65,7 +65,7 @@ def float_mod(b: Builder, node: Node) -> Value | None:
     if op.fmod or not x.dtype.is_float:
         return None
     rest = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
-    zero = number(b, 0, x)
+    zero = scalar_like(b, 0, x)
     other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
     signed = b.Multiply(b.Abs(rest), b.Sign(y))
     result: Value = b.Where(other, b.Add(rest, y), b.Where(b.Equal(rest, zero), signed, rest))

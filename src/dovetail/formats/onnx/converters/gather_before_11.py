@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 
 
 @ONNX.substitute("Gather")
@@ -83,11 +83,11 @@ def _sizes(x: Value | None) -> list[int] | None:
 
 def _size(b: Any, x: Value, axis: int, like: Value) -> Any:
     size = x.dims[axis]
-    return number(b, size, like) if isinstance(size, int) else b.Cast(b.Gather(b.Shape(x), [axis], axis=0), to=like.dtype)
+    return scalar_like(b, size, like) if isinstance(size, int) else b.Cast(b.Gather(b.Shape(x), [axis], axis=0), to=like.dtype)
 
 
 def _from_the_front(b: Any, indices: Value, size: Any) -> Any:
-    return b.Where(b.Less(indices, number(b, 0, indices)), b.Add(indices, size), indices)
+    return b.Where(b.Less(indices, scalar_like(b, 0, indices)), b.Add(indices, size), indices)
 
 
 def _strides(shape: list[int]) -> list[int]:
@@ -104,7 +104,7 @@ def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
     """The number in ``shape`` of the elements at ``indices`` along ``axis`` and at the place itself on the others."""
     strides = _strides(shape)
-    here = b.Multiply(_from_the_front(b, indices, number(b, shape[axis], indices)), number(b, strides[axis], indices))
+    here = b.Multiply(_from_the_front(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
     grid = np.zeros([1] * len(table), np.int64)
     for other, size in enumerate(table):
         if other != axis:

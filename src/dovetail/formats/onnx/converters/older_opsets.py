@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.cast import FNUZ
 from dovetail.ops.elementwise.clip import finite_range
 from dovetail.ops.nn.dropout import is_inference
@@ -90,11 +90,11 @@ def rounded(b: Any, node: Node) -> Any:
         return None
     size = b.Abs(x)
     whole = b.Floor(size)
-    half = b.Multiply(whole, number(b, 0.5, x))
+    half = b.Multiply(whole, scalar_like(b, 0.5, x))
     rest, is_odd = b.Subtract(size, whole), b.Greater(half, b.Floor(half))
-    tie = b.And(b.Not(b.Less(rest, number(b, 0.5, x))), is_odd)
-    nearest = b.Where(b.Or(b.Greater(rest, number(b, 0.5, x)), tie), b.Add(whole, number(b, 1, x)), whole)
-    return b.Where(b.Less(nearest, number(b, 1, x)), b.Multiply(x, number(b, 0, x)), b.Multiply(nearest, b.Sign(x)))
+    tie = b.And(b.Not(b.Less(rest, scalar_like(b, 0.5, x))), is_odd)
+    nearest = b.Where(b.Or(b.Greater(rest, scalar_like(b, 0.5, x)), tie), b.Add(whole, scalar_like(b, 1, x)), whole)
+    return b.Where(b.Less(nearest, scalar_like(b, 1, x)), b.Multiply(x, scalar_like(b, 0, x)), b.Multiply(nearest, b.Sign(x)))
 
 
 @ONNX.substitute("IsInf")
@@ -125,7 +125,7 @@ def rest_of_division(b: Any, node: Node) -> Any:
     rest = b.Subtract(x, b.Multiply(b.Divide(x, y, **how), y))
     if op.fmod or kind.kind != "int":
         return rest
-    zero = number(b, 0, rest)
+    zero = scalar_like(b, 0, rest)
     is_other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
     return b.Where(is_other, b.Add(rest, y), rest)
 
@@ -145,7 +145,7 @@ def shifted_without_sign(b: Any, node: Node) -> Any:
 
     if op.direction == "left":
         return shift(x)
-    is_negative, minus_one = b.Less(x, number(b, 0, x)), number(b, -1, x)
+    is_negative, minus_one = b.Less(x, scalar_like(b, 0, x)), scalar_like(b, -1, x)
     y = shift(b.Where(is_negative, b.Subtract(minus_one, x), x))
     return b.Where(is_negative, b.Subtract(minus_one, y), y)
 
@@ -155,7 +155,7 @@ def complement(b: Any, node: Node) -> Any:
     """Before version 18: what an integer lacks of all bits."""
     x = node.inputs[0]
     assert x is not None
-    return b.Subtract(number(b, -1 if x.dtype.kind == "int" else x.dtype.range()[1], x), x) if x.dtype.is_integer else None
+    return b.Subtract(scalar_like(b, -1 if x.dtype.kind == "int" else x.dtype.range()[1], x), x) if x.dtype.is_integer else None
 
 
 @ONNX.substitute("Cast")
@@ -167,8 +167,8 @@ def cast_infinities(b: Any, node: Node) -> Any:
     if op.to not in FNUZ or not op.saturate or not x.dtype.is_float:
         return None
     wide = x if x.dtype in ("f32", "f64") else b.Cast(x, to=dtypes.f32)
-    greatest = number(b, float(finite_range(op.to)[1]), wide)
-    instead = b.Multiply(b.Sign(wide), greatest) if op.saturate_infinity else number(b, np.nan, wide)
+    greatest = scalar_like(b, float(finite_range(op.to)[1]), wide)
+    instead = b.Multiply(b.Sign(wide), greatest) if op.saturate_infinity else scalar_like(b, np.nan, wide)
     return b.add(op.with_(saturate_infinity=not op.saturate_infinity), b.Where(b.IsInf(wide), instead, wide))
 
 
@@ -230,7 +230,7 @@ def padded_to_the_last_window(b: Any, node: Node) -> Any:
         return [b.Cast(y, to=x.dtype), *places]
     if op.rounding_type == "floor" or getattr(op, "divisor", "inside") != "inside":
         return None
-    simple = op.floored(node.inputs[0])
+    simple = op.with_floor_rounding(node.inputs[0])
     return None if simple is None else b.add(simple, node.inputs[0])
 
 

@@ -32,7 +32,7 @@ def average_pool(b: Any, node: Node) -> Any:
             return b.add(op.with_(divisor="padded"), x)
         if not any(op.pads or ()):
             return b.add(op.with_(divisor="inside"), x)
-        simple = op.floored(x)
+        simple = op.with_floor_rounding(x)
         if simple is None:
             raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
         return b.add(simple.with_(divisor="padded"), x)
@@ -41,7 +41,7 @@ def average_pool(b: Any, node: Node) -> Any:
 
 def _trimmed(b: Any, op: Any, x: Any) -> Any:
     """A last window that would begin in the padding is left out by less padding: the versions do not agree on such a one."""
-    simple = op.floored(x)
+    simple = op.with_floor_rounding(x)
     if simple is None or op.auto_pad != "explicit":
         return None
     sizes, count = x.dims[2:], len(op.kernel_shape)
@@ -64,7 +64,7 @@ def _rounded(b: Any, op: Any, x: Any) -> Any:
     if op.rounding_type == "floor" or canonical.rounding_type == "floor":
         return None
     torch = op.with_(rounding_type="ceil_torch", auto_pad="explicit")
-    simple = op.floored(x)
+    simple = op.with_floor_rounding(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
     if getattr(op, "divisor", "inside") == "inside":

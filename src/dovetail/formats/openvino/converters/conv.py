@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import is_static
 from dovetail.ops.nn.conv import Conv, ConvTranspose
-from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, grouped_weights, merged_weights
+from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, merge_weight_groups, split_weight_groups
 
 # How the odd element of automatic padding is placed by the transposed convolution: the other way round than by Conv.
 _TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}
@@ -20,7 +20,7 @@ _TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}
 @OPENVINO.lift("GroupConvolution", 1)
 def group_convolution(node: Lifting) -> list[Value]:
     w = _static_weights(node)
-    return node.b.add(Conv(**_windows(node), group=_groups(w)), node.input(0), merged_weights(node.b, w))
+    return node.b.add(Conv(**_windows(node), group=_groups(w)), node.input(0), merge_weight_groups(node.b, w))
 
 
 @OPENVINO.lift("GroupConvolutionBackpropData", 1)
@@ -33,7 +33,7 @@ def group_convolution_backprop(node: Lifting) -> list[Value]:
         attributes["auto_pad"] = "valid" if target is None else _TURNED.get(auto_pad, auto_pad)
     extra = node.attribute("output_padding", "tuple[int, ...]", None)
     op = ConvTranspose(**attributes, group=_groups(w), output_padding=extra)
-    return node.b.add(op, node.input(0), merged_weights(node.b, w), None, target)
+    return node.b.add(op, node.input(0), merge_weight_groups(node.b, w), None, target)
 
 
 def _static_weights(node: Lifting) -> Value:
@@ -86,5 +86,5 @@ def conv_transpose(b: Any, node: Node) -> Any:
 def _grouped(b: Any, op: Op, w: Any) -> Value:
     if not is_static(w.type):
         raise UnsupportedError("conv.group", f"grouped weights {w.type}, whose sizes should all be known")
-    found: Value = grouped_weights(b, w, op.group)  # type: ignore[attr-defined]
+    found: Value = split_weight_groups(b, w, op.group)  # type: ignore[attr-defined]
     return found

@@ -18,7 +18,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY, Op
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.clip import finite_range
 
 _BROADCASTING = {
@@ -63,7 +63,7 @@ def select(node: Lifting) -> None:
 
 @OPENVINO.lower("Maximum", "Minimum")
 def two_by_two(b: Builder, node: Node) -> Value | None:
-    made: Value | None = None if len(node.inputs) == 2 else node.op.composed(b, *node.inputs)  # type: ignore[attr-defined]
+    made: Value | None = None if len(node.inputs) == 2 else node.op.lower(b, *node.inputs)  # type: ignore[attr-defined]
     return made
 
 
@@ -174,7 +174,7 @@ def hard_sigmoid(node: Lifting) -> Value | None:
         return None
     b, x = node.b, node.input(0)
     line = b.Add(b.Multiply(x, node.input(1)), node.input(2))
-    made: Value = b.Maximum(b.Minimum(line, number(b, 1, x)), number(b, 0, x))
+    made: Value = b.Maximum(b.Minimum(line, scalar_like(b, 1, x)), scalar_like(b, 0, x))
     return made
 
 

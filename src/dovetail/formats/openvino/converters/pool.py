@@ -38,14 +38,14 @@ def average_pool(b: Any, node: Node) -> Any:
 
 def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     """The padding made part of the input, so that a window which reaches past it counts what is there."""
-    simple: Any = op.floored(x)
+    simple: Any = op.with_floor_rounding(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
     count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
     found = op.geometry(x.dims[2:], op.kernel_shape)
     # How far the windows reach, which is less than the padding where the last one was left out.
-    reach = op._reach(found, x.dims[2:])
+    reach = op.covering_pads(found, x.dims[2:])
     kept = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *kept])
     rest = [max(far - end, 0) for end, far in zip(kept, reach, strict=True)]

@@ -13,7 +13,8 @@ from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO, spell
 from dovetail.ir.graph import Node, Value
-from dovetail.ops.nn.resize import Axis, Resize
+from dovetail.ops.nn.interpolation import Axis
+from dovetail.ops.nn.resize import Resize
 
 _INTS = "tuple[int, ...]"
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")

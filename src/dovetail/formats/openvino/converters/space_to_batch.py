@@ -16,7 +16,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ir.types import INT64_MAX
-from dovetail.ops.nn.sliding_window import halves
+from dovetail.ops.nn.sliding_window import split_padding
 from dovetail.ops.shape_values import as_i64, join_sizes
 
 _INTS = "tuple[int, ...]"
@@ -176,7 +176,7 @@ def patches(node: Lifting) -> Value:
             continue
         outs.append(-(-size // stride))
         less = max((outs[-1] - 1) * stride + span - size, 0)
-        pads[0][axis], pads[1][axis] = halves(less, auto_pad == "same_upper")
+        pads[0][axis], pads[1][axis] = split_padding(less, auto_pad == "same_upper")
     if any(map(any, pads)):
         x = b.Pad(x, b.constant([0, 0, *pads[0], 0, 0, *pads[1]]))
     parts = []

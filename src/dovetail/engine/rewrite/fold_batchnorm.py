@@ -1,0 +1,103 @@
+"""Fold BatchNormalization, and per-channel factors and summands, into the weights and bias of convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.arrays import Array, Namespace
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import Shape, View
+from dovetail.ops.elementwise.binary import Add, Multiply
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.normalization import BatchNormalization
+
+
+class ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N", is_registered=False):
+    """Conv with the weights of output channel o multiplied by ``factor[o]``. An operator of the engine alone.
+
+    The factor is applied when the weights are packed. Memory then holds the model's weights and the packed weights, without a
+    third, scaled copy.
+    """
+
+    def shape(self, x: View, w: View, bias: View | None = None, factor: View | None = None) -> Shape:
+        shape: Shape = super().shape(x, w, bias)
+        return shape
+
+    def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array = None, factor: Array = None) -> Array:
+        return super().evaluate(xp, x, w * xp.reshape(factor, (-1, *(1,) * (w.ndim - 1))), bias)
+
+
+def rewrite_batch_norm(b: Builder, op: BatchNormalization, xs: list[Value | None]) -> Value | None:
+    """BatchNormalization with constant statistics as a product and a sum; None for any other."""
+    x, *parameters = xs
+    assert x is not None
+    if (
+        op.training_mode
+        or op.outputs != 1
+        or not op.spatial
+        or x.shape is None
+        or len(x.shape) < 2
+        or x.dtype.name not in ("f32", "f64")
+    ):
+        return None
+    constants = [None if value is None else value.constant for value in parameters]
+    if any(array is None for array in constants):
+        return None
+    scale, bias, mean, variance = (np.asarray(array, np.float64) for array in constants)
+    factor = scale / np.sqrt(variance + op.epsilon)
+    shape = (-1, *(1,) * (len(x.shape) - 2))
+    factor, summand = (np.reshape(array, shape).astype(x.dtype.numpy) for array in (factor, bias - mean * factor))
+    return b.Add(b.Multiply(x, b.constant(factor, x.dtype)), b.constant(summand, x.dtype))
+
+
+def fold_into_weights(b: Builder, node: Node) -> Value | None:
+    """Fold a factor or a summand per channel into the convolution before it; None where there is none."""
+    op = node.op
+    if not isinstance(op, Multiply | Add) or not op.broadcast:
+        return None
+    for index in (0, 1):
+        x, other = node.input(index), node.input(1 - index)
+        if x.node is None or not isinstance(x.node.op, Conv) or len(x.uses) != 1 or x in b.graph.outputs:
+            continue
+        values = _constant_per_channel(x, other)
+        if values is not None:
+            return _merge(b, op, x.node, values)
+    return None
+
+
+def _constant_per_channel(x: Value, other: Value) -> np.ndarray[Any, Any] | None:
+    """A constant as one number per channel of the convolution's result ``x``; None where it is none."""
+    if other.constant is None or x.node is None or x.dtype.name not in ("f32", "f64") or x.shape is None:
+        return None
+    weights = x.node.inputs[1]
+    if weights is None or weights.constant is None:
+        return None
+    bias = x.node.inputs[2] if len(x.node.inputs) > 2 else None
+    if bias is not None and bias.constant is None:
+        return None
+    rank = len(x.shape)
+    shape = (1,) * (rank - other.constant.ndim) + other.constant.shape
+    if len(shape) != rank or any(size != 1 for axis, size in enumerate(shape) if axis != 1):
+        return None
+    channels = weights.constant.shape[0]
+    return np.broadcast_to(other.constant.reshape(-1), (channels,)) if shape[1] in (1, channels) else None
+
+
+def _merge(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, Any]) -> Value:
+    x, weights, *rest = node.inputs
+    assert weights is not None and weights.constant is not None
+    dtype = weights.dtype
+    bias, factor = (None if value is None else value.constant for value in (*rest, None, None)[:2])
+    bias = np.zeros(weights.constant.shape[0], dtype.numpy) if bias is None else bias
+    if isinstance(op, Multiply):
+        bias = bias * values
+        factor = values if factor is None else factor * values
+    else:
+        bias = bias + values
+    constants = [b.constant(np.array(array, dtype.numpy), dtype) for array in (bias, factor) if array is not None]
+    conv = node.op if factor is None else ScaledConv(**node.op.__dict__)
+    result: Value = b.add(conv, x, weights, *constants)[0]
+    return result

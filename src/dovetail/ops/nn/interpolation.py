@@ -1,0 +1,88 @@
+"""Interpolation along one axis: coordinate transformations, rounding, Keys' kernel, and the taps of a Resize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array
+
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
+
+
+_HALF = np.float32(0.5)
+
+
+# Positions in x, computed in f32 as in onnxruntime and OpenVINO, from output indices, the scale, both sizes and the region.
+COORDINATES: dict[str, Callable[..., Any]] = {
+    "half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF,
+    "half_pixel_symmetric": lambda y, scale, out, size, roi: (
+        np.float32(size / 2 * (1 - out / (float(scale) * size)) if size else 0) + (y + _HALF) / scale - _HALF
+    ),
+    "pytorch_half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF if out > 1 else 0 * y,
+    "asymmetric": lambda y, scale, out, size, roi: y / scale,
+    "tf_half_pixel_for_nn": lambda y, scale, out, size, roi: (y + _HALF) / scale,
+    "align_corners": lambda y, scale, out, size, roi: y * np.float32(size - 1) / np.float32(out - 1) if out > 1 else 0 * y,
+    "align_corners_scaled": lambda y, scale, out, size, roi: _align_scaled(y, float(scale) * size, size),
+    "tf_crop_and_resize": lambda y, scale, out, size, roi: _crop(y, out, size, *roi),
+}
+
+
+def _align_scaled(y: Array, length: float, size: int) -> Any:
+    """Align corners with a scaled length that may be fractional."""
+    return 0 * y if length == 1 else (y * (size - 1) / (length - 1)).astype(np.float32)
+
+
+def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
+    if out > 1:
+        places = start * (size - 1) + y.astype(np.float64) * (end - start) * (size - 1) / (out - 1)
+    else:
+        places = 0 * y + 0.5 * (start + end) * (size - 1)
+    return places.astype(np.float32)
+
+
+class Axis(NamedTuple):
+    """One axis of a Resize: ``size`` elements to ``out``, with ``scale``.
+
+    ``roi``: the part of the axis that is sampled; ``narrows``: whether the weights are narrowed where the axis is enlarged.
+    """
+
+    axis: int
+    size: Any
+    out: Any
+    scale: Any
+    roi: tuple[float, float] = (0.0, 1.0)
+    narrows: bool = False
+
+
+class Taps(NamedTuple):
+    """Interpolation along one axis: output element i is the sum of ``weights[i]`` times the elements ``places[i]``.
+
+    ``outside`` marks output elements without a position in the input.
+    """
+
+    places: Any
+    weights: Any
+    outside: Any
+
+
+def round_positions(x: Array, mode: str, is_smaller: bool) -> Any:
+    if mode == "simple":
+        mode = "ceil" if is_smaller else "floor"
+    steps: dict[str, Callable[[Any], Any]] = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda places: np.ceil(places - _HALF),
+        "round_prefer_ceil": lambda places: np.floor(places + _HALF),
+    }
+    return steps[mode](x).astype(np.int64)
+
+
+def keys_kernel(distance: Array, a: float) -> Any:
+    """Evaluate Keys' cubic kernel: 1 at 0, 0 at all other integers and from 2 on."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
