@@ -181,6 +181,7 @@ def read_array(path: str) -> Any:
     if path != STREAM and not Path(path).is_file():
         raise click.UsageError(f"there is no file {path!r}")
     try:
+        # numpy leaves a file open that it opened itself and then refuses.
         with io.BytesIO(read_stdin()) if path == STREAM else open(path, "rb") as source:
             loaded = np.load(source, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
@@ -250,7 +251,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
     Raises EngineError [array.file] for a .npy file where there is not exactly one array.
     """
     from dovetail.compare.random_inputs import flatten_outputs
-    from dovetail.formats.atomic_write import replacing
+    from dovetail.formats.atomic_write import replace_file
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
@@ -260,7 +261,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
         return
     if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
         raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
-    with replacing(path) as stream:
+    with replace_file(path) as stream:
         if Path(path).suffix.lower() == ".npy":
             np.save(stream, next(iter(plain.values())), allow_pickle=False)
         else:

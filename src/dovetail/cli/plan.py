@@ -60,9 +60,9 @@ def plan(
 
 
 def _write(path: str, text: str) -> None:
-    from dovetail.formats.atomic_write import replacing
+    from dovetail.formats.atomic_write import replace_file
 
-    with replacing(path) as stream:
+    with replace_file(path) as stream:
         stream.write(text.encode("utf-8"))
 
 

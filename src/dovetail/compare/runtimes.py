@@ -69,11 +69,11 @@ def runner(
 
 
 def _dovetail(model: str | bytes, threads: int | None) -> Runner:
-    from dovetail.formats import lifted, load
+    from dovetail.formats import import_foreign, load
     from dovetail.formats.onnx import codec
     from dovetail.program import compile
 
-    loaded = lifted(codec.read(model)) if isinstance(model, bytes) else load(model)
+    loaded = import_foreign(codec.read(model)) if isinstance(model, bytes) else load(model)
     return ours(compile(loaded, threads=threads))
 
 
