@@ -21,8 +21,7 @@ refused by name when it is run or converted.
 one (those of `If` and `Loop` are tested by models of their own). **native**: the types for which a test runs it in the compiled
 core alone; `moves`: as a movement of data, planned away where that is possible; everything else runs in the interpreter's step.
 **rules**: `windows` and `decompose` as in [architecture.md](architecture.md).
-A format's column names the foreign operators that a slot line spells; `rewritten` says that it is written through other
-operators.
+A format's column names the foreign operators of its op mappings; `rewritten`: it is exported as other operators.
 
 """
 GROUPS = {
@@ -60,7 +59,7 @@ def ours() -> str:
 
 def theirs(format: str) -> str:
     rows = ["| operator | versions read | not read | as |", "| --- | --- | --- | --- |"]
-    for each in catalog.foreign(format):
+    for each in catalog.foreign_catalog(format):
         cells = (each.name, ", ".join(map(str, each.versions)), ", ".join(map(str, each.unread)), ", ".join(each.ours))
         rows.append(f"| {' | '.join(cell or '-' for cell in cells)} |")
     return "\n".join(rows)

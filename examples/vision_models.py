@@ -271,12 +271,12 @@ def resnet50(size: int = 224, quantised: bool = True, seed: int = 0) -> Made:
 def _ranges(w: Writer, names: Sequence[str], feed: dict[str, Any]) -> list[tuple[float, float]]:
     """The least and the greatest element of each of some values in one run."""
     import dovetail
-    from dovetail.formats import lifted
+    from dovetail.formats import import_foreign
     from dovetail.formats.onnx import codec
 
     for i, name in enumerate(names):
         w.output(name, f"seen_{i}")
-    found = dovetail.compile(lifted(codec.read(w.model().SerializeToString())))(feed)
+    found = dovetail.compile(import_foreign(codec.read(w.model().SerializeToString())))(feed)
     return [(float(found[f"seen_{i}"].min()), float(found[f"seen_{i}"].max())) for i in range(len(names))]
 
 

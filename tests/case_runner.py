@@ -69,7 +69,7 @@ def opsets(op: type[Op]) -> tuple[int, ...]:
     """Every opset in which a way to say ``op`` changes, and the newest."""
     import onnx
 
-    kinds = {(spelling.domain, spelling.kind) for spelling in (op_mapping.parse(op, line) for line in op.onnx)}
+    kinds = {(mapping.domain, mapping.kind) for mapping in (op_mapping.parse(op, line) for line in op.onnx)}
     lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
     return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
 

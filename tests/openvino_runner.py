@@ -89,12 +89,12 @@ WITHOUT_ROWS = {
 
 
 def known() -> set[tuple[str, int]]:
-    """All operators of OpenVINO that are built, by their spellings and by what composes them."""
-    found = {(kind, version) for domain, kind, version in OPENVINO.lifts if not domain}
+    """All operators of OpenVINO that are built, by their mappings and by what composes them."""
+    found = {(kind, version) for domain, kind, version in OPENVINO.importers if not domain}
     for op in REGISTRY.values():
-        for spelling in (op_mapping.parse(op, line) for line in OPENVINO.lines(op)):
-            if not spelling.is_written_only:
-                found |= {(spelling.kind, version) for version in spelling.versions}
+        for mapping in (op_mapping.parse(op, line) for line in OPENVINO.mapping_lines(op)):
+            if not mapping.is_export_only:
+                found |= {(mapping.kind, version) for version in mapping.versions}
     return found
 
 

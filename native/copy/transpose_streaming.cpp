@@ -118,7 +118,7 @@ public:
             memory + (reinterpret_cast<std::uintptr_t>(begin) + kPage / 2 - reinterpret_cast<std::uintptr_t>(memory)) % kPage /
                          kLine * kLine;
         RowOffsets rows;
-        StagedTranspose now;
+        StagedTranspose current;
         int staging = 0;
         const std::int64_t first = task * task_blocks_, end = min(blocks_, first + task_blocks_);
         for (std::int64_t block = first; block < end; ++block) {
@@ -128,10 +128,10 @@ public:
             StagingLoad next = staging_load(view, rows, buffers + (staging ^= 1) * staging_bytes_);
             if (next.prefetch_rows != 0 && block + 1 < end)
                 next.known_rows += append_next_offsets(rows, view, next, at(dst, src, block + 1, bytes_to_line / width_));
-            copy_kernels().transpose_staged(now, next, static_cast<std::size_t>(width_));
-            now = staged_transpose(view, next);
+            copy_kernels().transpose_staged(current, next, static_cast<std::size_t>(width_));
+            current = staged_transpose(view, next);
         }
-        copy_kernels().transpose_staged(now, {}, static_cast<std::size_t>(width_));
+        copy_kernels().transpose_staged(current, {}, static_cast<std::size_t>(width_));
         copy_kernels().store_fence();
     }
 
@@ -153,9 +153,9 @@ private:
         view.dst += outer * axes_.src_outer.dst + view.column * axes_.src_inner.dst;
         view.src += outer * axes_.src_outer.src + view.column * width_;
         for (std::size_t i = axes_.others.size(); i-- > 0; block /= axes_.others[i].size) {
-            const std::int64_t number = block % axes_.others[i].size;
-            view.dst += number * axes_.others[i].dst;
-            view.src += number * axes_.others[i].src;
+            const std::int64_t index = block % axes_.others[i].size;
+            view.dst += index * axes_.others[i].dst;
+            view.src += index * axes_.others[i].src;
         }
         view.rows = min(group_, rows_ + (wraps_ ? lead : 0) - view.row);
         if (view.rows > 0 && (is_dense_ || view.columns * view.outer * width_ >= kLine))
@@ -236,7 +236,7 @@ private:
         return {view.src, rows.at, count, bytes, staging, staging_step_, min(prefetch_rows_, count), count};
     }
 
-    // Appends the offsets of the next block's first rows to those of this block; returns their number.
+    // Appends the offsets of the next block's first rows to those of this block; returns their index.
     std::int64_t append_next_offsets(RowOffsets& rows, const BlockView& view, const StagingLoad& from,
                                      const BlockView& following) const {
         for (std::int64_t i = 0; i < from.prefetch_rows; ++i)

@@ -1,6 +1,6 @@
-"""onnx's own Backend interface: ``prepare``, ``run_model``, ``run_node`` and ``supports_device`` of ``onnx.backend.base``.
+"""The Backend interface of onnx: ``prepare``, ``run_model``, ``run_node`` and ``supports_device`` of ``onnx.backend.base``.
 
-``onnx.backend.test.BackendTest(dovetail.backend)`` takes this module as it stands. Importing it imports ``onnx``.
+``onnx.backend.test.BackendTest(dovetail.backend)`` takes this module. Importing it imports ``onnx``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from dovetail import dtypes
 from dovetail.errors import EngineError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.onnx import codec
 from dovetail.program import Program, compile
 
 
 class Prepared(BackendRep):
-    """A model made ready: ``run`` may be called any number of times."""
+    """A compiled model; ``run`` may be called any number of times."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -29,25 +29,26 @@ class Prepared(BackendRep):
         self._outputs = namedtupledict("Outputs", names)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs in order (and by name) for ``inputs``: arrays in order, by name, or the only one.
+        """Run the model, and return the outputs in order (and by name).
 
-        Raises EngineError where they do not fit the model, UnsupportedError [op.unknown] for an operator that no rule can run.
+        ``inputs`` are arrays in order, by name, or a single one. Raises EngineError where they do not fit the model,
+        UnsupportedError [op.unknown] for an operator that cannot run.
         """
         _refuse(kwargs)
         if isinstance(inputs, Mapping):
-            given: Any = {name: _array(item) for name, item in inputs.items()}
-            found = self.program(given)
+            arrays: Any = {name: _array(item) for name, item in inputs.items()}
+            outputs = self.program(arrays)
         else:
-            found = self.program(*(_array(item) for item in ([inputs] if hasattr(inputs, "dtype") else inputs)))
-        return self._outputs(*found.values())
+            outputs = self.program(*(_array(item) for item in ([inputs] if hasattr(inputs, "dtype") else inputs)))
+        return self._outputs(*outputs.values())
 
 
 class DovetailBackend(Backend):
-    """dovetail as an ONNX backend, on the CPU. The option ``engine`` is that of :func:`dovetail.compile`."""
+    """The ONNX backend of dovetail, on the CPU. The option ``engine`` is that of :func:`dovetail.compile`."""
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether ``prepare`` takes the model."""
+        """Tell whether ``prepare`` accepts the model."""
         try:
             cls.prepare(model, device, **kwargs)
         except (ValueError, NotImplementedError, RuntimeError):
@@ -56,16 +57,16 @@ class DovetailBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """Load ``model`` (held against the format's and the operators' rules on the way) and make it ready to run.
+        """Load and compile ``model``.
 
         ``engine`` as for :func:`dovetail.compile`. Raises what ``dovetail.load`` raises, and EngineError [device.unknown].
         """
         engine = kwargs.pop("engine", "auto")
         _refuse(kwargs)
         if not cls.supports_device(device):
-            raise EngineError("device.unknown", f"no device is called {device!r}; there is CPU")
+            raise EngineError("device.unknown", f"the device must be CPU, got {device!r}")
         deviations = Deviations()
-        loaded = lifted(codec.read(model, deviations=deviations), deviations)
+        loaded = import_foreign(codec.read(model, deviations=deviations), deviations)
         log(deviations.warnings(), "the model")
         return Prepared(compile(loaded, engine))
 
@@ -78,13 +79,13 @@ class DovetailBackend(Backend):
         outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of one operator in the newest opset, or in that of ``opset_version``."""
+        """Run one operator in the newest opset, or in ``opset_version``, and return its outputs."""
         opset = kwargs.pop("opset_version", defs.onnx_opset_version())
         arrays = dict(zip((name for name in node.input if name), (_array(item) for item in inputs), strict=False))
-        values = [helper.make_tensor_value_info(name, _number(array), array.shape) for name, array in arrays.items()]
+        values = [helper.make_tensor_value_info(name, _onnx_dtype(array), array.shape) for name, array in arrays.items()]
         infos: list[Any] = list(outputs_info or ())
         results = [
-            helper.make_tensor_value_info(name, _number(np.zeros(0, infos[index][0])), infos[index][1])
+            helper.make_tensor_value_info(name, _onnx_dtype(np.zeros(0, infos[index][0])), infos[index][1])
             if index < len(infos)
             else helper.make_empty_tensor_value_info(name)
             for index, name in enumerate(node.output)
@@ -103,10 +104,10 @@ def _array(item: Any) -> Any:
     return numpy_helper.to_array(item) if isinstance(item, TensorProto) else item
 
 
-def _number(array: Any) -> int:
-    found = dtypes.dtype(array.dtype).onnx
-    assert found is not None
-    return found
+def _onnx_dtype(array: Any) -> int:
+    number = dtypes.dtype(array.dtype).onnx
+    assert number is not None
+    return number
 
 
 def _refuse(options: Mapping[str, Any]) -> None:

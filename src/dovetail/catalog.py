@@ -1,14 +1,14 @@
-"""What dovetail knows of each operator, in one table: for ``dovetail ops`` and for docs/operators.md.
+"""The support table of all operators, for ``dovetail ops`` and docs/operators.md.
 
-How an operator is read and written is asked of the operators themselves. What is said of element types, gradients and the
-compiled core is what the cases of the tests show (``shown.toml``, which
-``python tests/write_support_table.py`` writes and a test compares).
+The operators themselves say how they are imported and exported. Element types, gradients and native kernels are those that a test
+case covers (``shown.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +21,13 @@ FORMATS = ("onnx", "openvino")
 _UNLISTED = ("Foreign", "Constant", "RuntimeAttributes")
 
 
-class Known(NamedTuple):
-    """One operator of ours. ``types``: element types of its first input that are tested; ``gradient``: ``slope`` where it has
-    one, ``zero`` where all that are tested are 0; ``native``: the types for which it runs in the compiled core (``moves``: as a
-    movement of data, of any type); empty where no test shows it. ``onnx``, ``openvino``: what it is in that format, by name and
-    versions; ``rewritten`` where it is written through other operators."""
+class OperatorSupport(NamedTuple):
+    """The support of one core operator.
+
+    ``types``: the tested element types of its first input. ``gradient``: ``slope`` where it has one, ``zero`` where all tested
+    ones are 0. ``native``: the types with a native kernel (``moves``: copied as data of any type). Each is empty where no test
+    covers it. ``onnx``, ``openvino``: the foreign operators and versions; ``rewritten`` where it is exported as other operators.
+    """
 
     name: str
     family: str
@@ -36,9 +38,11 @@ class Known(NamedTuple):
     openvino: tuple[str, ...]
 
 
-class Foreign(NamedTuple):
-    """One operator of a format: the versions that are read, those that the format has and that are not, and what of ours it is
-    read as: nothing where it is read as several."""
+class ForeignOperatorSupport(NamedTuple):
+    """The support of one foreign operator.
+
+    ``versions`` are imported, ``unread`` are not. ``ours``: the core operators that it maps to; none where it is several.
+    """
 
     name: str
     versions: tuple[int, ...]
@@ -47,6 +51,7 @@ class Foreign(NamedTuple):
 
 
 def dialect(format: str) -> Dialect:
+    """The dialect of a format."""
     if format == "onnx":
         from dovetail.formats.onnx.converters import ONNX
 
@@ -56,73 +61,76 @@ def dialect(format: str) -> Dialect:
     return OPENVINO
 
 
-def catalog() -> list[Known]:
-    """Every operator of ours, by name."""
-    found = shown()
-    return [_known(name, op, found.get(name, {})) for name, op in sorted(REGISTRY.items()) if name not in _UNLISTED]
+def catalog() -> list[OperatorSupport]:
+    """The support of every core operator, by name."""
+    facts = tested_facts()
+    return [_operator_support(name, op, facts.get(name, {})) for name, op in sorted(REGISTRY.items()) if name not in _UNLISTED]
 
 
 @cache
-def shown() -> dict[str, dict[str, str]]:
-    """What the cases show of each operator, as they stand in shown.toml."""
+def tested_facts() -> dict[str, dict[str, str]]:
+    """The facts that the test cases cover, by operator, from shown.toml."""
     return tomllib.loads((Path(__file__).parent / "shown.toml").read_text())
 
 
-def _known(name: str, op: type[Op], found: dict[str, str]) -> Known:
-    words = {key: tuple(found.get(key, "").split()) for key in ("types", "native")}
+def _operator_support(name: str, op: type[Op], facts: dict[str, str]) -> OperatorSupport:
+    types, native = (tuple(facts.get(key, "").split()) for key in ("types", "native"))
     family = op.__module__.rpartition(".")[2]
-    onnx, openvino = (spelled(op, dialect(format)) for format in FORMATS)
-    return Known(name, family, words["types"], found.get("gradient", ""), words["native"], onnx, openvino)
+    onnx, openvino = (foreign_operators(op, dialect(format)) for format in FORMATS)
+    return OperatorSupport(name, family, types, facts.get("gradient", ""), native, onnx, openvino)
 
 
-def spelled(op: type[Op], format: Dialect) -> tuple[str, ...]:
-    """The foreign operators and versions that the slot lines of ``op`` speak of, and how else it is written."""
-    found: dict[str, set[int]] = defaultdict(set)
-    for line in format.lines(op):
-        spelling = op_mapping.parse(op, line)
-        found[_named(spelling.domain, spelling.kind)] |= set(spelling.versions)
+def foreign_operators(op: type[Op], format: Dialect) -> tuple[str, ...]:
+    """The foreign operators and versions that ``op`` maps to, and ``rewritten`` where it is exported as others."""
+    versions_of: dict[str, set[int]] = defaultdict(set)
+    for line in format.mapping_lines(op):
+        mapping = op_mapping.parse(op, line)
+        versions_of[_qualified(mapping.domain, mapping.kind)] |= set(mapping.versions)
     name = op.__name__
-    if name in format.emits and not found:
-        found[name] |= {version for domain, kind, version in format.lifts if (domain, kind) == ("", name)}
-    texts = [" ".join((each, ", ".join(map(str, sorted(versions))))).strip() for each, versions in found.items()]
-    if name in format.lowers or (not texts and has(op, "decompose")):
+    if name in format.exporters and not versions_of:
+        versions_of[name] |= {version for domain, kind, version in format.importers if (domain, kind) == ("", name)}
+    texts = [" ".join((kind, ", ".join(map(str, sorted(versions))))).strip() for kind, versions in versions_of.items()]
+    if name in format.legalizations or (not texts and has(op, "decompose")):
         texts.append("rewritten")
     return tuple(texts)
 
 
-def foreign(format: str) -> list[Foreign]:
-    """Every operator that a format has, and those of its extensions that are read, by name."""
-    known = dialect(format)
-    read: dict[str, set[int]] = defaultdict(set)
+def foreign_catalog(format: str) -> list[ForeignOperatorSupport]:
+    """The support of every operator of a format, and of the operators of its extensions that are imported, by name."""
+    traits = dialect(format)
+    imported: dict[str, set[int]] = defaultdict(set)
     ours: dict[str, dict[str, None]] = defaultdict(dict)
     for name, op in sorted(REGISTRY.items()):
-        for spelling in (op_mapping.parse(op, line) for line in known.lines(op)):
-            kind = _named(spelling.domain, spelling.kind)
-            if not spelling.is_written_only:
-                read[kind] |= set(spelling.versions)
+        for mapping in (op_mapping.parse(op, line) for line in traits.mapping_lines(op)):
+            kind = _qualified(mapping.domain, mapping.kind)
+            if not mapping.is_export_only:
+                imported[kind] |= set(mapping.versions)
             ours[kind][name] = None
-    for domain, kind, version in known.lifts:
-        read[_named(domain, kind)].add(version)
-    there = _onnx_versions() if format == "onnx" else _openvino_versions()
+    for domain, kind, version in traits.importers:
+        imported[_qualified(domain, kind)].add(version)
+    known = _onnx_versions() if format == "onnx" else _openvino_versions()
+    kinds = sorted(set(known) | {kind for kind in imported if imported[kind]})
     return [
-        Foreign(kind, tuple(sorted(read[kind])), tuple(sorted(set(there.get(kind, ())) - read[kind])), tuple(ours[kind]))
-        for kind in sorted(set(there) | {kind for kind in read if read[kind]})
+        ForeignOperatorSupport(
+            kind, tuple(sorted(imported[kind])), tuple(sorted(set(known.get(kind, ())) - imported[kind])), tuple(ours[kind])
+        )
+        for kind in kinds
     ]
 
 
-def _named(domain: str, kind: str) -> str:
+def _qualified(domain: str, kind: str) -> str:
     return f"{domain}:{kind}" if domain else kind
 
 
 def _onnx_versions() -> dict[str, tuple[int, ...]]:
-    """The versions of the operators of all domains of the onnx package, but for those that are deprecated."""
+    """The versions of the operators of all domains of the onnx package, without the deprecated ones."""
     import onnx
 
-    found: dict[str, list[int]] = defaultdict(list)
+    versions: dict[str, list[int]] = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.deprecated:
-            found[_named(schema.domain, schema.name)].append(schema.since_version)
-    return {kind: tuple(versions) for kind, versions in found.items()}
+            versions[_qualified(schema.domain, schema.name)].append(schema.since_version)
+    return {kind: tuple(numbers) for kind, numbers in versions.items()}
 
 
 def _openvino_versions() -> dict[str, tuple[int, ...]]:
@@ -131,9 +139,18 @@ def _openvino_versions() -> dict[str, tuple[int, ...]]:
     return {kind: versions for kind, versions in VERSIONS.items() if kind not in ("Parameter", "Result", "Constant", "Const")}
 
 
-def plain(items: list[Any]) -> list[dict[str, Any]]:
-    """The rows as JSON has them."""
-    return [{name: list(item) if isinstance(item, tuple) else item for name, item in each._asdict().items()} for each in items]
+def as_json(rows: Sequence[OperatorSupport | ForeignOperatorSupport]) -> list[dict[str, Any]]:
+    """The rows as JSON values."""
+    return [{name: list(item) if isinstance(item, tuple) else item for name, item in row._asdict().items()} for row in rows]
 
 
-__all__ = ["FORMATS", "Foreign", "Known", "catalog", "foreign", "plain", "shown", "spelled"]
+__all__ = [
+    "FORMATS",
+    "ForeignOperatorSupport",
+    "OperatorSupport",
+    "as_json",
+    "catalog",
+    "foreign_catalog",
+    "foreign_operators",
+    "tested_facts",
+]

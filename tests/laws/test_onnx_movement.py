@@ -11,7 +11,7 @@ from onnx import helper
 
 import dovetail
 from dovetail.errors import DovetailError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec
 
 
@@ -26,7 +26,7 @@ def run(kind: str, opset: int, inputs: dict[str, Any], *, constants: dict[str, A
     tensors = [onnx.numpy_helper.from_array(array, name) for name, array in fixed.items()]
     graph = helper.make_graph([node], "graph", values, [helper.make_empty_tensor_value_info("y")], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    return dovetail.run(lifted(codec.read(model)), inputs)["y"]
+    return dovetail.run(import_foreign(codec.read(model)), inputs)["y"]
 
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -1,4 +1,4 @@
-"""What slot lines say of versions, attributes and defaults, held against onnx's schemas and against what OpenVINO reads."""
+"""What param lines say of versions, attributes and defaults, held against onnx's schemas and against what OpenVINO reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from case_runner import CASES, model_of
 from dovetail.errors import UnsupportedError
 from dovetail.formats import op_mapping
 from dovetail.formats.onnx.converters import ONNX
-from dovetail.formats.op_mapping import Slot, Spelling
+from dovetail.formats.op_mapping import OpMapping, ParamMapping
 from dovetail.formats.openvino import write as openvino_write
 from dovetail.ir.op import REGISTRY, Op
 
@@ -56,14 +56,14 @@ ADDED = {("com.microsoft", "GroupQueryAttention", 1): ("q_norm_epsilon", "k_norm
 """Attributes that came to a version later: an older onnxruntime does not have them."""
 
 
-def lines(ops: Iterable[type[Op]], version: Version) -> list[Spelling]:
+def lines(ops: Iterable[type[Op]], version: Version) -> list[OpMapping]:
     """The lines that read a version of an operator, in the order in which they are tried."""
     read = [op_mapping.parse(op, line) for op in ops for line in op.onnx]
     domain, kind, number = version
     return [
-        spelling
-        for spelling in read
-        if (spelling.domain, spelling.kind) == (domain, kind) and number in spelling.versions and not spelling.is_written_only
+        mapping
+        for mapping in read
+        if (mapping.domain, mapping.kind) == (domain, kind) and number in mapping.versions and not mapping.is_export_only
     ]
 
 
@@ -71,9 +71,9 @@ def readers() -> dict[Version, list[type[Op]]]:
     """The operators whose lines read a version."""
     found: dict[Version, list[type[Op]]] = {}
     for op in REGISTRY.values():
-        for spelling in (op_mapping.parse(op, line) for line in op.onnx):
-            for number in () if spelling.is_written_only else spelling.versions:
-                ops = found.setdefault((spelling.domain, spelling.kind, number), [])
+        for mapping in (op_mapping.parse(op, line) for line in op.onnx):
+            for number in () if mapping.is_export_only else mapping.versions:
+                ops = found.setdefault((mapping.domain, mapping.kind, number), [])
                 if op not in ops:
                     ops.append(op)
     return found
@@ -96,16 +96,16 @@ def names() -> Iterator[Any]:
 
 @pytest.mark.parametrize("kind", list(names()))
 def test_every_version_of_an_operator_that_is_read_is_named(kind: str) -> None:
-    said = {*readers(), *ONNX.lifts}
+    said = {*readers(), *ONNX.importers}
     real = {version for version in schemas() if version[1] == kind and version[0] == "" and version[2] <= NEWEST}
     assert {(name, number) for _, name, number in real - said} <= UNREAD
 
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
 def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Version, ops: list[type[Op]]) -> None:
-    if version in ONNX.lifts:
+    if version in ONNX.importers:
         return
-    known = frozenset[str]().union(*(spelling.known for spelling in lines(ops, version))) - {"consumed_inputs"}
+    known = frozenset[str]().union(*(mapping.foreign_attributes for mapping in lines(ops, version))) - {"consumed_inputs"}
     theirs = set(schemas()[version].attributes) - {"consumed_inputs"}
     assert theirs <= known
     assert known - theirs <= set(ADDED.get(version, ()))
@@ -113,12 +113,12 @@ def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Ve
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
 def test_inputs_may_be_left_out_or_repeated_where_the_schema_says_so(version: Version, ops: list[type[Op]]) -> None:
-    if version in ONNX.lifts:
+    if version in ONNX.importers:
         return
-    for spelling in lines(ops, version):
+    for mapping in lines(ops, version):
         theirs = [port.option.name for port in schemas()[version].inputs]
-        ours = ["Variadic" if slot.repeated else "Optional" if slot.optional else "Single" for slot in spelling.inputs]
-        assert ours == theirs[: len(ours)], spelling.line
+        ours = ["Variadic" if param.is_repeated else "Optional" if param.is_optional else "Single" for param in mapping.inputs]
+        assert ours == theirs[: len(ours)], mapping.text
 
 
 SIGNED = ("axis", "axes", "perm", "pads", "output_padding")
@@ -128,57 +128,57 @@ UNTOLD = {"MeanVarianceNormalization"}
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
 def test_an_axis_or_a_pad_is_negative_only_where_the_schema_speaks_of_it(version: Version, ops: list[type[Op]]) -> None:
-    if version in ONNX.lifts or version[1] in UNTOLD or version[0]:
+    if version in ONNX.importers or version[1] in UNTOLD or version[0]:
         return
-    for spelling in lines(ops, version):
-        for slot in spelling.attributes:
-            for name in () if slot.is_ignored else set(SIGNED).intersection(slot.theirs):
+    for mapping in lines(ops, version):
+        for param in mapping.attributes:
+            for name in () if param.is_ignored else set(SIGNED).intersection(param.foreign_names):
                 attribute = schemas()[version].attributes[name]
                 told = attribute.description.lower().replace("non-negative", "")
                 is_signed = attribute.default_value.i < 0 or any(words in told for words in ("negative", "[-r", "from the back"))
-                assert (slot.how in ("natural", "front")) != is_signed, f"{spelling.line}: {name}"
+                assert (param.conversion in ("natural", "front")) != is_signed, f"{mapping.text}: {name}"
 
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
 def test_an_attribute_left_out_means_the_default_of_the_schema(version: Version, ops: list[type[Op]]) -> None:
     tried = lines(ops, version)
     assert tried
-    for spelling in tried:
-        for slot in spelling.attributes:
-            if slot.is_ignored:
+    for mapping in tried:
+        for param in mapping.attributes:
+            if param.is_ignored:
                 continue
-            for name in slot.theirs:
-                check(version, spelling, slot, name, any(not demands(each, name) for each in tried))
+            for name in param.foreign_names:
+                check(version, mapping, param, name, any(not demands(each, name) for each in tried))
 
 
-def demands(spelling: Spelling, name: str) -> bool:
-    return any(name in slot.theirs and slot.default is None and not slot.optional for slot in spelling.attributes)
+def demands(mapping: OpMapping, name: str) -> bool:
+    return any(name in param.foreign_names and param.default is None and not param.is_optional for param in mapping.attributes)
 
 
-def check(version: Version, spelling: Spelling, slot: Slot, name: str, may_be_left_out: bool) -> None:
+def check(version: Version, mapping: OpMapping, param: ParamMapping, name: str, may_be_left_out: bool) -> None:
     _, kind, number = version
     attribute = schemas()[version].attributes[name]
     if (kind, number, name) in TOLD_ELSEWHERE:
         told = TOLD_ELSEWHERE[kind, number, name]
-        assert (slot.default, slot.optional) == ((None, True) if told == "left out" else (told, False))
+        assert (param.default, param.is_optional) == ((None, True) if told == "left out" else (told, False))
         return
     default = onnx.helper.get_attribute_value(attribute.default_value) if attribute.default_value.name else None
-    assert may_be_left_out != attribute.required, f"{spelling.line}: {name}"
-    if attribute.required or demands(spelling, name):
+    assert may_be_left_out != attribute.required, f"{mapping.text}: {name}"
+    if attribute.required or demands(mapping, name):
         return
     if default is None:
-        assert (slot.default, slot.optional) == (None, True), f"{spelling.line}: {name} has no default"
+        assert (param.default, param.is_optional) == (None, True), f"{mapping.text}: {name} has no default"
         return
-    assert slot.default is not None, f"{spelling.line}: the default of {name} is {default!r}"
-    if slot.ours in spelling.op.fields_by_name:
+    assert param.default is not None, f"{mapping.text}: the default of {name} is {default!r}"
+    if param.name in mapping.op.fields_by_name:
         given = default.decode() if isinstance(default, bytes) else default
-        meant = op_mapping.read_attribute(spelling, slot, {name: given}, is_text=False)
-        assert op_mapping.read_attribute(spelling, slot, {}, is_text=False) == meant, f"{spelling.line}: {name} is {default!r}"
+        meant = op_mapping.read_attribute(mapping, param, {name: given}, is_text=False)
+        assert op_mapping.read_attribute(mapping, param, {}, is_text=False) == meant, f"{mapping.text}: {name} is {default!r}"
     else:
         # An input of ours, whose default is the text of a number or of a list.
-        assert op_mapping.coerce("float" if isinstance(default, float) else "tuple[int, ...]", slot.default) == (
+        assert op_mapping.coerce("float" if isinstance(default, float) else "tuple[int, ...]", param.default) == (
             default if isinstance(default, float) else tuple(default)
-        ), f"{spelling.line}: {name} is {default!r}"
+        ), f"{mapping.text}: {name} is {default!r}"
 
 
 # OpenVINO has no schemas to ask: its specification, and what its reader makes of a layer without the attribute.
@@ -335,27 +335,27 @@ OPTIONAL = {("ConvolutionBackpropData", "output_padding")} | {
 """What may be left out without a default."""
 
 
-def layers(op: type[Op]) -> list[Spelling]:
-    return [spelling for spelling in (op_mapping.parse(op, line) for line in op.openvino) if not spelling.is_written_only]
+def layers(op: type[Op]) -> list[OpMapping]:
+    return [mapping for mapping in (op_mapping.parse(op, line) for line in op.openvino) if not mapping.is_export_only]
 
 
 def with_layers() -> Iterator[Any]:
     for op in REGISTRY.values():
-        if any(spelling.attributes for spelling in layers(op)):
+        if any(mapping.attributes for mapping in layers(op)):
             yield pytest.param(op, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")
 
 
 @pytest.mark.parametrize("op", list(with_layers()))
 def test_an_attribute_of_ir_left_out_means_the_default_of_the_specification(op: type[Op]) -> None:
     read = layers(op)
-    for spelling in read:
-        for slot in spelling.attributes:
-            for name in () if slot.is_ignored else slot.theirs:
-                key = (spelling.kind, name)
-                beside = [each for each in read if (each.kind, each.versions) == (spelling.kind, spelling.versions)]
-                told = {each.default for line in beside for each in line.attributes if name in each.theirs} - {None}
+    for mapping in read:
+        for param in mapping.attributes:
+            for name in () if param.is_ignored else param.foreign_names:
+                key = (mapping.kind, name)
+                beside = [each for each in read if (each.kind, each.versions) == (mapping.kind, mapping.versions)]
+                told = {each.default for line in beside for each in line.attributes if name in each.foreign_names} - {None}
                 assert told == ({DEFAULTS[key]} if key in DEFAULTS else set()), key
-                assert slot.optional == (key in OPTIONAL), key
+                assert param.is_optional == (key in OPTIONAL), key
 
 
 def told_by_openvino() -> Iterator[Any]:

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 import oracles
 from assertions import assert_same_bits, assert_same_graph
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.ir.builder import Builder
@@ -67,11 +67,11 @@ def test_its_onnx_file_says_the_same(moved: Moved, opset: int) -> None:
         theirs = oracles.run_reference(data, moved.inputs)
     for (name, array), other in zip(moved.outputs.items(), theirs, strict=True):
         assert_same_bits(np.asarray(other), array, f"onnxruntime: {name}")
-    once = lifted(onnx_codec.read(data))
+    once = import_foreign(onnx_codec.read(data))
     assert_gives(once, moved, "after a trip through ONNX")
     again = onnx_write.save(once, None, opset=opset)
     assert again is not None
-    assert_same_graph(once, lifted(onnx_codec.read(again)), "after a second trip through ONNX")
+    assert_same_graph(once, import_foreign(onnx_codec.read(again)), "after a second trip through ONNX")
 
 
 @GRAPHS
@@ -86,7 +86,7 @@ def test_its_ir_says_the_same(moved: Moved) -> None:
             for (name, array), found in zip(moved.outputs.items(), theirs, strict=True):
                 narrow = oracles.as_f32 if array.dtype == np.float64 else np.asarray
                 assert_same_bits(narrow(found), narrow(array), f"openvino: {name}")
-        once = lifted(openvino_codec.read(path))
+        once = import_foreign(openvino_codec.read(path))
         assert_gives(once, moved, "after a trip through IR")
         openvino_write.save(once, other)
-        assert_same_graph(once, lifted(openvino_codec.read(other)), "after a second trip through IR")
+        assert_same_graph(once, import_foreign(openvino_codec.read(other)), "after a second trip through IR")

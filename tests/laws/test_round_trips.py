@@ -18,9 +18,10 @@ from case_laws import hold, law
 from case_runner import answer, assert_same_answer, at_most, case_of, feeds, model_of, opsets, skip_where_outside, sound
 from cases import Case
 from dovetail.errors import UnsupportedError
-from dovetail.formats import lifted, op_mapping
+from dovetail.formats import import_foreign, op_mapping
 from dovetail.formats.dialect import Dialect
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_errors import ExportErrors
+from dovetail.formats.legalize import Legalizer
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
@@ -49,10 +50,10 @@ class Onnx(NamedTuple):
         return data
 
     def read(self, file: bytes) -> Model:
-        return sound(lifted(onnx_codec.read(file)))
+        return sound(import_foreign(onnx_codec.read(file)))
 
-    def lowering(self) -> Lowering:
-        return Lowering(ONNX, lambda domain, kind: since_version(domain, kind, self.opset), file=None, sink=False)
+    def legalizer(self) -> Legalizer:
+        return Legalizer(ONNX, lambda domain, kind: since_version(domain, kind, self.opset), ExportErrors(None))
 
 
 class OpenVino(NamedTuple):
@@ -67,10 +68,10 @@ class OpenVino(NamedTuple):
         with tempfile.TemporaryDirectory() as folder:
             for name, data in file.items():
                 Path(folder, name).write_bytes(data)
-            return sound(lifted(openvino_codec.read(os.path.join(folder, "model.xml"))))
+            return sound(import_foreign(openvino_codec.read(os.path.join(folder, "model.xml"))))
 
-    def lowering(self) -> Lowering:
-        return Lowering(OPENVINO, openvino_write.version_of, file=None, sink=True)
+    def legalizer(self) -> Legalizer:
+        return Legalizer(OPENVINO, openvino_write.version_of, ExportErrors(None))
 
 
 @lru_cache(maxsize=64)
@@ -100,11 +101,13 @@ def check_trip(case: Case, target: Onnx | OpenVino) -> str | None:
         return error.diagnostics[0].message
     once = target.read(file)
     prepared = copy_graph(model.graph)
-    lowering = target.lowering()
-    lowering.prepare(prepared)
+    legalizer = target.legalizer()
+    legalizer.legalize(prepared)
     assert validate(prepared) == []
     if not differences(model.graph, prepared) and kinds(model) == kinds(once):
-        assert differences(model.graph, once.graph, lambda op, other: is_said_as(op, other, lowering.dialect)) == [], str(target)
+        assert differences(model.graph, once.graph, lambda op, other: is_exported_as(op, other, legalizer.dialect)) == [], str(
+            target
+        )
     else:
         # Other operators stand for the case's: the results must agree.
         ours = interpret(once, feeds(case))
@@ -122,11 +125,11 @@ def kinds(model: Model) -> list[str]:
     return [type(node.op).__name__ for node in model.graph.nodes if type(node.op).__name__ != "Constant"]
 
 
-def is_said_as(op: Op, other: Op, dialect: Dialect) -> bool:
-    """Whether some spelling that reads as ``other`` may also say ``op``, which only refuses where ``other`` answers."""
+def is_exported_as(op: Op, other: Op, dialect: Dialect) -> bool:
+    """Tell whether a mapping that imports ``other`` also exports ``op``, which differs only in the errors that it raises."""
     changed = {field.name for field in op.fields if op.__dict__[field.name] != other.__dict__[field.name]}
-    for spelling in dialect.writers(op):
-        lenient = {name: [op_mapping.fixed_value(field_of(op, name), text) for text in texts] for name, texts in spelling.fixed}
+    for mapping in dialect.export_mappings(type(op)):
+        lenient = {name: [op_mapping.fixed_value(field_of(op, name), text) for text in texts] for name, texts in mapping.fixed}
         if all(
             name in lenient and op.__dict__[name] in lenient[name][1:] and other.__dict__[name] == lenient[name][0]
             for name in changed
@@ -183,7 +186,7 @@ def check_older_opsets(case: Case) -> None:
             assert all(item.node for item in error.diagnostics), str(error)
             refusals.append(error.diagnostics[0].message)
             continue
-        outputs = interpret(lifted(onnx_codec.read(file)), feeds(case))
+        outputs = interpret(import_foreign(onnx_codec.read(file)), feeds(case))
         for mine, theirs in zip(outputs.values(), answer(case), strict=False):
             assert_close(np.asarray(mine), theirs, max(case.tolerance or 0, REORDERED), f"opset {opset}")
     if len(refusals) == len(OLDER):
@@ -199,12 +202,12 @@ def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
     real = {(item.domain, item.name, item.since_version) for item in onnx.defs.get_all_schemas_with_history()}
     contrib = set(oracles.contrib_schemas())
     said = {
-        (spelling.domain, spelling.kind, version)
+        (mapping.domain, mapping.kind, version)
         for op in REGISTRY.values()
-        for spelling in (op_mapping.parse(op, line) for line in op.onnx)
-        for version in spelling.versions
-    } | {(domain, kind, version) for domain, kind, version in ONNX.lifts}
+        for mapping in (op_mapping.parse(op, line) for line in op.onnx)
+        for version in mapping.versions
+    } | {(domain, kind, version) for domain, kind, version in ONNX.importers}
     # onnxruntime has this one in the default domain, with a schema of its own.
-    said = {spelling for spelling in said if spelling[:2] != ("", "SimplifiedLayerNormalization")}
+    said = {mapping for mapping in said if mapping[:2] != ("", "SimplifiedLayerNormalization")}
     assert {version for version in said if not version[0]} <= real
     assert not contrib or {version for version in said if version[0]} <= real | contrib

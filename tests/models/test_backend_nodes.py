@@ -41,9 +41,9 @@ BUILT = frozenset(
 
 
 def known() -> frozenset[str]:
-    """All operators of ONNX that are built, by their spellings and by what composes them."""
-    spelled = (op_mapping.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
-    return frozenset({spelling.kind for spelling in spelled} | {kind for _, kind, _ in ONNX.lifts})
+    """All operators of ONNX that are built, by their mappings and by what composes them."""
+    mappings = (op_mapping.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
+    return frozenset({mapping.kind for mapping in mappings} | {kind for _, kind, _ in ONNX.importers})
 
 
 REFUSED = {"ImageDecoder"}

@@ -12,7 +12,7 @@ import vision_models
 
 import dovetail
 from dovetail.compare.runtimes import is_installed, runner
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ QUANTISED = {"resnet50": 0.05}
 def test_engines_agree(name: str) -> None:
     model, feed = SMALL[name]()
     data = model.SerializeToString()
-    loaded = lifted(codec.read(data))
+    loaded = import_foreign(codec.read(data))
     found = {engine: dovetail.compile(loaded, engine=engine)(feed) for engine in ("interpreter", "native")}
     if is_installed("onnxruntime"):
         found["onnxruntime"] = runner("onnxruntime", data, 1).run(feed)

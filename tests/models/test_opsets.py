@@ -19,7 +19,7 @@ import oracles
 from backend_data import KINDS, Sample, assert_similar, samples
 from coverage_summary import NOT_BUILT, TRIP
 from dovetail.errors import DovetailError, UnsupportedError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec, write
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.interpreter.interpret import interpret
@@ -76,7 +76,7 @@ TESTS = [BackendTest(sample) for kind in KINDS for sample in samples(kind)]
 )
 def test_a_model_means_the_same_in_the_opsets_beside_its_own(test: BackendTest, record_property: Any) -> None:
     try:
-        model = lifted(codec.read(test.proto))
+        model = import_foreign(codec.read(test.proto))
         refuse_foreign(model.graph)
         answers = [list(interpret(model, inputs).values()) for inputs in test.inputs]
     except DovetailError as error:
@@ -132,7 +132,7 @@ class Trips:
     def hold(self, proto: onnx.ModelProto, data: bytes, opset: int) -> None:
         what = f"opset {opset}: {[node.op_type for node in proto.graph.node]}"
         self.check(proto, what)
-        again = lifted(codec.read(data))
+        again = import_foreign(codec.read(data))
         for inputs, answer in zip(self.test.inputs, self.answers, strict=True):
             self.test.assert_alike(answer, list(interpret(again, inputs).values()))
         if opset > oracles.RUNTIME_OPSET or self.is_random:

@@ -14,7 +14,7 @@ import dovetail
 from dovetail import dtypes, symbolic
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.onnx.converters import ONNX
@@ -39,15 +39,14 @@ IR_VALUES = [
 
 
 def operators(dialect: Dialect) -> list[tuple[str, str, int]]:
-    dialect.readers(ForeignNode("Nothing", 1, [], []))
-    return sorted({*(dialect._readers or {}), *dialect.lifts})
+    return sorted({*dialect.import_mappings(), *dialect.importers})
 
 
 def facts(dialect: Dialect, domain: str, kind: str, version: int) -> tuple[list[str], int]:
     """The names of the attributes, and how many inputs there may be."""
-    spellings = (dialect._readers or {}).get((domain, kind, version), ())
-    names = {name for spelling in spellings for slot in spelling.attributes for name in slot.theirs}
-    count = max((len(spelling.inputs) for spelling in spellings), default=3)
+    mappings = dialect.import_mappings().get((domain, kind, version), ())
+    names = {name for mapping in mappings for param in mapping.attributes for name in param.foreign_names}
+    count = max((len(mapping.inputs) for mapping in mappings), default=3)
     # onnxruntime has operators of its own, which the onnx package does not know.
     if dialect is ONNX and onnx.defs.has(kind, version, domain):
         schema = onnx.defs.get_schema(kind, version, domain)
@@ -121,7 +120,7 @@ def test_any_node_is_a_graph_or_an_error_of_ours(dialect: Dialect) -> None:
         node = foreign.graph.nodes[0]
         start = time.process_time()
         try:
-            model = lifted(foreign)
+            model = import_foreign(foreign)
             lifts += 1
             use(model)
         except DovetailError as error:

@@ -14,27 +14,27 @@ from dovetail.formats import op_mapping
 from dovetail.ir.op import REGISTRY
 
 
-@pytest.mark.parametrize("name", sorted(catalog.shown()))
+@pytest.mark.parametrize("name", sorted(catalog.tested_facts()))
 def test_nothing_is_claimed_that_no_case_shows(name: str) -> None:
-    claimed = dict(catalog.shown()[name])
+    claimed = dict(catalog.tested_facts()[name])
     if not native_core.is_compiled:
         claimed.pop("native", None)
     assert write_support_table.unshown(name, claimed) == []
 
 
 def test_all_that_is_spoken_of_is_there() -> None:
-    assert set(catalog.shown()) <= set(REGISTRY)
+    assert set(catalog.tested_facts()) <= set(REGISTRY)
     assert {each.name for each in catalog.catalog()} | {"Foreign", "Constant", "RuntimeAttributes"} == set(REGISTRY)
 
 
 @pytest.mark.parametrize("format", catalog.FORMATS)
 def test_a_version_is_read_by_a_line_or_by_a_function(format: str) -> None:
     dialect = catalog.dialect(format)
-    lines = [op_mapping.parse(op, line) for op in REGISTRY.values() for line in dialect.lines(op)]
-    read = {(each.domain, each.kind, version) for each in lines if not each.is_written_only for version in each.versions}
-    read |= set(dialect.lifts)
+    lines = [op_mapping.parse(op, line) for op in REGISTRY.values() for line in dialect.mapping_lines(op)]
+    read = {(each.domain, each.kind, version) for each in lines if not each.is_export_only for version in each.versions}
+    read |= set(dialect.importers)
     rows = {(f"{domain}:{kind}" if domain else kind, version) for domain, kind, version in read}
-    assert rows == {(each.name, version) for each in catalog.foreign(format) for version in each.versions}
+    assert rows == {(each.name, version) for each in catalog.foreign_catalog(format) for version in each.versions}
 
 
 def told(capsys: Any, *arguments: str) -> str:

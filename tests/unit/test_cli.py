@@ -330,7 +330,7 @@ def test_a_refused_conversion_names_every_node(tmp_path: Path, ran: Any) -> None
     found = ran("convert", str(path), str(tmp_path / "m.xml"))
     assert found.code == 4 and found.out == ""
     assert found.err == (
-        "UnsupportedError: 2 nodes that openvino cannot say\n"
+        "UnsupportedError: 2 nodes that openvino cannot express\n"
         "[op.unknown] Mystery-1 of onnx has no known equal in openvino\n"
         "  in first = Foreign(far.away.Mystery-1)(f32[n, 4])\n"
         f"  at {path}\n"
@@ -382,7 +382,7 @@ def test_check_of_a_sound_model_ends_in_0(model: str, ran: Any) -> None:
 @pytest.mark.parametrize("command", ["run", "check", "show", "info"])
 def test_what_cannot_be_read_at_all_is_an_error(command: str, tmp_path: Path, ran: Any) -> None:
     missing = ran(command, str(tmp_path / "missing.onnx"))
-    assert missing.code == 3 and missing.err.startswith("MissingFileError [file.missing]: there is no file")
+    assert missing.code == 3 and missing.err.startswith("MissingFileError [file.missing]: the file")
     (tmp_path / "model.txt").touch()
     assert ran(command, str(tmp_path / "model.txt")).code == 4
 

@@ -14,7 +14,7 @@ import dovetail
 from dovetail import arrays, dtypes, symbolic
 from dovetail.autodiff import adjoints
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
-from dovetail.formats import lifted, load
+from dovetail.formats import import_foreign, load
 from dovetail.formats.onnx import codec
 from dovetail.interpreter.evaluate import run
 from dovetail.ir.builder import Builder
@@ -30,7 +30,7 @@ def onnx_model(
     inputs = [helper.make_tensor_value_info(name, element, shape) for name, shape in shapes.items()]
     output = helper.make_tensor_value_info("y", onnx.TensorProto.UNDEFINED, None)
     graph = helper.make_graph([node], "g", inputs, [output])
-    return lifted(codec.read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])))
+    return import_foreign(codec.read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])))
 
 
 def ir_model(

@@ -183,7 +183,7 @@ def test_mapped_bytes_are_those_of_the_file_and_cannot_be_written(tmp_path: Path
     content = np.random.default_rng(1).integers(0, 256, 10000, dtype=np.uint8)
     (tmp_path / "w.bin").write_bytes(content.tobytes())
     for length in (None, 0, min(1, 10000 - offset), 10000 - offset):
-        view = files.mapped(tmp_path / "w.bin", offset, length)
+        view = files.map_file(tmp_path / "w.bin", offset, length)
         np.testing.assert_array_equal(view, content[offset:] if length is None else content[offset : offset + length])
         assert not view.flags.writeable
 
@@ -193,7 +193,7 @@ def test_mapped_bytes_are_those_of_the_file_and_cannot_be_written(tmp_path: Path
 )
 def test_ranges_beyond_the_file_are_refused(model: Path, offset: int, length: int | None) -> None:
     with pytest.raises(FormatError, match="7 bytes") as caught:
-        files.mapped(model.parent / "w.bin", offset, length)
+        files.map_file(model.parent / "w.bin", offset, length)
     assert caught.value.code == "data.range"
 
 
@@ -204,7 +204,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 @pytest.mark.usefixtures("both_ways")
 def test_all_files_take_their_places_together(model: Path) -> None:
     names = [model, model.parent / "w.bin", model.parent / "sub" / "new.bin"]
-    with atomic_write.replacing_all(names) as streams:
+    with atomic_write.replace_files(names) as streams:
         for number, stream in enumerate(streams):
             stream.write(bytes([number]))
         assert model.read_bytes() == b"model"
@@ -215,7 +215,7 @@ def test_all_files_take_their_places_together(model: Path) -> None:
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_error_while_writing_leaves_everything_as_it_was(model: Path, error: type[BaseException]) -> None:
     before = listing(model.parent)
-    with pytest.raises(error), atomic_write.replacing_all([model, model.parent / "w.bin"]) as streams:
+    with pytest.raises(error), atomic_write.replace_files([model, model.parent / "w.bin"]) as streams:
         streams[0].write(b"half")
         raise error
     assert listing(model.parent) == before
@@ -223,7 +223,7 @@ def test_an_error_while_writing_leaves_everything_as_it_was(model: Path, error: 
 
 def test_relative_paths_are_written_where_they_say(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(model.parent)
-    with atomic_write.replacing_all(["m.onnx", "m.onnx.data"]) as streams:
+    with atomic_write.replace_files(["m.onnx", "m.onnx.data"]) as streams:
         for stream in streams:
             stream.write(b"new")
     assert listing(model.parent)["m.onnx"] == listing(model.parent)["m.onnx.data"] == b"new"
@@ -231,7 +231,7 @@ def test_relative_paths_are_written_where_they_say(model: Path, monkeypatch: pyt
 
 def test_the_models_own_link_is_written_through(model: Path, tmp_path: Path) -> None:
     (tmp_path / "alias.onnx").symlink_to(model)
-    with atomic_write.replacing(tmp_path / "alias.onnx") as stream:
+    with atomic_write.replace_file(tmp_path / "alias.onnx") as stream:
         stream.write(b"new")
     assert model.read_bytes() == b"new"
     assert (tmp_path / "alias.onnx").is_symlink()
@@ -256,36 +256,36 @@ def test_the_models_own_link_is_written_through(model: Path, tmp_path: Path) -> 
 def test_side_files_are_written_only_beside_the_model(model: Path, code: str, location: str | Callable[[Path], str]) -> None:
     name = location if isinstance(location, str) else location(model.parent)
     before = {name: data for name, data in listing(model.parent.parent).items() if "to" not in name}
-    with refused(code), atomic_write.replacing_all([model, f"{model.parent}/{name}"]) as streams:
+    with refused(code), atomic_write.replace_files([model, f"{model.parent}/{name}"]) as streams:
         streams[1].write(b"new")
     assert {name: data for name, data in listing(model.parent.parent).items() if "to" not in name} == before
 
 
 def test_a_side_file_that_is_a_hard_link_is_replaced_and_its_other_name_is_not(model: Path, tmp_path: Path) -> None:
     name = hard_link(model.parent)
-    with atomic_write.replacing_all([model, model.parent / name]) as streams:
+    with atomic_write.replace_files([model, model.parent / name]) as streams:
         streams[1].write(b"new")
     assert (tmp_path / "secret").read_bytes() == b"secret"
     assert (model.parent / name).read_bytes() == b"new"
 
 
 def test_a_link_put_in_place_while_writing_is_not_followed(model: Path, tmp_path: Path) -> None:
-    with refused("path.link"), atomic_write.replacing_all([model, model.parent / "late"]):  # GHSA-q56x-g2fj-4rj6
+    with refused("path.link"), atomic_write.replace_files([model, model.parent / "late"]):  # GHSA-q56x-g2fj-4rj6
         (model.parent / "late").symlink_to(tmp_path / "secret")
     assert (tmp_path / "secret").read_bytes() == b"secret"
     assert model.read_bytes() == b"model"
 
 
 def test_the_folder_to_write_in_must_exist(tmp_path: Path) -> None:
-    with refused("path.missing"), atomic_write.replacing(tmp_path / "absent" / "m.onnx"):
+    with refused("path.missing"), atomic_write.replace_file(tmp_path / "absent" / "m.onnx"):
         pass
-    with refused("path.kind"), atomic_write.replacing(tmp_path):
+    with refused("path.kind"), atomic_write.replace_file(tmp_path):
         pass
 
 
 def test_what_is_mapped_survives_being_replaced(model: Path) -> None:
-    view = files.mapped(model.parent / "w.bin")
-    with atomic_write.replacing(model.parent / "w.bin") as stream:
+    view = files.map_file(model.parent / "w.bin")
+    with atomic_write.replace_file(model.parent / "w.bin") as stream:
         stream.write(view[::-1].tobytes())
     assert view.tobytes() == b"weights"
     assert (model.parent / "w.bin").read_bytes() == b"sthgiew"
@@ -293,6 +293,6 @@ def test_what_is_mapped_survives_being_replaced(model: Path) -> None:
 
 def test_the_mode_of_a_private_file_is_kept(model: Path) -> None:
     model.chmod(0o600)
-    with atomic_write.replacing(model) as stream:
+    with atomic_write.replace_file(model) as stream:
         stream.write(b"new")
     assert model.stat().st_mode & 0o777 == 0o600

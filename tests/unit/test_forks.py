@@ -16,7 +16,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder
-from dovetail.formats import collector_paused
+from dovetail.formats import pause_gc
 from dovetail.symbolic import algebra
 from interruptions import KINDS, forked, version, version_of
 
@@ -138,7 +138,7 @@ def test_a_child_forked_while_a_thread_loads_has_its_collector_on() -> None:
     inside, go = threading.Event(), threading.Event()
 
     def load() -> None:
-        with collector_paused():
+        with pause_gc():
             inside.set()
             go.wait()
 

@@ -197,7 +197,7 @@ def test_a_side_file_of_ours_beside_a_foreign_model_file_is_refused(kind: Kind, 
         proto = onnx.load(path, load_external_data=False)
         del proto.metadata_props[:]
         onnx.save(proto, path)
-    with pytest.raises(FormatError, match="holds no digest") as caught:
+    with pytest.raises(FormatError, match="has no digest") as caught:
         dovetail.load(path)
     assert caught.value.code == "file.pair"
 
@@ -247,7 +247,7 @@ def test_openvino_reads_the_pairs_that_we_write_and_we_read_what_it_makes_of_the
 
 
 def test_a_draft_of_a_living_writer_is_left_alone(kind: Kind, tmp_path: Path) -> None:
-    with atomic_write.replacing(tmp_path / kind.file) as stream:
+    with atomic_write.replace_file(tmp_path / kind.file) as stream:
         stream.write(b"not yet")
         (live,) = left_behind(tmp_path)
         dead = [f".{name}.dovetail.{'0' * 16}.tmp" for name in (kind.file, "another.onnx")]

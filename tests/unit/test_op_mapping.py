@@ -1,4 +1,4 @@
-"""The slot line: what it says, and how values go in and out through it."""
+"""The param line: what it says, and how values go in and out through it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats import op_mapping
-from dovetail.formats.op_mapping import Slot
+from dovetail.formats.op_mapping import ParamMapping
 from dovetail.ir.op import REQUIRED, Op
 
 
@@ -35,32 +35,36 @@ def test_a_line_says_domain_kind_versions_inputs_attributes_and_what_is_fixed() 
     line = "ai.odd:Kind-1,12(x, theirs:more?, *xs; n:count=4, a+b:sizes?, old:_, m~{A:plain,B C:other}:mode=A | flag=false/true)"
     found = op_mapping.parse(_Thing, line)
     assert (found.op, found.domain, found.kind, found.versions) == (_Thing, "ai.odd", "Kind", (1, 12))
-    assert found.inputs == (Slot(("x",), "x"), Slot(("theirs",), "more", optional=True), Slot(("xs",), "xs", repeated=True))
+    assert found.inputs == (
+        ParamMapping(("x",), "x"),
+        ParamMapping(("theirs",), "more", is_optional=True),
+        ParamMapping(("xs",), "xs", is_repeated=True),
+    )
     assert found.attributes == (
-        Slot(("n",), "count", default="4"),
-        Slot(("a", "b"), "sizes", optional=True),
-        Slot(("old",), "_"),
-        Slot(("m",), "mode", default="A", how="table", table=(("A", "plain"), ("B C", "other"))),
+        ParamMapping(("n",), "count", default="4"),
+        ParamMapping(("a", "b"), "sizes", is_optional=True),
+        ParamMapping(("old",), "_"),
+        ParamMapping(("m",), "mode", default="A", conversion="table", table=(("A", "plain"), ("B C", "other"))),
     )
     assert found.fixed == (("flag", ("false", "true")),) and found.implied == (("flag", False),)
-    assert found.known == {"n", "a", "b", "old", "m"} and not found.is_written_only and found.line == line
-    assert [slot.is_ignored for slot in found.attributes] == [False, False, True, False]
-    assert all(map(found.covers, ("x", "more", "xs", "count", "sizes", "mode", "flag", "_")))
-    assert not any(map(found.covers, ("ratio", "n", "a", "theirs")))
+    assert found.foreign_attributes == {"n", "a", "b", "old", "m"} and not found.is_export_only and found.text == line
+    assert [param.is_ignored for param in found.attributes] == [False, False, True, False]
+    assert all(map(found.has_param, ("x", "more", "xs", "count", "sizes", "mode", "flag", "_")))
+    assert not any(map(found.has_param, ("ratio", "n", "a", "theirs")))
 
 
 def test_parts_of_a_line_may_be_left_out() -> None:
     bare = op_mapping.parse(_Thing, "Kind-7(x)")
-    assert (bare.domain, bare.inputs, bare.attributes, bare.fixed, bare.implied) == ("", (Slot(("x",), "x"),), (), (), ())
-    assert bare.known == frozenset()
+    assert (bare.domain, bare.inputs, bare.attributes, bare.fixed, bare.implied) == ("", (ParamMapping(("x",), "x"),), (), (), ())
+    assert bare.foreign_attributes == frozenset()
     assert (
         op_mapping.parse(_Thing, "Kind-7(x)").inputs
         == op_mapping.parse(_Thing, "Kind-7(x; count)").inputs
-        == (Slot(("x",), "x"),)
+        == (ParamMapping(("x",), "x"),)
     )
     for line in ("Kind-7(; count~natural)", "Kind-7(;count~natural)"):
         only = op_mapping.parse(_Thing, line)
-        assert (only.inputs, only.attributes) == ((), (Slot(("count",), "count", how="natural"),))
+        assert (only.inputs, only.attributes) == ((), (ParamMapping(("count",), "count", conversion="natural"),))
     assert op_mapping.parse(_Thing, "Kind-7(x | more=none)").fixed == (("more", ("none",)),)
     # What is fixed of an input is no attribute.
     assert op_mapping.parse(_Thing, "Kind-7(x | more=none, sizes=none)").implied == (("sizes", None),)
@@ -69,32 +73,43 @@ def test_parts_of_a_line_may_be_left_out() -> None:
 def test_a_line_may_stand_between_blanks_and_be_for_writing_only() -> None:
     for line in ("> Kind-1(x)", ">Kind-1(x)", "  > Kind-1(x) "):
         found = op_mapping.parse(_Thing, line)
-        assert found.is_written_only and (found.kind, found.inputs) == ("Kind", (Slot(("x",), "x"),))
+        assert found.is_export_only and (found.kind, found.inputs) == ("Kind", (ParamMapping(("x",), "x"),))
     spaced = op_mapping.parse(_Thing, " Kind-1( x ,more? ;count=4, flag | mode = other , ratio=1/2 ) ")
-    assert [slot.ours for slot in spaced.inputs] == ["x", "more"] and spaced.fixed == (
+    assert [param.name for param in spaced.inputs] == ["x", "more"] and spaced.fixed == (
         ("mode", ("other",)),
         ("ratio", ("1", "2")),
     )
 
 
 def test_commas_inside_of_brackets_separate_nothing() -> None:
-    assert op_mapping.split_top("a=[1,2], b~{x:y,z:w}=x,, c ") == ["a=[1,2]", "b~{x:y,z:w}=x", "c"]
-    assert op_mapping.split_top("a;b;{;}", ";") == ["a", "b", "{;}"]
+    assert op_mapping.split_items("a=[1,2], b~{x:y,z:w}=x,, c ") == [(0, "a=[1,2]"), (9, "b~{x:y,z:w}=x"), (25, "c")]
+    assert op_mapping.split_items("a;b;{;}", ";", 10) == [(10, "a"), (12, "b"), (14, "{;}")]
     found = op_mapping.parse(_Thing, "Kind-1(x; sizes=[1,2], weights=[0.5,-1])")
-    assert [slot.default for slot in found.attributes] == ["[1,2]", "[0.5,-1]"]
+    assert [param.default for param in found.attributes] == ["[1,2]", "[0.5,-1]"]
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "position", "message"),
     [
-        "Kind(x)", "Kind-1(x", "Kind-1", "Kind-one(x)", "Kind-1(z)", "Kind-1(x; z)", "Kind-1(x; a:z)", "Kind-1(x | z=1)",
-        "Kind-1(x; count=many)", "Kind-1(x; flag=2)", "Kind-1(x; mode~{A:plain}=B)", "Kind-1(x; count~natural=-1)",
-        "Kind-1(x; n:count=4?)",
+        ("Kind(x)", 0, "must begin with"), ("Kind-one(x)", 0, "must begin with"), ("Kind-1", 0, "must begin with"),
+        ("Kind-1(x", 8, "must end with )"), ("Kind-1(x, $)", 10, "'$' is not a parameter"),
+        ("Kind-1(z)", 7, "_Thing has no input or attribute 'z'"), ("Kind-1(x; z)", 10, "_Thing has no input or attribute 'z'"),
+        ("Kind-1(x; flag, a:z)", 16, "_Thing has no input or attribute 'z'"),
+        ("Kind-1(x | flag=1, z=1)", 19, "_Thing has no input or attribute 'z'"),
+        ("Kind-1(x; count=many)", 10, "the default 'many' of count is not a 64-bit integer"),
+        ("Kind-1(x; flag=2)", 10, "the default '2' of flag is not a boolean"),
+        ("Kind-1(x; mode~{A:plain}=B)", 10, "the default 'B' of mode is not one of A"),
+        ("Kind-1(x; mode~{A}=A)", 15, "a table has rows foreign:core"),
+        ("Kind-1(x; count~odd)", 16, "no conversion is called 'odd'"),
+        ("Kind-1(x; count~natural=-1)", 10, "the default '-1' of count is not a non-negative 64-bit integer"),
+        ("Kind-1(x; n:count=4?)", 10, "the default '4?' of n is not a 64-bit integer"),
     ],
 )  # fmt: skip
-def test_a_line_that_speaks_of_what_the_operator_lacks_is_a_mistake(line: str) -> None:
-    with pytest.raises(AssertionError, match="Kind"):
+def test_a_malformed_op_mapping_is_an_error_with_the_position(line: str, position: int, message: str) -> None:
+    with pytest.raises(op_mapping.OpMappingError) as caught:
         op_mapping.parse(_Thing, line)
+    assert caught.value.position == position
+    assert str(caught.value).startswith(f"_Thing: op mapping, position {position}: {message}")
 
 
 F32 = dtypes.f32
@@ -145,7 +160,7 @@ def test_what_is_no_value_of_that_type_is_refused(annotation: str, raw: Any) -> 
         op_mapping.coerce(annotation, raw)
 
 
-def slot(text: str) -> Slot:
+def param(text: str) -> ParamMapping:
     return op_mapping.parse(_Thing, f"Kind-1(; {text})").attributes[0]
 
 
@@ -166,17 +181,17 @@ def slot(text: str) -> Slot:
     ],
 )
 def test_what_goes_out_is_what_came_in(text: str, theirs: Any, ours: Any) -> None:
-    found = op_mapping.coerce(ANNOTATIONS[slot(text).ours], op_mapping.convert_in(slot(text), theirs))
+    found = op_mapping.coerce(ANNOTATIONS[param(text).name], op_mapping.import_value(param(text), theirs))
     assert found == ours
-    out = op_mapping.convert_out(slot(text), found)
+    out = op_mapping.export_value(param(text), found)
     assert out == theirs and type(out) is type(theirs)
 
 
 def test_a_table_speaks_of_flags_too() -> None:
-    inverted = slot("mode~{yes:true,no:false}:flag")
-    assert [op_mapping.coerce("bool", op_mapping.convert_in(inverted, word)) for word in ("yes", "no")] == [True, False]
-    assert [op_mapping.convert_out(inverted, value) for value in (True, False)] == ["yes", "no"]
-    assert op_mapping.convert_in(inverted, " yes ") == "true"
+    inverted = param("mode~{yes:true,no:false}:flag")
+    assert [op_mapping.coerce("bool", op_mapping.import_value(inverted, word)) for word in ("yes", "no")] == [True, False]
+    assert [op_mapping.export_value(inverted, value) for value in (True, False)] == ["yes", "no"]
+    assert op_mapping.import_value(inverted, " yes ") == "true"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +208,7 @@ def test_a_table_speaks_of_flags_too() -> None:
 )
 def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
     with pytest.raises(ValueError):
-        op_mapping.convert_in(slot(text), raw)
+        op_mapping.import_value(param(text), raw)
 
 
 @pytest.mark.parametrize(
@@ -201,13 +216,13 @@ def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
 )
 def test_what_the_spelling_has_no_word_for_does_not_go_out(text: str, value: Any) -> None:
     with pytest.raises(KeyError):
-        op_mapping.convert_out(slot(text), value)
-    assert op_mapping.convert_out(slot("sizes~natural?"), None) is None
+        op_mapping.export_value(param(text), value)
+    assert op_mapping.export_value(param("sizes~natural?"), None) is None
 
 
 def read(text: str, attributes: dict[str, Any], is_text: bool = False) -> Any:
-    spelling = op_mapping.parse(_Thing, f"Kind-1(; {text})")
-    return op_mapping.read_attribute(spelling, spelling.attributes[0], attributes, is_text=is_text)
+    mapping = op_mapping.parse(_Thing, f"Kind-1(; {text})")
+    return op_mapping.read_attribute(mapping, mapping.attributes[0], attributes, is_text=is_text)
 
 
 def test_an_attribute_left_out_is_its_default_or_left_to_ours_or_missing() -> None:
@@ -233,22 +248,22 @@ def test_two_lists_become_one() -> None:
 @pytest.mark.parametrize(
     ("text", "raw", "words"),
     [
-        ("n:count", "x", "n = 'x' is not a 64-bit integer"),
-        ("flag", 2, "flag = 2 is not a flag"),
-        ("ratio", None, "ratio = None is not a number"),
-        ("mode", 1, "mode = 1 is not a text"),
-        ("to", "f31", "to = 'f31' is not an element type"),
-        ("sizes", 1, "sizes = 1 is not a list of 64-bit integers"),
-        ("mode~{A:plain,B:other}", "C", "mode = 'C' is not one of A, B"),
-        ("a+b:sizes", [1.5], "a and b = [1.5] is not a list of 64-bit integers"),
-        ("more", "1", "more = '1' is not a number"),
-        ("count~natural", -1, "count = -1 is not 0 or a positive 64-bit integer"),
-        ("sizes~natural", [-1], "sizes = [-1] is not a list of integers, none of them negative"),
+        ("n:count", "x", "n must be a 64-bit integer, got 'x'"),
+        ("flag", 2, "flag must be a boolean, got 2"),
+        ("ratio", None, "ratio must be a number, got None"),
+        ("mode", 1, "mode must be a string, got 1"),
+        ("to", "f31", "to must be an element type, got 'f31'"),
+        ("sizes", 1, "sizes must be a list of 64-bit integers, got 1"),
+        ("mode~{A:plain,B:other}", "C", "mode must be one of A, B, got 'C'"),
+        ("a+b:sizes", [1.5], "a and b must be a list of 64-bit integers, got [1.5]"),
+        ("more", "1", "more must be a number, got '1'"),
+        ("count~natural", -1, "count must be a non-negative 64-bit integer, got -1"),
+        ("sizes~natural", [-1], "sizes must be a list of non-negative 64-bit integers, got [-1]"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_what_is_wanted(text: str, raw: Any, words: str) -> None:
     with pytest.raises(FormatError) as caught:
-        read(text, dict.fromkeys(slot(text).theirs, raw), text != "more")
+        read(text, dict.fromkeys(param(text).foreign_names, raw), text != "more")
     assert (caught.value.code, caught.value.message) == ("attribute.value", f"Kind: {words}")
 
 
@@ -275,7 +290,7 @@ def test_a_format_with_typed_attributes_takes_no_text_for_a_number() -> None:
 
 def constant(text: str, data: Any) -> Any:
     found = op_mapping.parse(_Thing, f"Kind-1({text})").inputs[0]
-    return op_mapping.read_constant(found, _Thing.fields_by_name[found.ours], np.asarray(data))
+    return op_mapping.read_constant(found, _Thing.fields_by_name[found.name], np.asarray(data))
 
 
 def test_a_constant_input_becomes_the_attribute_that_it_fills() -> None:
@@ -292,23 +307,23 @@ def test_a_constant_input_becomes_the_attribute_that_it_fills() -> None:
 @pytest.mark.parametrize(
     ("text", "data", "words"),
     [
-        ("count", 4.0, "count: float64[] is not a 64-bit integer"),
-        ("count", True, "count: bool[] is not a 64-bit integer"),
-        ("count", [1, 2], "count: int64[2] is not a 64-bit integer"),
-        ("count", [[1]], "count: int64[1, 1] is not a 64-bit integer"),
-        ("count", np.zeros(0, dtype=np.int64), "count: int64[0] is not a 64-bit integer"),
-        ("count", np.array(["1"], dtype=object), "count: object[1] is not a 64-bit integer"),
-        ("count", np.array([True], dtype=object), "count: object[1] is not a 64-bit integer"),
-        ("count", np.uint64(2**63), "count: uint64[] is not a 64-bit integer"),
-        ("sizes", [[1, 2]], "sizes: int64[1, 2] is not a list of 64-bit integers"),
-        ("sizes", [1.0], "sizes: float64[1] is not a list of 64-bit integers"),
-        ("ratio", [0.5, 1], "ratio: float64[2] is not a number"),
-        ("ratio", np.array("0.5", dtype=object), "ratio: object[] is not a number"),
-        ("weights", np.array(["0.5"], dtype=object), "weights: object[1] is not tuple[float, ...]"),
-        ("flag", 2, "flag: int64[] is not a flag"),
-        ("count~scalar", [4], "count: int64[1] is not a 64-bit integer of rank 0"),
-        ("count~vector", 4, "count: int64[] is not a 64-bit integer of rank 1"),
-        ("sizes~vector", 4, "sizes: int64[] is not a list of 64-bit integers of rank 1"),
+        ("count", 4.0, "count must be a 64-bit integer, got float64[]"),
+        ("count", True, "count must be a 64-bit integer, got bool[]"),
+        ("count", [1, 2], "count must be a 64-bit integer, got int64[2]"),
+        ("count", [[1]], "count must be a 64-bit integer, got int64[1, 1]"),
+        ("count", np.zeros(0, dtype=np.int64), "count must be a 64-bit integer, got int64[0]"),
+        ("count", np.array(["1"], dtype=object), "count must be a 64-bit integer, got object[1]"),
+        ("count", np.array([True], dtype=object), "count must be a 64-bit integer, got object[1]"),
+        ("count", np.uint64(2**63), "count must be a 64-bit integer, got uint64[]"),
+        ("sizes", [[1, 2]], "sizes must be a list of 64-bit integers, got int64[1, 2]"),
+        ("sizes", [1.0], "sizes must be a list of 64-bit integers, got float64[1]"),
+        ("ratio", [0.5, 1], "ratio must be a number, got float64[2]"),
+        ("ratio", np.array("0.5", dtype=object), "ratio must be a number, got object[]"),
+        ("weights", np.array(["0.5"], dtype=object), "weights must be a list of numbers, got object[1]"),
+        ("flag", 2, "flag must be a boolean, got int64[]"),
+        ("count~scalar", [4], "count must be a 64-bit integer of rank 0, got int64[1]"),
+        ("count~vector", 4, "count must be a 64-bit integer of rank 1, got int64[]"),
+        ("sizes~vector", 4, "sizes must be a list of 64-bit integers of rank 1, got int64[]"),
     ],
 )
 def test_a_constant_of_another_type_or_rank_is_refused(text: str, data: Any, words: str) -> None:
@@ -317,12 +332,12 @@ def test_a_constant_of_another_type_or_rank_is_refused(text: str, data: Any, wor
     assert (caught.value.code, caught.value.message) == ("constant.value", words)
 
 
-def test_attributes_that_no_slot_speaks_of_are_refused_by_name() -> None:
-    spelling = op_mapping.parse(_Thing, "Kind-1(x; n:count=1, a+b:sizes?, old:_ | flag=true)")
-    op_mapping.refuse_unknown(spelling, {})
-    op_mapping.refuse_unknown(spelling, {"n": 1, "a": 2, "b": 3, "old": 4})
+def test_attributes_that_no_param_speaks_of_are_refused_by_name() -> None:
+    mapping = op_mapping.parse(_Thing, "Kind-1(x; n:count=1, a+b:sizes?, old:_ | flag=true)")
+    op_mapping.refuse_unknown(mapping, {})
+    op_mapping.refuse_unknown(mapping, {"n": 1, "a": 2, "b": 3, "old": 4})
     with pytest.raises(UnsupportedError) as caught:
-        op_mapping.refuse_unknown(spelling, {"n": 1, "count": 2, "flag": 3})
+        op_mapping.refuse_unknown(mapping, {"n": 1, "count": 2, "flag": 3})
     assert caught.value.code == "attribute.unknown"
     assert caught.value.message == "Kind has no attribute 'count', 'flag' that dovetail knows"
 

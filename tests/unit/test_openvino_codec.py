@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedEr
 from dovetail.formats import file_pair
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import codec, constants, rt_info
-from dovetail.formats.openvino.opsets import VERSIONS, resolve, spelled
+from dovetail.formats.openvino.opsets import VERSIONS, format_version, resolve
 from dovetail.ir.types import Tensor
 
 openvino = pytest.importorskip("openvino")
@@ -270,7 +270,7 @@ def test_the_version_table_agrees_with_openvinos_operators() -> None:
             kind, introduced, _ = resolve(
                 {"Softmax": "SoftMax"}.get(node.get_type_name(), node.get_type_name()), f"opset{number}"
             )
-            assert spelled(introduced, "") == node.get_type_info().version_id, (kind, number)
+            assert format_version(introduced, "") == node.get_type_info().version_id, (kind, number)
 
 
 def test_versions_rise_and_fit_the_opsets() -> None:
@@ -309,7 +309,7 @@ def _elements(raw: np.ndarray[Any, Any], kind: Any) -> np.ndarray[Any, Any]:
     if kind.bits >= 8:
         found: np.ndarray[Any, Any] = raw.view(kind.numpy)
         return found
-    return constants._elements(raw, kind)
+    return constants.decode(raw, kind)
 
 
 @pytest.mark.parametrize(("name", "values", "packed"), [("nf4", [-1.0, 0.0, 1.0], "700f"), ("f4e2m1", [1.0, 0.0, 6.0], "0207")])

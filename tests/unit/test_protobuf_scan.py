@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import codec
-from dovetail.formats.onnx.protobuf_scan import LARGE, TICKET_BYTES, parted
+from dovetail.formats.onnx.protobuf_scan import LARGE, TICKET_BYTES, split_elements
 
 RANDOM = np.random.default_rng(0)
 
@@ -70,7 +70,7 @@ def whole(stored: bytes) -> object:
 
 
 def test_tensors_are_those_that_protobuf_reads() -> None:
-    parts = parted(STORED)
+    parts = split_elements(STORED)
     assert len(parts.elements) == 4
     assert len(parts.message) < LARGE
     assert outcome(STORED) == whole(STORED) == STORED
@@ -144,7 +144,7 @@ def test_bodies_without_end_are_left_to_protobuf() -> None:
         for field in (6, 5, 1):  # a graph of a node that has an attribute, which is a graph
             body = bytes([field << 3 | 2]) + _length(body) + body
     stored = bytes([7 << 3 | 2]) + _length(body) + body
-    assert parted(stored).message == stored
+    assert split_elements(stored).message == stored
     assert outcome(stored)[0][0] == "proto.parse"
 
 

@@ -31,11 +31,11 @@ def joining() -> dovetail.Model:
 def test_a_wrong_attribute_is_not_written(name: str, axis: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dialect, version = FORMATS[name]
 
-    def wrong(lowering: Any, node: Any) -> Any:
-        keys = [lowering.key(x) for x in node.inputs]
-        return [lowering.finish(node, "", "Concat", version, keys, {"axis": axis if name == "m.onnx" else str(axis)})]
+    def wrong(ctx: Any, node: Any) -> Any:
+        keys = [ctx.key(x) for x in node.inputs]
+        return [ctx.add_node(node, "", "Concat", version, keys, {"axis": axis if name == "m.onnx" else str(axis)})]
 
-    monkeypatch.setitem(dialect.emits, "Concat", wrong)
+    monkeypatch.setitem(dialect.exporters, "Concat", wrong)
     with pytest.raises(UnsupportedError) as caught:
         dovetail.save(joining(), tmp_path / name)
     assert {item.code for item in caught.value.diagnostics} == {"write.mismatch"}
@@ -47,7 +47,9 @@ def test_a_wrong_attribute_is_not_written(name: str, axis: int, tmp_path: Path, 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_rewriting_that_changes_a_type_is_not_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dialect, _ = FORMATS[name]
-    monkeypatch.setitem(dialect.lowers, "Concat", lambda b, node: b.Cast(b.add(node.op, *node.inputs)[0], to=dovetail.dtypes.f64))
+    monkeypatch.setitem(
+        dialect.legalizations, "Concat", lambda b, node: b.Cast(b.add(node.op, *node.inputs)[0], to=dovetail.dtypes.f64)
+    )
     with pytest.raises(UnsupportedError) as caught:
         dovetail.save(joining(), tmp_path / name)
     assert caught.value.code == "write.mismatch" and "f32[n, 6]" in caught.value.message

@@ -14,7 +14,7 @@ from openvino import opset5
 
 from cases.linear import floats
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.interpreter.interpret import interpret
@@ -113,31 +113,31 @@ def op_of(model: Model) -> Any:
 
 
 def test_names_of_functions_are_read_in_any_case() -> None:
-    model = lifted(onnx_codec.read(onnx_model("GRU", 3, activations=["sigmoid", "HARDSIGMOID"], direction="REVERSE")))
+    model = import_foreign(onnx_codec.read(onnx_model("GRU", 3, activations=["sigmoid", "HARDSIGMOID"], direction="REVERSE")))
     assert op_of(model) == GRU("reverse", activations=("sigmoid", "hardsigmoid"), outputs=1)
 
 
 def test_the_list_of_the_schema_of_rnn_serves_one_direction() -> None:
-    model = lifted(onnx_codec.read(onnx_model("RNN", 1, activations=["Relu", "Tanh"])))
+    model = import_foreign(onnx_codec.read(onnx_model("RNN", 1, activations=["Relu", "Tanh"])))
     assert op_of(model).activations == ("relu",)
 
 
 def test_a_clip_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        lifted(onnx_codec.read(onnx_model("LSTM", 4, clip=0.0)))
+        import_foreign(onnx_codec.read(onnx_model("LSTM", 4, clip=0.0)))
     assert caught.value.code == "recurrent.clip"
 
 
 def test_weights_stay_constant_from_format_to_format(tmp_path: Any) -> None:
     model = made(LSTM("bidirectional"), floats(2, 8 * HIDDEN))
     openvino_write.save(model, tmp_path / "m.xml")
-    there = lifted(openvino_codec.read(tmp_path / "m.xml"))
+    there = import_foreign(openvino_codec.read(tmp_path / "m.xml"))
     data = onnx_write.save(there, None, opset=21)
     assert data is not None
-    for changed in (there, lifted(onnx_codec.read(data))):
+    for changed in (there, import_foreign(onnx_codec.read(data))):
         (node,) = (node for node in changed.graph.nodes if isinstance(node.op, LSTM))
         assert all(x is not None and x.constant is not None for x in node.inputs[1:4])
-    assert op_of(lifted(onnx_codec.read(data))).layout == "sequence_first"
+    assert op_of(import_foreign(onnx_codec.read(data))).layout == "sequence_first"
 
 
 def test_whole_rows_need_no_lengths_in_onnx(tmp_path: Any) -> None:
@@ -146,7 +146,7 @@ def test_whole_rows_need_no_lengths_in_onnx(tmp_path: Any) -> None:
     weights = [b.constant(floats(1, HIDDEN, size, seed=size)) for size in (INPUT, HIDDEN)]
     b.output("y", b.add(RNN(outputs=1), x, *weights)[0])
     openvino_write.save(b.model, tmp_path / "m.xml")
-    data = onnx_write.save(lifted(openvino_codec.read(tmp_path / "m.xml")), None, opset=21)
+    data = onnx_write.save(import_foreign(openvino_codec.read(tmp_path / "m.xml")), None, opset=21)
     assert data is not None
     (node,) = (node for node in onnx.load_from_string(data).graph.node if node.op_type == "RNN")
     assert not node.input[4]
@@ -161,5 +161,5 @@ def test_a_function_that_openvino_does_not_list_is_refused(tmp_path: Any) -> Non
     )
     openvino.save_model(openvino.Model([node.output(0)], [x], "m"), tmp_path / "m.xml", compress_to_fp16=False)
     with pytest.raises(UnsupportedError) as caught:
-        lifted(openvino_codec.read(tmp_path / "m.xml"))
+        import_foreign(openvino_codec.read(tmp_path / "m.xml"))
     assert caught.value.code == "recurrent.activations"

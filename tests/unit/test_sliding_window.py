@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.autodiff import grad
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
-from dovetail.formats import lifted, save
+from dovetail.formats import import_foreign, save
 from dovetail.formats.onnx import codec as onnx_codec
 from dovetail.formats.openvino import codec as openvino_codec
 from dovetail.interpreter.interpret import interpret
@@ -93,7 +93,7 @@ def from_openvino(tmp_path: Path, make: Any, *inputs: Any) -> tuple[list[Any], l
     openvino.save_model(model, tmp_path / "m.xml", compress_to_fp16=False)
     compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     theirs = list(compiled(list(inputs)).values())
-    ours = interpret(lifted(openvino_codec.read(tmp_path / "m.xml")), {f"x{index}": x for index, x in enumerate(inputs)})
+    ours = interpret(import_foreign(openvino_codec.read(tmp_path / "m.xml")), {f"x{index}": x for index, x in enumerate(inputs)})
     return list(ours.values()), theirs
 
 
@@ -223,7 +223,7 @@ def onnx_node(kind: str, opset: int, *inputs: Any, outputs: int = 1, **attribute
     results = [helper.make_empty_tensor_value_info(f"y{index}") for index in range(outputs)]
     graph = helper.make_graph([node], "g", kinds, results, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    found = interpret(lifted(onnx_codec.read(model)), {"x0": inputs[0]})
+    found = interpret(import_foreign(onnx_codec.read(model)), {"x0": inputs[0]})
     return list(found.values())
 
 

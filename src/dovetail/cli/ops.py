@@ -21,7 +21,7 @@ def ops(format: str | None, as_json: bool) -> int:
     if format is None:
         known = catalog.catalog()
         if as_json:
-            say_json("ops", operators=catalog.plain(known))
+            say_json("ops", operators=catalog.as_json(known))
             return 0
         rows = [
             (each.name, " ".join(each.types), each.gradient, " ".join(each.native), *map("; ".join, (each.onnx, each.openvino)))
@@ -29,9 +29,9 @@ def ops(format: str | None, as_json: bool) -> int:
         ]
         table(("operator", "types", "gradient", "native", "ONNX", "OpenVINO"), [[cell or "-" for cell in row] for row in rows])
         return 0
-    theirs = catalog.foreign(format)
+    theirs = catalog.foreign_catalog(format)
     if as_json:
-        say_json("ops", format=format, operators=catalog.plain(theirs))
+        say_json("ops", format=format, operators=catalog.as_json(theirs))
         return 0
     listed = [
         (each.name, ", ".join(map(str, each.versions)), ", ".join(map(str, each.unread)), " ".join(each.ours)) for each in theirs

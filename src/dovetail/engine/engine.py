@@ -24,7 +24,7 @@ from dovetail.engine.run.subgraphs import compile_subgraphs
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
-from dovetail.formats import collector_paused
+from dovetail.formats import pause_gc
 from dovetail.interpreter.interpret import check_inputs, named_inputs, owned, to_array
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor
@@ -158,7 +158,7 @@ class Engine:
     def _make_parametric_plan(self, symbol: str, sizes: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None
         try:
-            with collector_paused():
+            with pause_gc():
                 return make_parametric_plan(self.graph, symbol, sizes, self.elide, self._core, self._shape_nodes)
         except RuleError:
             # A rule refuses one of the other sizes that a parametric plan is made from.
@@ -174,7 +174,7 @@ class Engine:
         )
 
     def _make_plan(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> tuple[Plan, Graph, TensorMap]:
-        with collector_paused():
+        with pause_gc():
             return self._plan_for(arrays, sizes, strides)
 
     def _plan_for(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> tuple[Plan, Graph, TensorMap]:

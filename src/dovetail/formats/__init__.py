@@ -1,4 +1,4 @@
-"""The file formats: which one a path names, and reading and writing models in it."""
+"""Load and save: the format of a path, and reading and writing models in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any, BinaryIO
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
 from dovetail.formats.deviations import Deviations, log
-from dovetail.formats.files import mapping
+from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_unchanged
 from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
 from dovetail.ir.graph import Model
-from dovetail.ir.state import PROPERTY, from_text
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
 
 
@@ -26,64 +25,61 @@ def read(
     weights: str | PathLike[str] | bytes | None = None,
     deviations: Deviations | None = None,
 ) -> ForeignModel:
-    """Read a source into the objects of its format. Without ``deviations`` to collect them in, every deviation is a fault."""
+    """Read a source without importing it. Without ``deviations`` to collect them in, every deviation is an error."""
     if source.format == "onnx":
         from dovetail.formats.onnx import codec
 
         if weights is not None:
-            raise FormatError("weights.format", "an ONNX model names its weights itself; weights= is for IR", file=source.file)
+            raise FormatError("weights.format", "an ONNX model takes no weights file: the model names its own", file=source.file)
         return codec.read(source.content, file=source.file, deviations=deviations)
     from dovetail.formats import roundtrip_metadata
     from dovetail.formats.openvino import codec as ir
 
     foreign = ir.read(source.content, file=source.file, weights=weights, deviations=deviations)
-    roundtrip_metadata.into_ir(foreign)
+    roundtrip_metadata.restore_onnx(foreign)
     return foreign
 
 
-def lifted(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
-    """A foreign model as a graph. Without ``deviations`` to collect them in, every deviation is a fault."""
-    from dovetail.formats.importer import lift
-
+def import_foreign(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
+    """Import a foreign model as a graph. Without ``deviations`` to collect them in, every deviation is an error."""
     if foreign.format == "onnx":
-        from dovetail.formats.onnx.converters import ONNX
+        from dovetail.formats.onnx.read import import_onnx
 
-        model = lift(foreign, ONNX, deviations)
-        model.states = from_text(foreign.metadata.get("metadata_props", {}).get(PROPERTY), model.graph)
-        return model
-    from dovetail.formats.openvino.converters import OPENVINO
+        return import_onnx(foreign, deviations)
+    from dovetail.formats.openvino.read import import_openvino
 
-    return lift(foreign, OPENVINO, deviations)
+    return import_openvino(foreign, deviations)
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection inside: a graph that is being made is all alive, and walking it over and over finds nothing.
+def pause_gc() -> Iterator[None]:
+    """Pause cyclic garbage collection, and resume it if it was on.
 
-    It took a quarter of the time of loading densenet121. The collector is on again afterwards if it was on before.
+    All objects of a graph that is being built are alive, so that collections free nothing; they took a quarter of the time of
+    loading densenet121.
     """
     was_on = gc.isenabled()
     gc.disable()
     if was_on:
-        _pausing.append(True)
+        _pauses.append(True)
     try:
         yield
     finally:
         if was_on:
             gc.enable()
-            # Empty in a child that was forked meanwhile.
-            if _pausing:
-                _pausing.pop()
+            # The list is empty in a child process that was forked in between.
+            if _pauses:
+                _pauses.pop()
 
 
-_pausing: list[bool] = []
-"""One item for each thread that will turn the collector on again."""
+_pauses: list[bool] = []
+"""One item for each thread that will resume garbage collection."""
 
 
 def _resume_in_child() -> None:
-    """Turn the collector on in a forked child: the thread that would have done so did not come along."""
-    if _pausing:
-        _pausing.clear()
+    """Resume garbage collection in a forked child: the thread that would have done so exists in the parent only."""
+    if _pauses:
+        _pauses.clear()
         gc.enable()
 
 
@@ -99,29 +95,27 @@ def load(
     limits: Limits | None = None,
     map: str = "auto",
 ) -> Model:
-    """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on
-    the way.
+    """Load a model, and infer its types and shapes: ``.onnx``, or ``.xml`` with its ``.bin`` (or ``weights``).
 
     ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. Bytes have no folder: their tensors are inside
     (ONNX) or in ``weights`` (IR).
 
-    Deviations from the format that all who accept them read alike (docs/formats.md) are listed in ``model.warnings`` and
-    logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits``: what the file may cost
-    (docs/security.md); the model keeps them. ``map``: whether the file of the weights is mapped into memory instead of read,
-    "never", "always", or "auto", from 64 MiB on. A mapped file must not be changed in place while the model lives: compiling
-    and saving refuse it then [data.changed], and a run that reads beyond its new end ends the process.
+    Deviations from the format that every reader which accepts them reads alike (docs/formats.md) become ``model.warnings``.
+    They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
+    and time that the file may cost (docs/security.md); the model keeps them. ``map`` chooses whether the weights file is
+    memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in place while the model is
+    in use: compiling and saving then raise [data.changed], and a run that reads beyond the new end of the file ends the process.
 
-    Raises FormatError (the file is not what its format says; MissingFileError, also a FileNotFoundError, where there is
-    none), UnsupportedError (we do not handle it exactly), RuleError (the
-    model breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be
-    opened.
+    Raises FormatError (the file violates its format; MissingFileError, also a FileNotFoundError, where there is none),
+    UnsupportedError (dovetail cannot represent it exactly), RuleError (the model violates an operator's rule), each with every
+    independent fault in ``diagnostics``; OSError where the file cannot be opened.
     """
     deviations = Deviations()
-    found = resolve_source(source)
-    name = found.file or "the model"
+    resolved = resolve_source(source)
+    name = resolved.file or "the model"
     try:
-        with mapping(map):
-            model = _loaded(found, weights, deviations, limits or DEFAULT)
+        with mapping_policy(map):
+            model = _load(resolved, weights, deviations, limits or DEFAULT)
     except DovetailError as error:
         if strict and deviations.errors:
             raise_all([*deviations.errors, error], f"faults in {name}")
@@ -132,19 +126,22 @@ def load(
     return model
 
 
-def _loaded(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
-    with collector_paused(), counting(limits), within_memory("the model", source.file):
-        model = lifted(read(source, weights=weights, deviations=deviations), deviations)
+def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
+    with pause_gc(), counting(limits), within_memory("the model", source.file):
+        model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
     return model
 
 
 def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
-    """Return the model if it loads, the faults of the file, its deviations among them, and its warnings beside these."""
+    """Load a model, and report on its file.
+
+    Returns the model if it loads, the faults of the file, deviations included, and the other warnings.
+    """
     deviations = Deviations()
     try:
-        model = _loaded(resolve_source(source), None, deviations, limits or DEFAULT)
+        model = _load(resolve_source(source), None, deviations, limits or DEFAULT)
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
     faults = _diagnostics(deviations)
@@ -156,17 +153,16 @@ def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
 
 
 def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | None = None, **options: Any) -> None:
-    """Write ``model`` in the format that the suffix names: ONNX in the version ``opset``, OpenVINO IR 11 as ``.xml`` with
-    ``.bin``.
+    """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
-    Without ``opset`` an ONNX model keeps its own; a model from elsewhere gets the default of ``formats.onnx.write``.
-    ``path`` may be a binary file object, which takes ONNX. ``external``: for ONNX, put tensors into one file beside. Files are
-    replaced whole or not at all. Raises UnsupportedError with all nodes that the target format cannot express, and
-    [write.mismatch] where what would be written does not mean the same.
+    Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``. ``path`` may
+    be a binary file object, which takes ONNX. ``external``: for ONNX, write tensors into one separate file. Files are replaced as
+    a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where the
+    file would not mean the same as the model.
     """
     check_unchanged(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
-    with collector_paused(), counting(model.limits), within_memory("what is written", name):
+    with pause_gc(), counting(model.limits), within_memory("the file to write", name):
         _save(model, path, opset, options)
 
 
@@ -177,7 +173,7 @@ def _save(model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None,
         save_onnx(model, path, opset=opset, **options)
         return
     if opset is not None:
-        raise FormatError("opset.format", "OpenVINO IR has no opset to choose", file=str(path))
+        raise FormatError("opset.format", "OpenVINO IR takes no opset", file=str(path))
     from dovetail.formats.openvino.write import save as save_openvino
 
     save_openvino(model, path, **options)

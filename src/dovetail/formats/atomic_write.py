@@ -1,8 +1,8 @@
-"""Write files all or nothing: into drafts beside them, which are renamed when everything is on the disk.
+"""Write files all or nothing: into drafts beside them, which are renamed when all data is on the disk.
 
-A draft is named ``.<stem>.dovetail.<16 hex digits>.tmp`` and locked (flock) while its writer lives. One whose lock is free was
-left by a writer that was killed; the next save of the same file removes it. The renames of one save happen under a lock of the
-folder, so that two saves at one time do not mix their files.
+A draft is named ``.<stem>.dovetail.<16 hex digits>.tmp``, and locked (flock) while its writer lives. A draft whose lock is free
+is of a writer that was killed; the next save of the same file removes it. The renames of one save happen under a lock of the
+folder, so that two concurrent saves do not mix their files.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ try:
 
     _HAS_LOCKS = True
 except ImportError:
-    # Windows: nobody can remove a file that its writer has open.
+    # Windows: an open file cannot be removed.
     _HAS_LOCKS = False
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-# Bytes of a file's name that its drafts repeat: the rest of the 255 that file systems allow is for what they add.
+# Bytes of a file's name in the names of its drafts; file systems allow 255 in all.
 _STEM_BYTES = 180
-# Names tried for one draft; each of them must be taken away by somebody else for the next to be needed.
+# Attempts to create one draft; another process must remove each draft for the next attempt to be needed.
 _NAMES = 100
-# Seconds that a save waits for the renames of another one. Whoever holds the lock longer than that does something else with it.
+# Seconds that a save waits for the renames of another one; a longer lock has another purpose.
 _PATIENCE = 10.0
 
 
 @contextmanager
-def replacing(path: StrPath) -> Iterator[BinaryIO]:
-    """A new file to write, which takes the place of ``path`` when the block ends well and vanishes when it does not."""
-    with replacing_all([path]) as (stream,):
+def replace_file(path: StrPath) -> Iterator[BinaryIO]:
+    """Open a new file that replaces ``path`` when the block ends normally, and is removed otherwise."""
+    with replace_files([path]) as (stream,):
         yield stream
 
 
 @contextmanager
-def replacing_all(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
-    """One new file per path; all take their places when the block ends well, the first one last; none when it does not.
+def replace_files(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
+    """Open one new file per path; all are renamed when the block ends normally, the first one last, or none is.
 
-    The first path is the user's choice and may be a link, whose target is replaced. The others are side files: they
-    lie in the first one's folder or below, and no link may stand in their way. Old files stay whole until the renames.
-    Raises FormatError [path.missing] (the folder must exist), [path.link], [path.kind], [path.escape], [path.same],
-    [path.unwritable] (the system refuses, or the disk is full).
+    The first path is the user's choice and may be a link, whose target is replaced. The others are in the first one's folder or
+    below, without links on the way. Old files stay complete until the renames. Raises FormatError [path.missing] (the folder
+    must exist), [path.link], [path.kind], [path.escape], [path.same], [path.unwritable] (the system refuses, or the disk is
+    full).
     """
-    places = _places(paths)
+    targets = _places(paths)
     file = os.fspath(paths[0])
     with ExitStack() as stack:
         try:
-            drafts = [stack.enter_context(_Draft(*place)) for place in places]
+            drafts = [stack.enter_context(_Draft(*target)) for target in targets]
             yield [draft.stream for draft in drafts]
             for draft in drafts:
-                draft.settle()
-            with drafts[0].folder_locked():
+                draft.flush()
+            with drafts[0].lock_folder():
                 for draft in reversed(drafts):
                     draft.rename()
-                # Not before: until then the draft of an interrupted save may be the only half of a pair that is left.
+                # Only now: until here the draft of an interrupted save may be the only remaining file of its pair.
                 for draft in drafts:
                     draft.remove_abandoned()
         except OSError as error:
@@ -81,7 +81,7 @@ def replacing_all(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
 
 
 def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Every draft of the file at ``path`` of at most ``limit`` bytes, and whether its writer lives; none that cannot be read."""
+    """Yield every readable draft of the file at ``path`` of at most ``limit`` bytes, and whether its writer lives."""
     target = os.path.realpath(os.fspath(path))
     with suppress(OSError, FormatError), Folder.walk(os.path.dirname(target), (), target) as folder:
         for name in _drafts_in(folder, os.path.basename(target)):
@@ -91,20 +91,20 @@ def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
 
 
 def _places(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
-    """Per path: the trusted folder, the steps from there that the model may have named, and the name."""
+    """Return per path: the trusted folder, the steps from there that the model may have named, and the name."""
     main = os.fspath(paths[0])
     refuse_nul(main, main)
     target = os.path.realpath(main)
-    found: list[tuple[str, tuple[str, ...], str]] = [(os.path.dirname(target), (), os.path.basename(target))]
+    places_: list[tuple[str, tuple[str, ...], str]] = [(os.path.dirname(target), (), os.path.basename(target))]
     root = folder_of(main)
     for path in [os.fspath(path) for path in paths[1:]]:
         refuse_nul(path, main)
         parts = parts_of(os.path.relpath(path, os.path.dirname(main) or os.curdir).replace(os.sep, "/"), file=main)
-        found.append((root, parts[:-1], parts[-1]))
-    written = [os.path.join(folder, *steps, name) for folder, steps, name in found]
+        places_.append((root, parts[:-1], parts[-1]))
+    written = [os.path.join(folder, *steps, name) for folder, steps, name in places_]
     if len(set(written)) < len(written):
-        raise FormatError("path.same", "two of the files to be written have one path", file=main)
-    return found
+        raise FormatError("path.same", "two of the files to write have one path", file=main)
+    return places_
 
 
 class _Draft:
@@ -129,7 +129,7 @@ class _Draft:
         return old
 
     def _create(self) -> None:
-        # What replaces a private file is private from the start.
+        # The draft of a private file is private from its creation.
         mode = 0o666 if self._old is None else stat.S_IMODE(self._old.st_mode) & 0o600 | 0o200
         for _ in range(_NAMES):
             self.draft = f".{_stem(self.name)}.dovetail.{os.urandom(8).hex()}.tmp"
@@ -137,35 +137,35 @@ class _Draft:
                 descriptor = os.open(self.folder.at(self.draft), _CREATE, mode, dir_fd=self.folder.descriptor)
             except OSError as error:
                 raise _unwritable(error, self.folder.place) from None
-            # Between these two calls another save may have taken the draft for an abandoned one.
+            # Between these two calls another save may have removed the draft as an abandoned one.
             if _lock(descriptor) and os.fstat(descriptor).st_nlink:
                 break
             os.close(descriptor)
             _unlink(self.folder, self.draft)
         else:
-            raise FormatError("path.unwritable", f"every draft of {self.name!r} is taken away", file=self.folder.place)
+            raise FormatError("path.unwritable", f"every draft of {self.name!r} was removed", file=self.folder.place)
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
         self.is_renamed = False
 
-    def settle(self) -> None:
-        """Bring the draft to the disk, with the owner and the mode of the file that it replaces."""
+    def flush(self) -> None:
+        """Flush the draft to the disk, with owner and mode of the file that it replaces."""
         self.stream.flush()
         descriptor = self.stream.fileno()
         if self._old is not None and hasattr(os, "fchmod"):
             mine = os.fstat(descriptor)
             if (mine.st_uid, mine.st_gid) != (self._old.st_uid, self._old.st_gid):
-                # Only some may give files away.
+                # Changing the owner needs a privilege.
                 with suppress(OSError):
                     os.fchown(descriptor, self._old.st_uid, self._old.st_gid)
             os.fchmod(descriptor, stat.S_IMODE(self._old.st_mode) & 0o777)
         os.fsync(descriptor)
         if not _HAS_LOCKS:
-            # Windows renames no open file.
+            # Windows cannot rename an open file.
             self.stream.close()
 
     @contextmanager
-    def folder_locked(self) -> Iterator[None]:
-        """Keep other saves from renaming in this folder, where the system has such locks."""
+    def lock_folder(self) -> Iterator[None]:
+        """Lock the folder against renames of other saves, where the system has such locks."""
         descriptor = self.folder.descriptor
         if not _HAS_LOCKS or descriptor is None:
             yield
@@ -175,7 +175,7 @@ class _Draft:
             yield
         finally:
             if is_locked:
-                # Not by closing alone: a process forked meanwhile shares the descriptor.
+                # Closing alone does not unlock: a forked process shares the descriptor.
                 _unlock(descriptor)
 
     def rename(self) -> None:
@@ -184,7 +184,7 @@ class _Draft:
         os.replace(folder.at(self.draft), folder.at(self.name), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
         self.is_renamed = True
         if folder.descriptor is not None:
-            # Some file systems cannot; the rename itself has happened.
+            # Some file systems cannot sync a folder; the rename itself has happened.
             with suppress(OSError):
                 os.fsync(folder.descriptor)
 
@@ -199,7 +199,7 @@ class _Draft:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self.folder:
-            # close() flushes, which fails again on a full disk; the draft must go all the same.
+            # close() flushes, which fails again on a full disk; the draft is removed nevertheless.
             if not self.is_renamed and _HAS_LOCKS:
                 _unlink(self.folder, self.draft)
             with suppress(OSError, ValueError):
@@ -211,7 +211,7 @@ class _Draft:
 
 
 def _stem(name: str) -> str:
-    """The part of a draft's name that says whose draft it is."""
+    """Return the part of a draft's name that identifies its file."""
     data = os.fsencode(name)
     if len(data) <= _STEM_BYTES:
         return name
@@ -219,11 +219,11 @@ def _stem(name: str) -> str:
 
 
 def _drafts_in(folder: Folder, name: str) -> list[str]:
-    """The names of the drafts of the file ``name``, live and abandoned."""
+    """Return the names of the drafts of the file ``name``, live and abandoned."""
     pattern = re.compile(re.escape(f".{_stem(name)}.dovetail.") + r"[0-9a-f]{16}\.tmp")
     with suppress(OSError):
         names = os.listdir(folder.path if folder.descriptor is None else folder.descriptor)
-        return sorted(each for each in names if pattern.fullmatch(each))
+        return sorted(candidate for candidate in names if pattern.fullmatch(candidate))
     return []
 
 
@@ -239,8 +239,8 @@ def _remove_abandoned(folder: Folder, name: str) -> None:
         os.close(descriptor)
 
 
-def _is_same(one: os.stat_result, other: os.stat_result | None) -> bool:
-    return other is not None and (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+def _is_same(first: os.stat_result, second: os.stat_result | None) -> bool:
+    return second is not None and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
 
 
 def _unlink(folder: Folder, name: str) -> None:
@@ -256,13 +256,13 @@ def _lock(descriptor: int) -> bool:
         except BlockingIOError:
             return False
         except OSError:
-            # A file system without locks: then nobody takes a draft for abandoned either.
+            # On a file system without locks no draft counts as abandoned.
             pass
     return True
 
 
 def _is_free(descriptor: int, *, keep: bool = False) -> bool:
-    """Whether nobody has locked the file, proven by locking it; ``keep`` leaves it locked until the descriptor is closed."""
+    """Tell whether a file is unlocked, by locking it; ``keep`` leaves it locked until the descriptor is closed."""
     if not _HAS_LOCKS:
         return False
     try:
@@ -275,7 +275,7 @@ def _is_free(descriptor: int, *, keep: bool = False) -> bool:
 
 
 def _lock_within(descriptor: int, seconds: float) -> bool:
-    """Lock a file, waiting at most so long; whether that worked."""
+    """Lock a file, waiting for at most the given time; tell whether it succeeded."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -296,5 +296,5 @@ def _unlock(descriptor: int) -> None:
 
 
 def _unwritable(error: OSError, file: str) -> FormatError:
-    found = unreadable(error, os.path.basename(file), file)
-    return FormatError("path.unwritable", found.message, file=file) if found.code == "path.unreadable" else found
+    reason = unreadable(error, os.path.basename(file), file)
+    return FormatError("path.unwritable", reason.message, file=file) if reason.code == "path.unreadable" else reason

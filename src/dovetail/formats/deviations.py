@@ -1,7 +1,7 @@
-"""Deviations: places where a file departs from its specification, and every reader that accepts the file gives it one meaning.
+"""Deviations: a file departs from its specification, and every reader that accepts the file reads it alike.
 
 ``load`` accepts them and reports each as a warning; ``check`` and ``load(strict=True)`` report each as a fault. docs/formats.md
-lists the kinds, with what onnxruntime and OpenVINO do.
+lists the kinds, with the behavior of onnxruntime and OpenVINO.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from dovetail.errors import Diagnostic, DovetailError, printable
 
-MOST = 1000
-"""Deviations of one code that are kept; the others are only counted, because a file of a few bytes each can hold millions."""
+MAX_RECORDED = 1000
+"""The most deviations of one code that are recorded; others are only counted: a small file can have millions."""
 
 _LOGGER = logging.getLogger("dovetail")
 
@@ -26,35 +26,35 @@ class Deviations:
         self.counts: Counter[str] = Counter()
 
     def add(self, error: DovetailError) -> None:
-        """Accept a deviation: ``error`` says what ``check`` reports."""
+        """Record a deviation as the error that ``check`` reports."""
         self.counts[error.code] += 1
-        if self.counts[error.code] <= MOST:
+        if self.counts[error.code] <= MAX_RECORDED:
             self.errors.append(error)
 
     def extend(self, others: Deviations) -> None:
-        """Accept those of ``others`` too."""
-        room = {code: MOST - count for code, count in self.counts.items()}
+        """Record the deviations of ``others`` too."""
+        room = {code: MAX_RECORDED - count for code, count in self.counts.items()}
         for error in others.errors:
-            room[error.code] = room.get(error.code, MOST) - 1
+            room[error.code] = room.get(error.code, MAX_RECORDED) - 1
             if room[error.code] >= 0:
                 self.errors.append(error)
         self.counts.update(others.counts)
 
     def warnings(self) -> list[Diagnostic]:
-        """The deviations as warnings of the loaded model."""
+        """Return the deviations as warnings of the loaded model."""
         items = (item for error in self.errors for item in error.diagnostics)
         return [Diagnostic(item.code, item.message, item.node, item.file, item.op, "warning") for item in items]
 
 
 def accept(deviations: Deviations | None, error: DovetailError) -> None:
-    """Add ``error`` to ``deviations``; raise it where there are none, which is the strict reading."""
+    """Add ``error`` to ``deviations``; raise it where they are None."""
     if deviations is None:
         raise error
     deviations.add(error)
 
 
 def summarize(warnings: Iterable[Diagnostic]) -> list[str]:
-    """One line for each code among ``warnings``: the first message, and how many more there are."""
+    """Return one line for each code among ``warnings``: the first message, and the number of others."""
     first: dict[str, Diagnostic] = {}
     counts: Counter[str] = Counter()
     for item in warnings:
@@ -65,7 +65,7 @@ def summarize(warnings: Iterable[Diagnostic]) -> list[str]:
 
 def _line(item: Diagnostic, count: int) -> str:
     node = f" in {item.node}" if item.node else ""
-    times = f"{count}{' or more' if count >= MOST else ''} times, the first: " if count > 1 else ""
+    times = f"{count}{' or more' if count >= MAX_RECORDED else ''} times, the first: " if count > 1 else ""
     return printable(f"[{item.code}] {times}{item.message}{node}")
 
 

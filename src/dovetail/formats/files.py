@@ -1,8 +1,8 @@
-"""Files that a model is read from: what a model may name beside itself.
+"""Files that a model is read from, and files that a model names.
 
-The user chooses the model's own path, links and all. What the *model* names is not trusted: it must lie in the model's folder,
-and every step to it is taken from an open directory without following links, so that nothing can be swapped between a
-check and its use (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489, CVE-2026-34446, CVE-2026-34447, CVE-2025-51480).
+The user chooses the path of the model, with any links. Paths in the *model* are not trusted: the file must be in the model's
+folder, and every step to it starts at an open directory and follows no links, so that nothing can be replaced between a check
+and its use (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489, CVE-2026-34446, CVE-2026-34447, CVE-2025-51480).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-# A FIFO put in a file's place between lstat and open must not block us.
+# A FIFO that replaces a file between lstat and open must not block.
 _NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
 LEAST_MAPPED = 64 << 20
-"""The least bytes of a file of weights that is mapped: reading fewer costs some milliseconds, and no writer reaches a copy."""
+"""The least size in bytes of a mapped weights file. Smaller files are read in milliseconds, and a copy cannot be modified."""
 _policy: ContextVar[str] = ContextVar("dovetail-mapping", default="auto")
 _HAS_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
 
 
 def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
-    """The whole of the regular file at ``path``, which the user chose.
+    """Read the whole regular file at ``path``, which the user chose.
 
     Raises FormatError [path.nul], [path.missing], [path.unreadable], [path.kind]; [file.size] beyond ``limit`` bytes.
     """
@@ -45,18 +45,17 @@ def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         size = os.fstat(descriptor).st_size
         if limit is not None and size > limit:
-            raise FormatError("file.size", f"{size} bytes are more than the {limit} allowed here", file=os.fspath(path))
+            raise FormatError("file.size", f"the file must have at most {limit} bytes, got {size}", file=os.fspath(path))
         return stream.read(size)
 
 
 def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: StrPath | None = None) -> int:
-    """A descriptor, open for reading and the caller's to close, of the file that a model at ``model_path`` calls ``location``.
+    """Open the file ``location`` of a model at ``model_path`` for reading; the caller closes the descriptor.
 
-    ``location`` is relative to the folder of the model's path as given. ``allow_symlinks_within`` names a folder that
-    links may lead to (such as a download cache); the file must then lie in that folder. Raises FormatError:
-    [path.empty], [path.nul], [path.absolute], [path.escape] (``..``, or outside the allowed folder), [path.link] (a
-    symbolic link on the way, or a file with a second name), [path.kind] (no regular file), [path.missing],
-    [path.unreadable].
+    ``location`` is relative to the folder of the model. ``allow_symlinks_within`` is a folder that links may lead to (such as a
+    download cache); the file must then be in that folder. Raises FormatError: [path.empty], [path.nul], [path.absolute],
+    [path.escape] (``..``, or outside the allowed folder), [path.link] (a symbolic link on the way, or a file with a second
+    name), [path.kind] (no regular file), [path.missing], [path.unreadable].
     """
     parts = parts_of(location, file=os.fspath(model_path))
     root = folder_of(model_path)
@@ -68,23 +67,23 @@ def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: St
         return folder.open_file(parts[-1])
 
 
-def mapped(source: StrPath | int, offset: int = 0, length: int | None = None) -> Bytes:
-    """``length`` bytes (None: all the rest) from ``offset`` of a file, as a read-only uint8 array that maps the file.
+def map_file(source: StrPath | int, offset: int = 0, length: int | None = None) -> Bytes:
+    """Map ``length`` bytes (None: to the end) from ``offset`` of a file as a read-only uint8 array.
 
-    ``source`` is a path the user chose, or a descriptor, which stays open and the caller's. Nothing is read before it
-    is used. Raises FormatError [data.range] where the file does not hold those bytes, and what read_bytes raises.
+    ``source`` is a path that the user chose, or a descriptor, which stays open. Bytes are read when they are used. Raises
+    FormatError [data.range] where the file does not have those bytes, and like read_bytes.
     """
     if not isinstance(source, int):
         descriptor = _open_chosen(source)
         try:
-            return mapped(descriptor, offset, length)
+            return map_file(descriptor, offset, length)
         finally:
             os.close(descriptor)
     size = os.fstat(source).st_size
     end = size if length is None else offset + length
     if offset < 0 or not offset <= end <= size:
         asked = f"bytes {offset} to {end}" if length is None or length >= 0 else f"{length} bytes"
-        raise FormatError("data.range", f"{asked} of a file of {size} bytes")
+        raise FormatError("data.range", f"{asked} exceed a file of {size} bytes")
     if end == offset:
         return np.frombuffer(b"", np.uint8)
     aligned = offset - offset % mmap.ALLOCATIONGRANULARITY
@@ -93,9 +92,10 @@ def mapped(source: StrPath | int, offset: int = 0, length: int | None = None) ->
 
 
 def contents(source: StrPath | int) -> Bytes:
-    """All bytes of a file of weights as a read-only uint8 array: a copy of a small file, a map of a large one.
+    """Return all bytes of a weights file as a read-only uint8 array: a copy of a small file, a map of a large one.
 
-    ``mapping`` chooses otherwise. Raises as mapped, and FormatError [data.memory] where a copy does not fit into memory.
+    ``mapping_policy`` overrides the choice. Raises like map_file, and FormatError [data.memory] where a copy does not fit into
+    memory.
     """
     if not isinstance(source, int):
         descriptor = _open_chosen(source)
@@ -105,36 +105,36 @@ def contents(source: StrPath | int) -> Bytes:
             os.close(descriptor)
     size, policy = os.fstat(source).st_size, _policy.get()
     if policy == "never" or (policy == "auto" and size < LEAST_MAPPED):
-        return _copied(source, size)
-    found = mapped(source)
-    watch(found, source)
-    return found
+        return _copy_contents(source, size)
+    data = map_file(source)
+    watch(data, source)
+    return data
 
 
-def _copied(descriptor: int, size: int) -> Bytes:
+def _copy_contents(descriptor: int, size: int) -> Bytes:
     try:
         data = np.empty(size, np.uint8)
     except MemoryError:
-        raise FormatError("data.memory", f"{size} bytes of weights do not fit into memory; map them") from None
+        raise FormatError("data.memory", f"the weights ({size} bytes) do not fit into memory; map them") from None
     rest: memoryview = data.data
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
         stream.seek(0)
         while rest and (count := stream.readinto(rest)):
             rest = rest[count:]
     if rest:
-        raise FormatError("data.changed", f"the file lost {len(rest)} bytes while it was read")
+        raise FormatError("data.changed", f"the file became {len(rest)} bytes shorter while it was read")
     data.flags.writeable = False
     return data
 
 
 @contextmanager
-def mapping(policy: str) -> Iterator[None]:
-    """Choose inside how ``contents`` reads: "never" maps, "always", or "auto": files from LEAST_MAPPED bytes on.
+def mapping_policy(policy: str) -> Iterator[None]:
+    """Set for a block how ``contents`` reads: "never" maps, "always", or "auto" (from LEAST_MAPPED bytes).
 
     Raises FormatError [data.map] for any other word.
     """
     if policy not in ("never", "auto", "always"):
-        raise FormatError("data.map", f"map is {policy!r}, and should be 'never', 'auto' or 'always'")
+        raise FormatError("data.map", f"map must be 'never', 'auto' or 'always', got {policy!r}")
     token = _policy.set(policy)
     try:
         yield
@@ -143,12 +143,12 @@ def mapping(policy: str) -> Iterator[None]:
 
 
 def check_location(location: str, *, file: str | None = None) -> None:
-    """Refuse a ``location`` that no model may name: empty, absolute, holding ``..`` or NUL. Touches no file."""
+    """Raise for a ``location`` that is empty, absolute, or contains ``..`` or NUL. Accesses no file."""
     parts_of(location, file=file)
 
 
 class Folder:
-    """An open directory. Where the system can, everything inside is reached through its descriptor, not its path."""
+    """An open directory. Where the system supports it, everything inside is accessed through its descriptor, not its path."""
 
     def __init__(self, path: str, descriptor: int | None, place: str) -> None:
         self.path = path
@@ -157,7 +157,7 @@ class Folder:
 
     @classmethod
     def walk(cls, root: str, steps: Sequence[str], place: str) -> Folder:
-        """The folder that ``steps`` lead to from ``root`` (trusted: links in it are followed), over no link."""
+        """Open the folder that ``steps`` lead to from ``root``, without following links; links in ``root`` are followed."""
         try:
             descriptor = os.open(root, _READ | os.O_DIRECTORY) if _HAS_DIRECTORIES else None
             os.stat(os.path.join(root, os.curdir))
@@ -187,7 +187,7 @@ class Folder:
             info = os.fstat(descriptor)
             refuse_kind(info, name, self.place)
             if info.st_nlink > 1:
-                raise FormatError("path.link", f"{name!r} has {info.st_nlink} names (hard links)", file=self.place)
+                raise FormatError("path.link", f"{name!r} must have one name, got {info.st_nlink} hard links", file=self.place)
         except BaseException:
             os.close(descriptor)
             raise
@@ -207,11 +207,11 @@ class Folder:
     def _refuse_unless(self, is_right: Any, name: str, wanted: str) -> None:
         info = self.look(name)
         if info is None:
-            raise FormatError("path.missing", f"no file {name!r} in {self.path!r}", file=self.place)
+            raise FormatError("path.missing", f"{self.path!r} has no file {name!r}", file=self.place)
         if stat.S_ISLNK(info.st_mode):
             raise FormatError("path.link", f"{name!r} is a symbolic link", file=self.place)
         if not is_right(info.st_mode):
-            raise FormatError("path.kind", f"{name!r} is not {wanted}", file=self.place)
+            raise FormatError("path.kind", f"{name!r} must be {wanted}", file=self.place)
 
     def __enter__(self) -> Self:
         return self
@@ -222,7 +222,7 @@ class Folder:
 
 
 def _open_chosen(path: StrPath) -> int:
-    """A descriptor of the regular file at a path that the user chose; links are followed."""
+    """Open the regular file at a path that the user chose; links are followed."""
     name = os.fspath(path)
     refuse_nul(name, name)
     try:
@@ -244,7 +244,7 @@ def folder_of(model_path: StrPath) -> str:
 
 
 def parts_of(location: str, *, file: str | None) -> tuple[str, ...]:
-    """The steps of a relative path, read both as POSIX and as Windows would: what either calls unsafe is refused."""
+    """Split a relative path into steps, read both as POSIX and as Windows: what is unsafe in either is refused."""
     refuse_nul(location, file)
     windows = PureWindowsPath(location)
     if location.startswith("/") or windows.drive or windows.root:
@@ -259,24 +259,24 @@ def parts_of(location: str, *, file: str | None) -> tuple[str, ...]:
 
 def _parts_below(target: str, root: str, location: str, *, file: str) -> tuple[str, ...]:
     if os.path.commonpath([target, root]) != root or target == root:
-        raise FormatError("path.escape", f"{location!r} leads to {target!r}, which is not in {root!r}", file=file)
+        raise FormatError("path.escape", f"{location!r} must be in {root!r}, and leads to {target!r}", file=file)
     return tuple(os.path.relpath(target, root).split(os.sep))
 
 
 def refuse_nul(path: str, file: str | None) -> None:
     if "\0" in path:
-        raise FormatError("path.nul", f"{path!r} holds a NUL", file=file)
+        raise FormatError("path.nul", f"{path!r} must not contain a NUL", file=file)
 
 
 def refuse_kind(info: os.stat_result, name: str, file: str) -> None:
     if not stat.S_ISREG(info.st_mode):
-        raise FormatError("path.kind", f"{name!r} is not a regular file", file=file)
+        raise FormatError("path.kind", f"{name!r} must be a regular file", file=file)
 
 
 def unreadable(error: OSError | ValueError, name: str, file: str) -> FormatError:
     number = getattr(error, "errno", None)
     if number in (errno.ENOENT, errno.ENOTDIR):
-        return FormatError("path.missing", f"no file or folder {name!r}", file=file)
+        return FormatError("path.missing", f"{name!r} does not exist", file=file)
     if number == errno.ELOOP:
         return FormatError("path.link", f"{name!r} is a symbolic link", file=file)
     return FormatError("path.unreadable", f"{name!r}: {getattr(error, 'strerror', None) or error}", file=file)

@@ -1,7 +1,7 @@
-"""Bring what is about to be written to a fixpoint of reading and writing: saving a saved model again gives the same bytes.
+"""A fixpoint of export and import: saving a saved model again gives the same bytes.
 
-Reading gives names to what a file leaves without, folds constants, and puts constants first; writing makes names anew for what it
-takes apart. Each is settled after a time or two. The weights themselves are neither copied nor hashed: they travel by reference.
+An import names unnamed values, folds constants, and puts constants first; an export names new values. Both are stable after one
+or two rounds. Weights are neither copied nor hashed: they are passed by reference.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from dovetail.formats.foreign import ForeignModel
 Bytes: TypeAlias = NDArray[np.uint8]
 
 ROUNDS = 4
-"""Times that a model is read and written at most. One that is not settled then is written as it was at first."""
+"""The most rounds of export and import. A model that is not stable then is written as it was at first."""
 _ALIGNMENT = 8
 
 
 class Weights:
-    """The content of a side file that nobody writes: a range of it is the array that was put there."""
+    """The content of a weights file that is not written: a range of it is the array that was stored there."""
 
     def __init__(self) -> None:
         self.parts: dict[int, Bytes] = {}
         self.size = 0
 
-    def place(self, data: Bytes) -> int:
-        """The offset that ``data`` gets."""
+    def store(self, data: Bytes) -> int:
+        """Store ``data``, and return its offset."""
         offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
         if data.size:
             self.parts[offset] = data
         self.size = offset + data.size
         return offset
 
-    def __getitem__(self, place: slice) -> Bytes:
-        start, stop, _ = place.indices(self.size)
+    def __getitem__(self, byte_range: slice) -> Bytes:
+        start, stop, _ = byte_range.indices(self.size)
         return self.parts[start][: stop - start] if stop > start else np.empty(0, np.uint8)
 
     def equals(self, other: Weights) -> bool:
-        """Whether the contents are the same bytes at the same offsets."""
+        """Tell whether the contents are the same bytes at the same offsets."""
         if self.parts.keys() != other.parts.keys():
             return False
-        return all(_are_same(data, other.parts[offset]) for offset, data in self.parts.items())
+        return all(_are_equal(data, other.parts[offset]) for offset, data in self.parts.items())
 
 
 class Snapshot(NamedTuple):
-    """A model file as bytes, and the weights beside it."""
+    """The bytes of a model file, and its weights."""
 
     data: bytes
     weights: Weights
@@ -58,12 +58,12 @@ class Snapshot(NamedTuple):
         return self.data == other.data and self.weights.equals(other.weights)
 
 
-def fixpoint(
+def find_fixpoint(
     foreign: ForeignModel, snapshot_of: Callable[[ForeignModel], Snapshot], reread: Callable[[Snapshot], ForeignModel]
 ) -> ForeignModel:
-    """``foreign``, or what comes of it where reading and writing it again changes it.
+    """Return ``foreign``, or the result of importing and exporting it until it no longer changes.
 
-    ``reread`` reads a snapshot and lowers the model that it means. ``foreign`` stands where that cannot be done.
+    ``reread`` imports a snapshot and exports the model. ``foreign`` itself is returned where that fails.
     """
     first = foreign
     try:
@@ -72,24 +72,24 @@ def fixpoint(
             again = reread(before)
             after = snapshot_of(again)
             if after.equals(before):
-                return foreign if _keeps(first, foreign) else first
+                return foreign if _has_same_names(first, foreign) else first
             foreign, before = again, after
     except DovetailError:
-        # It is written as it is, or refused, by those who judge that.
+        # The caller writes the model as it is, or refuses it.
         pass
     return first
 
 
-def _keeps(first: ForeignModel, other: ForeignModel) -> bool:
-    """Whether inputs and outputs have the names that they had."""
+def _has_same_names(first: ForeignModel, second: ForeignModel) -> bool:
+    """Tell whether inputs and outputs have the same names."""
     ours, theirs = (
-        [[value.names[:1] for value in side] for side in (model.graph.inputs, model.graph.outputs)] for model in (first, other)
+        [[value.names[:1] for value in side] for side in (model.graph.inputs, model.graph.outputs)] for model in (first, second)
     )
     return ours == theirs
 
 
-def _are_same(one: Bytes, other: Bytes) -> bool:
-    if one.size != other.size:
+def _are_equal(first: Bytes, second: Bytes) -> bool:
+    if first.size != second.size:
         return False
-    pointers = [data.__array_interface__["data"][0] for data in (one, other)]
-    return pointers[0] == pointers[1] or np.array_equal(one, other)
+    pointers = [data.__array_interface__["data"][0] for data in (first, second)]
+    return pointers[0] == pointers[1] or np.array_equal(first, second)

@@ -1,7 +1,7 @@
-"""A model as a file says it, before it is lifted to a graph: the one structure that every codec reads into and writes from.
+"""Format-neutral model of a file: codecs read into it and write from it; import and export convert it from and to a Graph.
 
-Values are named by keys that are unique in their graph (ONNX: the name; IR: ``layer:port``). Attribute values are what the
-format can say: ONNX's are typed Python values, IR's are the strings in the xml. Nothing here knows an operator.
+Values have keys that are unique in their graph (ONNX: the name; IR: ``layer:port``). Attribute values have the types of the
+format: typed Python values for ONNX, the strings of the XML for IR. This module knows no operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dovetail.ir.types import Type
 
 @dataclass(slots=True)
 class ForeignTensor:
-    """A constant: ``data`` holds one element per numpy element (see dtypes), read-only and without a copy where possible."""
+    """A constant. ``data`` has one numpy element per element (see dtypes); it is a read-only view of the file where possible."""
 
     dtype: DType
     data: Any
@@ -24,7 +24,7 @@ class ForeignTensor:
 
 @dataclass(slots=True)
 class ForeignValue:
-    """What a file says of one value: its key, its names (primary first, may be empty), declared type, documentation."""
+    """One value of a file: its key, its names (the primary one first; may be empty), its declared type, its documentation."""
 
     key: str
     type: Type | None = None
@@ -32,14 +32,19 @@ class ForeignValue:
     doc: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The primary name, or else the name of the value's layer, or the key."""
+        return self.names[0] if self.names else str(self.metadata.get("name", self.key))
+
 
 @dataclass(slots=True)
 class ForeignNode:
     """One node or layer. ``version`` is the operator's own (ONNX since_version, IR opset number that introduced it).
 
-    ``inputs`` and ``outputs`` are value keys, None where an optional one is left out. ``place`` says where in the file
-    ("node 12", "layer 17"). A sub-graph attribute holds a ForeignGraph; a tensor attribute a ForeignTensor; a type
-    attribute a Type.
+    ``inputs`` and ``outputs`` are value keys; None stands for an absent optional one. ``place`` is the position in the file
+    ("node 12", "layer 17"). A subgraph attribute is a ForeignGraph, a tensor attribute a ForeignTensor, a type attribute a
+    Type.
     """
 
     kind: str
@@ -53,10 +58,20 @@ class ForeignNode:
     doc: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """The node in messages: its name, or else its position in the file, or its kind."""
+        return self.name or self.place or self.kind
+
+    @property
+    def operator(self) -> str:
+        """The operator in messages: ``domain.Kind-version``."""
+        return f"{self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
+
 
 @dataclass(slots=True)
 class ForeignGraph:
-    """Nodes in an order in which every value is written before it is read (codecs sort, and refuse cycles)."""
+    """A graph whose nodes are topologically sorted. Codecs sort them, and refuse cycles."""
 
     name: str = ""
     inputs: list[ForeignValue] = field(default_factory=list)
@@ -70,7 +85,7 @@ class ForeignGraph:
 
 @dataclass(slots=True)
 class ForeignModel:
-    """A whole file. ``versions``: ONNX opset imports by domain, or {"ir": 11}. ``metadata`` is kept and written back."""
+    """A whole file. ``versions``: ONNX opset imports by domain, or {"ir": 11}. ``metadata`` is preserved and written back."""
 
     format: str
     graph: ForeignGraph

@@ -1,51 +1,93 @@
-"""One foreign node on its way in, as the ``lift`` functions of compose modules see it."""
+"""The view that importers of converter modules have of one foreign node."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+from numpy.typing import ArrayLike
 
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
-from dovetail.formats.import_node import constant_of
+from dovetail.formats.import_node import Reading, constant_of
+from dovetail.formats.import_scope import ImportScope
+from dovetail.formats.op_mapping import ParamMapping
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inline
 from dovetail.ir.graph import Graph, Value
-from dovetail.ir.op import REQUIRED, Field, Op
+from dovetail.ir.op import REQUIRED, Field
 from dovetail.ir.types import UNKNOWN
 
-if TYPE_CHECKING:
-    from dovetail.formats.importer import Lifter
+
+class GraphReader(Protocol):
+    """The importer of the graph around a node, as an :class:`ImportContext` calls it."""
+
+    def apply_mappings(self, node: ForeignNode, inputs: list[Value | None]) -> Reading:
+        """Import ``node`` by the first op mapping that fits."""
+
+    def import_subgraph(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
+        """Import a subgraph; see :meth:`ImportContext.import_subgraph`."""
 
 
-class Lifting:
-    """The node, its inputs as values, and the Builder that writes in its place."""
+class ImportContext:
+    """A foreign node, its inputs as values, and the Builder ``b`` that writes in its place."""
 
-    def __init__(self, b: Builder, node: ForeignNode, inputs: list[Value | None], lifter: Lifter) -> None:
-        self.b = b
+    def __init__(self, scope: ImportScope, node: ForeignNode, inputs: list[Value | None], reader: GraphReader) -> None:
+        self.b: Builder = scope.b
         self.node = node
         self.inputs = inputs
-        self.lifter = lifter
+        self.scope = scope
+        self._reader = reader
         self._read: set[str] = set()
+
+    # Inputs
 
     def input(self, index: int) -> Value:
         """A required input. Raises FormatError [node.inputs]."""
-        x = self.optional(index)
+        x = self.optional_input(index)
         if x is None:
             raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
         return x
 
-    def optional(self, index: int) -> Value | None:
+    def optional_input(self, index: int) -> Value | None:
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def ranked(self, index: int, rank: int) -> Value:
-        """A required input of this rank. Raises RuleError [input.rank], and Unknown where the rank is."""
+    def input_of_rank(self, index: int, rank: int) -> Value:
+        """A required input of this rank. Raises RuleError [input.rank], and Unknown for an unknown rank."""
         x = self.input(index)
         if len(x.dims) != rank:
-            raise RuleError("input.rank", f"{self.node.kind}: input {index} should be of rank {rank}, not {len(x.dims)}")
+            raise RuleError("input.rank", f"{self.node.kind}: input {index} must have rank {rank}, got rank {len(x.dims)}")
         return x
+
+    def constant_input(self, index: int, annotation: str, default: Any = REQUIRED, conversion: str = "") -> Any:
+        """An input that must be a constant, as an attribute value."""
+        x = self.optional_input(index)
+        if x is None:
+            if default is REQUIRED:
+                raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
+            return default
+        self.scope.constants.mark_folded(x)
+        return op_mapping.read_constant(
+            ParamMapping((f"input {index}",), f"input {index}", conversion=conversion),
+            Field(f"input {index}", annotation, REQUIRED),
+            constant_of(x, f"{self.node.kind}: input {index}"),
+        )
+
+    def attribute_or_input(self, index: int, annotation: str) -> Any:
+        """A required input as an attribute value where it is constant; otherwise the input itself."""
+        x = self.input(index)
+        try:
+            return self.constant_input(index, annotation)
+        except UnsupportedError:
+            return x
+
+    def add_constant(self, data: ArrayLike, dtype: DType) -> Value:
+        """Add a constant that is not in the file; see :meth:`ImportedConstants.add`."""
+        return self.scope.constants.add(data, dtype)
+
+    # Attributes
 
     def attribute(self, name: str, annotation: str, default: Any = REQUIRED) -> Any:
         """A foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
@@ -55,75 +97,66 @@ class Lifting:
                 raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
             return default
         raw = self.node.attributes[name]
-        if not self.lifter.dialect.is_text and (number := op_mapping.as_floats(annotation, raw)) is not None:
-            self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is not of the type float"))
+        if not self.scope.is_text and (number := op_mapping.as_floats(annotation, raw)) is not None:
+            self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} must be of the type float, got {raw!r}"))
             raw = number
         if (annotation == "Graph") != isinstance(raw, ForeignGraph):
-            raise FormatError("attribute.value", f"{self.node.kind}: {name} is {'no' if annotation == 'Graph' else 'a'} graph")
+            wanted, actual = ("a graph", "a value") if annotation == "Graph" else ("a value", "a graph")
+            raise FormatError("attribute.value", f"{self.node.kind}: {name} must be {wanted}, got {actual}")
         try:
-            if not self.lifter.dialect.is_text:
-                op_mapping.refuse_texts(annotation, [raw])
+            if not self.scope.is_text:
+                op_mapping.refuse_strings(annotation, [raw])
             return op_mapping.coerce(annotation, raw)
         except ValueError:
-            raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
-
-    def deviate(self, error: DovetailError) -> None:
-        """Note a deviation, which is a fault where none are collected."""
-        if self.lifter.deviations is None:
-            raise error
-        self.lifter.deviate(error, self.node)
-
-    def shared(self, data: Any, dtype: DType) -> Value:
-        """An attribute's value as an input: see :meth:`Lifter.shared`."""
-        return self.lifter.shared(data, dtype)
+            expected = op_mapping.type_name(annotation)
+            raise FormatError("attribute.value", f"{self.node.kind}: {name} must be {expected}, got {raw!r}") from None
 
     def ignore(self, *names: str) -> None:
-        """Attributes that the specification calls ignored."""
+        """Accept attributes that the specification calls ignored."""
         self._read.update(names)
 
-    def constant(self, index: int, annotation: str, default: Any = REQUIRED, how: str = "") -> Any:
-        """An input that has to be a constant, as an attribute value."""
-        x = self.optional(index)
-        if x is None:
-            if default is REQUIRED:
-                raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
-            return default
-        self.lifter.spend(x)
-        return op_mapping.read_constant(
-            op_mapping.Slot((f"input {index}",), f"input {index}", how=how),
-            Field(f"input {index}", annotation, REQUIRED),
-            constant_of(x, f"{self.node.kind}: input {index}"),
-        )
-
-    def attribute_or_input(self, index: int, annotation: str) -> Any:
-        """A required input as an attribute value where it is constant; else the input itself, which a Builder takes for it."""
-        x = self.input(index)
-        try:
-            return self.constant(index, annotation)
-        except UnsupportedError:
-            return x
-
-    def finish(self) -> None:
-        """Refuse attributes that nobody asked for."""
+    def refuse_unread_attributes(self) -> None:
+        """Raise UnsupportedError [attribute.unknown] where the node has an attribute that was not read."""
         extra = [name for name in self.node.attributes if name not in self._read]
         if extra:
             raise UnsupportedError(
                 "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
             )
 
-    def reading(self, *inputs: Value | None, **attributes: Any) -> tuple[Op, list[Value | None]]:
-        """What the slot lines make of this node with these inputs and attributes in place of its own."""
+    def deviate(self, error: DovetailError) -> None:
+        """Report a deviation; raise it where none are collected."""
+        if self.scope.deviations is None:
+            raise error
+        self.scope.deviate(error, self.node)
+
+    # Other nodes and graphs
+
+    def apply_mapping(self, *inputs: Value | None, **attributes: Any) -> Reading:
+        """Import the node by its op mappings, with these inputs and attributes in place of its own."""
         self._read.update(self.node.attributes)
-        node = replace(self.node, attributes=attributes)
-        return self.lifter.first_fitting(self.lifter.dialect.readers(node), node, list(inputs))
+        return self._reader.apply_mappings(replace(self.node, attributes=attributes), list(inputs))
 
-    def body(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
-        """A sub-graph, closed: what it reads from outside joins ``captures`` and becomes inputs after its own."""
-        return self.lifter.body(graph, captures)
+    def import_subgraph(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
+        """Import a closed subgraph.
 
-    def inlined(self, body: Graph, inputs: list[Value], faults: int) -> list[Value]:
-        """The outputs of a sub-graph whose nodes are written here; values of which nothing is known where it has faults, which
-        are those that the lifter knows beyond the first ``faults``."""
-        if len(self.lifter.errors) > faults:
+        The outer values that it reads are appended to ``captures``, and become graph inputs after the subgraph's own.
+        """
+        return self._reader.import_subgraph(graph, captures)
+
+    @property
+    def error_count(self) -> int:
+        """The number of errors that the import has collected."""
+        return len(self.scope.errors)
+
+    def discard_errors(self, count: int) -> None:
+        """Keep only the first ``count`` errors: the others are of a subgraph that never runs."""
+        del self.scope.errors[count:]
+
+    def inline_subgraph(self, body: Graph, inputs: list[Value], error_count: int) -> list[Value]:
+        """Write the nodes of a subgraph in place of the node, and return the subgraph's outputs.
+
+        Where more than ``error_count`` errors have been collected the subgraph is faulty, and its outputs have unknown types.
+        """
+        if self.error_count > error_count:
             return [Value(self.b.graph.claim("unknown"), UNKNOWN) for _ in body.outputs]
         return inline(self.b, body, inputs)

@@ -1,172 +1,176 @@
-"""A foreign node read by a slot line: its inputs and attributes become those of an operator of ours."""
+"""Import of one foreign node by an op mapping: its inputs and attributes become those of a core operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dovetail import dtypes
+from dovetail.arrays import Array
+from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.op_mapping import Spelling
+from dovetail.formats.import_constants import ImportedConstants
+from dovetail.formats.import_scope import ImportScope
+from dovetail.formats.op_mapping import Attributes, OpMapping, ParamMapping
 from dovetail.interpreter.evaluate import constant_value
 from dovetail.ir.graph import Value
 from dovetail.ir.op import REQUIRED, Op
 from dovetail.ir.types import Tensor
 from dovetail.ops.runtime_attributes import RuntimeAttributes, can_be_input
 
-if TYPE_CHECKING:
-    from dovetail.formats.importer import Lifter
+Reading = tuple[Op, list[Value | None]]
+"""A core operator and its inputs."""
+Deviate = Callable[[DovetailError], None]
 
 
-def spelled(
-    lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Value | None], deviate: Callable[[DovetailError], None]
-) -> tuple[Op, list[Value | None]]:
-    """The operator that a slot line makes of a node, and its inputs. ``deviate`` gets the node's deviations.
+def apply_mapping(scope: ImportScope, mapping: OpMapping, node: ForeignNode, xs: list[Value | None], deviate: Deviate) -> Reading:
+    """Map a node to its core operator and the operator's inputs. ``deviate`` receives the deviations of the node.
 
-    Raises FormatError where the node does not fit the line.
+    Raises FormatError where the node does not fit the mapping.
     """
-    most = len(spelling.inputs)
-    if len(node.inputs) > most >= len(xs) and not any(slot.repeated for slot in spelling.inputs):
+    most = len(mapping.inputs)
+    if len(node.inputs) > most >= len(xs) and not any(param.is_repeated for param in mapping.inputs):
         deviate(
-            RuleError("node.inputs", f"{node.kind} takes {most} inputs, and the node leaves out {len(node.inputs) - most} more")
+            RuleError("node.inputs", f"{node.kind} takes at most {most} inputs, got {len(node.inputs)}, the last ones absent")
         )
-    attributes, inputs, late = _from_inputs(lifter, spelling, xs)
-    for slot in spelling.attributes:
-        if slot.is_ignored:
+    attributes, inputs, runtime_attributes = _read_inputs(scope.constants, mapping, xs)
+    convert = _convert_case if scope.is_text else _convert_integers
+    for param in mapping.attributes:
+        if param.is_ignored:
             continue
-        given = (_words if lifter.dialect.is_text else _numbers)(spelling, slot, node.attributes, deviate)
-        value = op_mapping.read_attribute(spelling, slot, given, is_text=lifter.dialect.is_text)
-        if slot.how == "front" and op_mapping.is_negative(value):
-            deviate(op_mapping.value_fault(spelling, slot, node.attributes))
+        value = op_mapping.read_attribute(
+            mapping, param, convert(mapping, param, node.attributes, deviate), is_text=scope.is_text
+        )
+        if param.conversion == "front" and op_mapping.is_negative(value):
+            deviate(op_mapping.value_error(mapping, param, node.attributes))
         if value is REQUIRED:
             continue
-        if op_mapping.field_of(spelling.op, slot.ours) is not None:
-            attributes[slot.ours] = value
+        if op_mapping.field_of(mapping.op, param.name) is not None:
+            attributes[param.name] = value
         else:
-            inputs[slot.ours] = _constant_input(lifter, spelling, slot.ours, value, xs)
-    op_mapping.refuse_unknown(spelling, node.attributes)
-    attributes.update(spelling.implied)
-    if "outputs" in spelling.op.fields_by_name and "outputs" not in attributes:
+            inputs[param.name] = _add_constant_input(scope.constants, mapping, param.name, value, xs)
+    op_mapping.refuse_unknown(mapping, node.attributes)
+    attributes.update(mapping.implied)
+    if "outputs" in mapping.op.fields_by_name and "outputs" not in attributes:
         attributes["outputs"] = len(node.outputs)
     ordered: list[Value | None] = []
-    for port in spelling.op.signature.inputs:
+    for port in mapping.op.signature.inputs:
         if port.repeated:
             ordered.extend(inputs.get(port.name) or [])
         else:
             ordered.append(inputs.get(port.name))
     while ordered and ordered[-1] is None:
         ordered.pop()
-    return RuntimeAttributes.with_inputs(spelling.op, attributes, ordered, late) if late else (spelling.op(**attributes), ordered)
+    if runtime_attributes:
+        return RuntimeAttributes.with_inputs(mapping.op, attributes, ordered, runtime_attributes)
+    return mapping.op(**attributes), ordered
 
 
-def _words(
-    spelling: Spelling, slot: op_mapping.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
-) -> dict[str, Any]:
-    """The attributes, which are texts, with the word of a slot in the case of the specification: OpenVINO reads either."""
-    raw = attributes.get(slot.theirs[0])
-    word = op_mapping.other_case(slot, raw) if slot.how == "table" and isinstance(raw, str) else None
+def _convert_case(mapping: OpMapping, param: ParamMapping, attributes: Attributes, deviate: Deviate) -> Attributes:
+    """Convert the word of a table to the case of the specification: OpenVINO reads any case."""
+    raw = attributes.get(param.foreign_names[0])
+    word = op_mapping.other_case(param, raw) if param.conversion == "table" and isinstance(raw, str) else None
     if word is None:
         return attributes
-    deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} is not {word!r}"))
-    return {**attributes, slot.theirs[0]: word}
+    deviate(FormatError("attribute.value", f"{mapping.kind}: {param.foreign_names[0]} must be {word!r}, got {raw!r}"))
+    return {**attributes, param.foreign_names[0]: word}
 
 
-def _numbers(
-    spelling: Spelling, slot: op_mapping.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
-) -> dict[str, Any]:
-    """The attributes with integers as floats, where a slot is for floats."""
-    field = op_mapping.field_of(spelling.op, slot.ours)
-    raw = attributes.get(slot.theirs[0])
-    number = None if field is None or slot.how == "table" else op_mapping.as_floats(field.annotation, raw)
+def _convert_integers(mapping: OpMapping, param: ParamMapping, attributes: Attributes, deviate: Deviate) -> Attributes:
+    """Convert integers to floats where the parameter is of floats."""
+    field = op_mapping.field_of(mapping.op, param.name)
+    raw = attributes.get(param.foreign_names[0])
+    number = None if field is None or param.conversion == "table" else op_mapping.as_floats(field.annotation, raw)
     if number is None:
         return attributes
-    deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} is not of the type float"))
-    return {**attributes, slot.theirs[0]: number}
+    deviate(FormatError("attribute.value", f"{mapping.kind}: {param.foreign_names[0]} must be of the type float, got {raw!r}"))
+    return {**attributes, param.foreign_names[0]: number}
 
 
-def _from_inputs(
-    lifter: Lifter, spelling: Spelling, xs: list[Value | None]
+def _read_inputs(
+    constants: ImportedConstants, mapping: OpMapping, xs: list[Value | None]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Value]]:
-    """What the foreign inputs give: attributes, inputs, and inputs that only run time makes attributes of."""
+    """Map foreign inputs to core attributes, core inputs, and attributes that are computed at run time."""
     attributes: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
-    late: dict[str, Value] = {}
-    if len(xs) > len(spelling.inputs) and not any(slot.repeated for slot in spelling.inputs):
-        raise FormatError("node.inputs", f"{spelling.kind} takes {len(spelling.inputs)} inputs, not {len(xs)}")
-    for index, slot in enumerate(spelling.inputs):
-        if slot.repeated:
-            inputs[slot.ours] = xs[index:]
+    runtime_attributes: dict[str, Value] = {}
+    if len(xs) > len(mapping.inputs) and not any(param.is_repeated for param in mapping.inputs):
+        raise FormatError("node.inputs", f"{mapping.kind} takes at most {len(mapping.inputs)} inputs, got {len(xs)}")
+    for index, param in enumerate(mapping.inputs):
+        if param.is_repeated:
+            inputs[param.name] = xs[index:]
             break
         x = xs[index] if index < len(xs) else None
-        field = op_mapping.field_of(spelling.op, slot.ours)
+        field = op_mapping.field_of(mapping.op, param.name)
         if field is None:
-            if x is None and not slot.optional and slot.default is None:
-                raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
-            if x is None and slot.default is not None:
-                x = _constant_input(lifter, spelling, slot.ours, slot.default, xs)
-            inputs[slot.ours] = x
+            if x is None and not param.is_optional and param.default is None:
+                raise FormatError("node.inputs", f"{mapping.kind} needs the input {param.name!r}")
+            if x is None and param.default is not None:
+                x = _add_constant_input(constants, mapping, param.name, param.default, xs)
+            inputs[param.name] = x
         elif x is not None:
             try:
-                data = constant_of(x, f"{spelling.kind}: {slot.ours}")
+                data = constant_of(x, f"{mapping.kind}: {param.name}")
             except UnsupportedError:
                 if not can_be_input(field):
                     raise
-                op_mapping.check_rank(slot, x.shape)
-                late[slot.ours] = x
+                op_mapping.check_rank(param, x.shape)
+                runtime_attributes[param.name] = x
                 continue
-            lifter.spend(x)
-            attributes[slot.ours] = op_mapping.read_constant(slot, field, data)
-        elif slot.default is not None:
-            attributes[slot.ours] = op_mapping.fixed_value(field, slot.default)
-        elif not slot.optional:
-            raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
-    return attributes, inputs, late
+            constants.mark_folded(x)
+            attributes[param.name] = op_mapping.read_constant(param, field, data)
+        elif param.default is not None:
+            attributes[param.name] = op_mapping.fixed_value(field, param.default)
+        elif not param.is_optional:
+            raise FormatError("node.inputs", f"{mapping.kind} needs the input {param.name!r}")
+    return attributes, inputs, runtime_attributes
 
 
-def _constant_input(lifter: Lifter, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
-    """A foreign attribute that is an input of ours. Raises FormatError [attribute.value]."""
+def _add_constant_input(constants: ImportedConstants, mapping: OpMapping, name: str, raw: Any, xs: list[Value | None]) -> Value:
+    """Add a constant for a foreign attribute that is a core input. Raises FormatError [attribute.value]."""
     if isinstance(raw, ForeignTensor):
-        return lifter.shared(raw.data, raw.dtype)
+        return constants.add(raw.data, raw.dtype)
     try:
-        return _number_input(lifter, spelling, name, raw, xs)
+        return constants.add(*_parse_tensor(mapping, name, raw, xs))
     except (ValueError, TypeError, OverflowError, IndexError) as error:
         if isinstance(error, DovetailError):
             raise
-        raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} does not become a tensor") from None
+        raise FormatError("attribute.value", f"{mapping.kind}: {name} must be a tensor, got {raw!r}") from None
 
 
-def _number_input(lifter: Lifter, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
-    port = next(port for port in spelling.op.signature.inputs if port.name == name)
+def _parse_tensor(mapping: OpMapping, name: str, raw: Any, xs: list[Value | None]) -> tuple[Array, DType]:
+    port = next(port for port in mapping.op.signature.inputs if port.name == name)
     if isinstance(raw, str):
         text = raw.strip().removeprefix("[").removesuffix("]")
-        items = [piece.strip() for piece in text.split(",")] if "," in text or port.host else [text]
+        items = [item.strip() for item in text.split(",")] if "," in text or port.host else [text]
         items = [item for item in items if item]
         numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]
         raw = numbers if "," in text or port.host else numbers[0]
     data = np.asarray(raw)
     data = data if data.size else data.astype(np.int64)
-    kind = _input_dtype(spelling, port.type, xs)
-    if kind.is_integer and data.dtype.kind not in "iu":
-        raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} is no list of integers")
-    return lifter.shared(data, kind)
+    dtype = _input_dtype(mapping, port.type, xs)
+    if dtype.is_integer and data.dtype.kind not in "iu":
+        raise FormatError("attribute.value", f"{mapping.kind}: {name} must be a list of integers, got {raw!r}")
+    return data, dtype
 
 
-def _input_dtype(spelling: Spelling, variable: str, xs: list[Value | None]) -> Any:
+def _input_dtype(mapping: OpMapping, variable: str, xs: list[Value | None]) -> DType:
+    """The element type of an input: its type in the signature, or that of another input of the same type variable."""
     exact = dtypes._BY_NAME.get(variable)
     if exact is not None:
         return exact
-    for port, x in zip(spelling.op.signature.inputs, xs, strict=False):
+    for port, x in zip(mapping.op.signature.inputs, xs, strict=False):
         if port.type == variable and x is not None and isinstance(x.type, Tensor) and x.type.dtype is not None:
             return x.type.dtype
     return dtypes.i64 if variable[0] in "IZT" else dtypes.f32
 
 
-def constant_of(x: Value, what: str) -> np.ndarray[Any, Any]:
-    """The elements of an input that has to be known when the model is read.
+def constant_of(x: Value, label: str) -> Array:
+    """The elements of an input that must be known at import; ``label`` names it in messages.
 
     Raises UnsupportedError [constant.needed] where they are not constant.
     """
@@ -180,7 +184,7 @@ def constant_of(x: Value, what: str) -> np.ndarray[Any, Any]:
             return array
         if all(isinstance(item, int) for item in array.ravel()):
             return array.astype(np.int64)
-    found = constant_value(x)
-    if found is None:
-        raise UnsupportedError("constant.needed", f"{what} is computed at run time, and has to be a constant here")
-    return found
+    folded = constant_value(x)
+    if folded is None:
+        raise UnsupportedError("constant.needed", f"{label} must be a constant, and is computed at run time")
+    return folded

@@ -1,75 +1,55 @@
-"""From a foreign model to a graph: each foreign node becomes the core operators that mean the same, types inferred on the way."""
+"""Import of a foreign model as a graph: each foreign node becomes core operators of the same meaning, with inferred types."""
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from dovetail import symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.deviations import Deviations
-from dovetail.formats.dialect import Dialect
+from dovetail.formats.dialect import Dialect, ImportResult
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.import_node import spelled
-from dovetail.formats.op_mapping import Spelling
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.import_node import Reading, apply_mapping
+from dovetail.formats.import_scope import ImportScope
 from dovetail.formats.undeclared_domains import refuse_ambiguous
-from dovetail.ir.builder import Builder, written
+from dovetail.ir.builder import written
 from dovetail.ir.edit import connect, disconnect, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, bodies, failure, faults, infer_types, infer_values, output_count
-from dovetail.ir.state import State
-from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened, sizes_in
+from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
+from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, opened
 from dovetail.limits import counting
 
 
-@dataclass(slots=True)
-class Variable:
-    """A variable of a file on its way in: the graph input, what it begins with, what is to be kept."""
+def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
+    """Import ``foreign`` with every type inferred.
 
-    input: Value | None = None
-    first: Value | None = None
-    kept: Value | None = None
-
-
-Reading = tuple[Op, list[Value | None]]
-"""An operator of ours, and its inputs."""
-
-SMALL = 64
-"""The most elements of a constant that nodes share."""
-
-
-def lift(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
-    """The graph that ``foreign`` means, with every type inferred. ``deviations`` collects what departs from the format and
-    means the same to all who accept it; without it that is a fault.
-
-    Raises the first fault found, with all others of the same pass in its ``diagnostics``.
+    ``deviations`` collects departures from the format that every reader which accepts the file reads alike; without it they are
+    errors. Raises the first error, with all others of the same pass in its ``diagnostics``.
     """
-    lifter = Lifter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
-    lifter.assumed = frozenset(foreign.metadata.pop("assumed_domains", ()))
+    importer = GraphImporter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
+    scope = importer.scope
+    scope.undeclared_domains = frozenset(foreign.metadata.pop("undeclared_domains", ()))
     with counting() as usage, usage.remembering():
-        graph = lifter.run()
-    raise_all(lifter.errors, f"faults in {foreign.file or 'the model'}")
+        graph = importer.import_graph()
+    raise_all(scope.errors, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
     model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc
-    model.warnings = lifter.warnings + _faults_within(graph, foreign.file)
-    model.states = lifter.states()
+    model.warnings = scope.warnings + _subgraph_warnings(graph, foreign.file)
+    model.states = scope.variables.add_states(scope.b, foreign.file)
     return model
 
 
-def _faults_within(graph: Graph, file: str | None) -> list[Diagnostic]:
-    """Warnings of the bodies that cannot run: their errors belong to the runs that take them."""
+def _subgraph_warnings(graph: Graph, file: str | None) -> list[Diagnostic]:
+    """Warnings for faulty subgraphs: the errors belong to the runs that execute them."""
     items = [item for node in graph.nodes for fault in faults(node.op) for item in fault.diagnostics]
     return list(dict.fromkeys(replace(item, file=item.file or file, severity="warning") for item in items))
 
 
-class Lifter:
-    """Lifts one graph; a sub-graph gets a Lifter of its own whose ``outer`` is this one."""
+class GraphImporter:
+    """The importer of one graph; a subgraph has an importer whose scope's ``outer`` is the scope of this one."""
 
     def __init__(
         self,
@@ -77,447 +57,303 @@ class Lifter:
         foreign: ForeignGraph,
         *,
         file: str | None = None,
-        outer: Lifter | None = None,
+        outer: ImportScope | None = None,
         deviations: Deviations | None = None,
     ) -> None:
         self.dialect = dialect
-        self.deviations: Deviations | None = deviations if outer is None else outer.deviations
-        self.assumed: frozenset[str] = frozenset() if outer is None else outer.assumed
-        self.foreign = foreign
-        self.file = file
-        self.outer = outer
-        self.graph = Graph(foreign.name)
-        self.b = Builder(graph=self.graph, fold=True, strict=False)
-        self.found: dict[str, Value] = {}
-        self.captures: list[Value] = []
-        self.variables: dict[str, Variable] = {}
-        self._shared: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
-        self.errors: list[DovetailError] = [] if outer is None else outer.errors
-        self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
+        self.scope = ImportScope(foreign, is_text=dialect.is_text, file=file, outer=outer, deviations=deviations)
+        self.graph = self.scope.graph
 
-    def run(self) -> Graph:
-        self._enter()
-        for node in self.foreign.nodes:
+    def import_graph(self) -> Graph:
+        """Import the whole graph. Errors are collected in the scope; a RecursionError is raised."""
+        scope = self.scope
+        _import_inputs(scope)
+        _import_constants(scope)
+        for node in scope.foreign.nodes:
             try:
-                self._node(node)
+                self._import_node(node)
             except RecursionError:
                 raise
             except DovetailError as error:
-                self._refuse(node, error)
+                _report_error(scope, node, error)
             except UNFORESEEN as error:
-                self._refuse(node, failure(error))
-        self._leave()
-        self._drop_spent()
+                _report_error(scope, node, failure(error))
+        _import_outputs(scope)
+        scope.constants.remove_folded()
         return self.graph
 
-    def _refuse(self, node: ForeignNode, error: DovetailError) -> None:
-        self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
-        self._give_up(node)
-
-    def deviate(self, error: DovetailError, node: ForeignNode) -> None:
-        """Note a deviation, which is a fault where none are collected."""
-        error.at(node=node.name or node.place or node.kind, file=self.file)
-        if self.deviations is None:
-            self.errors.append(error)
-        else:
-            self.deviations.add(error)
-
-    # State
-
-    def remember(self, variable: str, type: Type, first: Value | None) -> Value:
-        """A new graph input for what was kept under a name.
-
-        Raises UnsupportedError [state.body], FormatError [state.repeated].
-        """
-        found = self._variable(variable)
-        if found.input is not None:
-            raise FormatError("state.repeated", f"the variable {variable!r} is read twice")
-        found.input = Value(self.graph.claim(variable), type)
-        found.first = first
-        self.graph.inputs.append(found.input)
-        return found.input
-
-    def keep(self, variable: str, kept: Value) -> None:
-        """Note what is to be kept under a name."""
-        found = self._variable(variable)
-        if found.kept is not None:
-            raise FormatError("state.repeated", f"the variable {variable!r} is kept twice")
-        found.kept = kept
-
-    def _variable(self, name: str) -> Variable:
-        if self.outer is not None:
-            raise UnsupportedError("state.body", f"the variable {name!r} is read or kept inside of a body")
-        return self.variables.setdefault(name, Variable())
-
-    def states(self) -> list[State]:
-        """The variables as graph inputs and outputs."""
-        found = []
-        for name, variable in self.variables.items():
-            if variable.input is None:
-                raise FormatError("state.unread", f"the variable {name!r} is kept and never read", file=self.file)
-            output = self._state_output(variable.kept or variable.input, f"{variable.input.name}/next")
-            first = None if variable.first is None else self._state_output(variable.first, f"{variable.input.name}/first")
-            found.append(State(name, variable.input.name, output, first))
-        return found
-
-    def _state_output(self, value: Value, name: str) -> str:
-        # What comes from a model that was written here has its name already.
-        is_own = value.name == name and value.node is not None and all(value is not each for each in self.graph.outputs)
-        made: Value = value if is_own else self.b.apply("Identity", value)
-        rename(self.graph, made, name)
-        self.graph.outputs.append(made)
-        return made.name
-
-    def _drop_spent(self) -> None:
-        """Take out the constants that have become attributes or other constants, and are read by nothing else."""
-        kept = {id(value) for value in self.graph.outputs}
-        nodes = []
-        for node in self.graph.nodes:
-            value = node.outputs[0] if node.outputs else None
-            if value is not None and id(value) in self.b.spent and not value.uses and id(value) not in kept:
-                self.graph.release(value.name)
-            else:
-                nodes.append(node)
-        self.graph.nodes = nodes
-
-    def _enter(self) -> None:
-        graph, foreign = self.graph, self.foreign
-        graph.doc, graph.metadata = foreign.doc, dict(foreign.metadata)
-        for item in foreign.inputs:
-            value = Value(graph.claim(_name(item)), opened(item.type or UNKNOWN))
-            self._describe(value, item)
-            if value.type != item.type and item.type is not None:
-                value.metadata["declared"] = item.type
-            graph.inputs.append(value)
-            self.found[item.key] = value
-        constant = REGISTRY["Constant"]
-        for key, tensor in foreign.constants.items():
-            known = foreign.values.get(key)
-            type = Tensor(tensor.dtype, tensor.data.shape)
-            name = tensor.name or (key if known is None else _name(known))
-            value = Value(graph.claim(name), type)
-            if known is not None:
-                self._describe(value, known)
-                self._declared(value, known)
-                value.type = type
-            graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
-            self.found[key] = value
-
-    def _leave(self) -> None:
-        graph = self.graph
-        seen: set[int] = set()
-        for item in self.foreign.outputs:
-            value = self.lookup(item.key)
-            if value is None:
-                self.errors.append(FormatError("graph.dangling", f"no node makes the output {_name(item)!r}", file=self.file))
-                continue
-            if id(value) in seen or (item.names and self._is_renamed(value, item)):
-                value = self.b.add(REGISTRY["Identity"](), value, names=[_name(item)])[0]
-            elif item.names and item.names[0] != value.name and item.names[0] in value.names:
-                rename(graph, value, item.names[0])
-            inside = self.foreign.values.get(item.key)
-            if inside is None or inside.type != item.type:
-                self._declared(value, item)
-            value.doc = value.doc or item.doc
-            value.metadata.update(item.metadata)
-            graph.outputs.append(value)
-            seen.add(id(value))
-
-    def _is_renamed(self, value: Value, item: ForeignValue) -> bool:
-        """A graph input that leaves the graph under another name needs a node of its own there."""
-        return value.node is None and item.names[0] != value.name and self.found.get(item.key) is value
-
-    def spend(self, x: Value) -> None:
-        """Note that ``x`` was read as an attribute."""
-        if x.constant is not None:
-            self.b.spent.add(id(x))
-
-    def lookup(self, key: str) -> Value | None:
-        """The value of ``key`` here, or the input through which an outer value comes in."""
-        value = self.found.get(key)
-        if value is None and self.outer is not None:
-            outside = self.outer.lookup(key)
-            if outside is not None:
-                self.captures.append(outside)
-                value = Value(self.graph.claim(outside.name), outside.type)
-                value.value = outside.value
-                self.graph.inputs.append(value)
-                self.found[key] = value
-        return value
-
-    def body(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
-        inner = Lifter(self.dialect, foreign, file=self.file, outer=self)
-        inner.run()
-        graph, own = inner.graph, len(foreign.inputs)
-        brought = {id(outside): value for outside, value in zip(inner.captures, graph.inputs[own:], strict=True)}
-        del graph.inputs[own:]
-        for outside in captures:
-            value = brought.pop(id(outside), None)
-            graph.inputs.append(Value(graph.claim(outside.name), outside.type) if value is None else value)
-        for outside in inner.captures:
-            if id(outside) in brought:
-                captures.append(outside)
-                graph.inputs.append(brought[id(outside)])
+    def import_subgraph(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
+        """Import a closed subgraph; see :meth:`ImportContext.import_subgraph`."""
+        inner = GraphImporter(self.dialect, foreign, file=self.scope.file, outer=self.scope)
+        inner.import_graph()
+        graph, own_count = inner.graph, len(foreign.inputs)
+        inner_captures = inner.scope.captures
+        input_of = {id(outer): value for outer, value in zip(inner_captures, graph.inputs[own_count:], strict=True)}
+        del graph.inputs[own_count:]
+        for outer in captures:
+            value = input_of.pop(id(outer), None)
+            graph.inputs.append(Value(graph.claim(outer.name), outer.type) if value is None else value)
+        for outer in inner_captures:
+            if id(outer) in input_of:
+                captures.append(outer)
+                graph.inputs.append(input_of[id(outer)])
         return graph
 
-    def _node(self, node: ForeignNode) -> None:
+    def apply_mappings(self, node: ForeignNode, inputs: list[Value | None]) -> Reading:
+        """Import by the first op mapping that fits; where none fits, raise the error of the first one."""
+        first_error: DovetailError | None = None
+        for mapping in self.dialect.mappings_for(node):
+            deviations: list[DovetailError] = []
+            try:
+                reading = apply_mapping(self.scope, mapping, node, inputs, deviations.append)
+            except DovetailError as error:
+                first_error = first_error or error
+                continue
+            if deviations and self.scope.deviations is None:
+                # Without deviations to collect them in, the mapping does not fit.
+                first_error = first_error or deviations[0]
+                continue
+            for deviation in deviations:
+                self.scope.deviate(deviation, node)
+            return reading
+        assert first_error is not None
+        raise first_error
+
+    # One node
+
+    def _import_node(self, node: ForeignNode) -> None:
+        scope = self.scope
         xs: list[Value | None] = []
         for key in node.inputs:
-            value = None if key is None else self.found.get(key) or self.lookup(key)
+            value = None if key is None else scope.values.get(key) or scope.lookup(key)
             if value is None and key is not None:
-                raise FormatError("graph.dangling", f"{node.kind} reads {key!r}, which nothing makes")
+                raise FormatError("graph.dangling", f"{node.kind} reads {key!r}, which no node produces")
             xs.append(value)
         while xs and xs[-1] is None:
             xs.pop()
-        node = self.dialect.mend(node, partial(self.deviate, node=node))
-        if node.domain in self.assumed:
-            refuse_ambiguous(self, node, xs)
-        compose = self.dialect.lifts.get((node.domain, node.kind, node.version))
-        self.b.place = node.place
-        if compose is not None:
-            mark = len(self.graph.nodes)
-            lifting = Lifting(self.b, node, xs, self)
-            try:
-                made = compose(lifting)
-            except DovetailError as error:
-                # Not the name of what was being written in its place.
-                error.node = node.name or node.place or node.kind
-                if not self._may_never_run(node, error):
-                    raise
-                self._refused(node, xs, error, mark)
-                return
-            except (Unknown, symbolic.Inexact):
-                raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
-            if made is not None:
-                lifting.finish()
-                if isinstance(made, Op):
-                    self._direct(node, made, xs, xs)
-                elif isinstance(made, tuple) and isinstance(made[0], Op):
-                    self._direct(node, made[0], made[1], xs)
-                else:
-                    self._adopt(node, xs, [made] if isinstance(made, Value) else list(made), mark)
-                return
-        spellings = self.dialect.readers(node)
-        op, inputs = self.first_fitting(spellings, node, xs) if spellings else self._foreign(node, xs)
-        self._direct(node, op, inputs, xs)
+        node = self.dialect.normalize(node, partial(scope.deviate, node=node))
+        if node.domain in scope.undeclared_domains:
+            first_version = self.dialect.first_version(node.domain, node.kind)
+            refuse_ambiguous(node, first_version, partial(self._read_as_one, xs=xs))
+        scope.b.place = node.place
+        if not self._run_importer(node, xs):
+            mappings = self.dialect.mappings_for(node)
+            op, inputs = self.apply_mappings(node, xs) if mappings else self._as_foreign(node, xs)
+            self._add_node(node, op, inputs, xs)
 
-    def first_fitting(self, spellings: tuple[Spelling, ...], node: ForeignNode, xs: list[Value | None]) -> Reading:
-        """Read by the first slot line that fits; where none does, the first one's reason is told."""
-        first: DovetailError | None = None
-        for spelling in spellings:
-            found: list[DovetailError] = []
-            try:
-                reading = spelled(self, spelling, node, xs, found.append)
-            except DovetailError as error:
-                first = first or error
-                continue
-            if found and self.deviations is None:
-                # The strict reading: the line does not fit.
-                first = first or found[0]
-                continue
-            for deviation in found:
-                self.deviate(deviation, node)
-            return reading
-        assert first is not None
-        raise first
+    def _read_as_one(self, node: ForeignNode, xs: list[Value | None]) -> Reading | None:
+        """The core operator and the inputs of a node; None where it is several operators, or unknown."""
+        importer = self.dialect.importers.get((node.domain, node.kind, node.version))
+        result = None if importer is None else importer(ImportContext(self.scope, node, xs, self))
+        if isinstance(result, Op):
+            return result, xs
+        if result is not None:
+            return result if isinstance(result, tuple) else None
+        return self.apply_mappings(node, xs) if self.dialect.mappings_for(node) else None
 
-    def _direct(self, node: ForeignNode, op: Op, inputs: list[Value | None], xs: list[Value | None]) -> None:
-        """One foreign node, one of ours."""
-        count = self._outputs_of(node, op)
-        names = [self._name_of(key) for key in node.outputs[:count]]
-        first = names[0] if names else ""
-        if "outputs" in op.fields_by_name and output_count(op) != count:
-            # Before anything is made for each of them.
-            raise RuleError("node.outputs", f"{node.kind} makes {output_count(op)} outputs here, and the node has {count}")
-        given = tuple(inputs)
-        values: list[Any] = [None] * count
+    def _run_importer(self, node: ForeignNode, xs: list[Value | None]) -> bool:
+        """Import a node by the importer of its operator; False where it has none, or leaves the node to the op mappings."""
+        importer = self.dialect.importers.get((node.domain, node.kind, node.version))
+        if importer is None:
+            return False
+        mark = len(self.graph.nodes)
+        context = ImportContext(self.scope, node, xs, self)
         try:
-            types = infer_types(op, given, self.graph.stem(first))
-            values = infer_values(op, given, types)
+            result = importer(context)
+        except DovetailError as error:
+            # The error names the foreign node, not the core node that was being added.
+            error.node = node.label
+            if not self._may_never_run(node, error):
+                raise
+            self._add_faulty_node(node, xs, error, mark)
+            return True
+        except (Unknown, symbolic.Inexact):
+            raise UnsupportedError("type.unknown", f"the import of {node.operator} depends on types that are not known") from None
+        if result is None:
+            return False
+        context.refuse_unread_attributes()
+        self._add_result(node, result, xs, mark)
+        return True
+
+    def _add_result(self, node: ForeignNode, result: ImportResult, xs: list[Value | None], mark: int) -> None:
+        if isinstance(result, Op):
+            self._add_node(node, result, xs, xs)
+        elif isinstance(result, tuple) and isinstance(result[0], Op):
+            self._add_node(node, result[0], result[1], xs)
+        else:
+            self._adopt(node, xs, [result] if isinstance(result, Value) else list(result or ()), mark)
+
+    def _add_node(self, node: ForeignNode, op: Op, inputs: list[Value | None], xs: list[Value | None]) -> None:
+        """Add the one core node that a foreign node is."""
+        scope, graph = self.scope, self.graph
+        count = self._output_count(node, op)
+        names = [scope.name_of(key) for key in node.outputs[:count]]
+        first_name = names[0] if names else ""
+        if "outputs" in op.fields_by_name and output_count(op) != count:
+            # Before anything is allocated for each of them.
+            raise _output_count_error(node, output_count(op), count)
+        values: Sequence[object] = [None] * count
+        try:
+            types = infer_types(op, tuple(inputs), graph.stem(first_name))
+            values = infer_values(op, tuple(inputs), types)
         except DovetailError as error:
             error.at(op=written(op, inputs))
             if not self._may_never_run(node, error):
                 raise error from None
-            types = self._fault(node, error)
+            types = self._set_fault(node, error)
         if len(types) != count:
-            raise RuleError("node.outputs", f"{node.kind} makes {len(types)} outputs here, and the node has {count}")
-        graph = self.graph
+            raise _output_count_error(node, len(types), count)
         outputs = [
-            Value(graph.claim(name or f"{first or node.kind}:{index}"), type)
+            Value(graph.claim(name or f"{first_name or node.kind}:{index}"), type)
             for index, (name, type) in enumerate(zip(names, types, strict=True))
         ]
         for y, value in zip(outputs, values, strict=True):
             y.value = value
-        made = Node(op, inputs, outputs, node.name, node.place)
-        made.doc, made.metadata = node.doc, node.metadata
-        graph.nodes.append(connect(made))
-        self._settle(node, xs, outputs)
+        core_node = Node(op, inputs, outputs, node.name, node.place)
+        core_node.doc, core_node.metadata = node.doc, node.metadata
+        graph.nodes.append(connect(core_node))
+        self._set_outputs(node, xs, outputs)
 
-    def _may_never_run(self, node: ForeignNode, error: DovetailError) -> bool:
-        """Whether a node is kept whose rule refuses the sizes of its inputs, because it is in a body."""
-        is_of_sizes = isinstance(error, RuleError) and error.code.partition(".")[0] not in ("type", "node")
-        return self.outer is not None and is_of_sizes and not any(isinstance(x, ForeignGraph) for x in node.attributes.values())
-
-    def _fault(self, node: ForeignNode, error: DovetailError) -> list[Type]:
-        error.at(node=node.name or node.place or node.kind, file=self.file)
-        self.graph.fault = self.graph.fault or error.with_traceback(None)
-        return [UNKNOWN] * len(node.outputs)
-
-    def _refused(self, node: ForeignNode, xs: list[Value | None], error: DovetailError, mark: int) -> None:
-        """Keep a node as its file says it, with the error that it raises when it runs."""
-        self._fault(node, error)
-        begun = [made for made in self.graph.nodes[mark:] if type(made.op).__name__ != "Constant"]
-        for made in reversed(begun):
-            disconnect(made)
-            self.graph.nodes.remove(made)
-            for y in made.outputs:
-                self.graph.release(y.name)
-        op, inputs = self._foreign(node, xs)
-        self._direct(node, op.with_(fault=error), inputs, xs)
-
-    def _outputs_of(self, node: ForeignNode, op: Op) -> int:
-        """How many outputs the node has; names left out after the operator's last output stand for nothing."""
-        count, most = len(node.outputs), output_count(op)
-        if most < count and not any(node.outputs[most:]) and not any(field.name == "outputs" for field in op.fields):
-            self.deviate(
-                RuleError("node.outputs", f"{node.kind} makes {most} outputs, and the node leaves out {count - most} more"), node
-            )
-            return most
-        return count
-
-    def _adopt(self, node: ForeignNode, xs: list[Value | None], made: list[Value], mark: int) -> None:
-        """One foreign node, several of ours: the results get the foreign names; a value that is older gets an Identity."""
-        if len(made) < len(node.outputs):
-            raise RuleError("node.outputs", f"{node.kind} makes {len(made)} outputs here, and the node has {len(node.outputs)}")
-        young = {id(y) for each in self.graph.nodes[mark:] for y in each.outputs}
+    def _adopt(self, node: ForeignNode, xs: list[Value | None], results: list[Value], mark: int) -> None:
+        """Give the results of several core nodes the names of the foreign outputs; an older value gets an Identity."""
+        scope, graph = self.scope, self.graph
+        if len(results) < len(node.outputs):
+            raise _output_count_error(node, len(results), len(node.outputs))
+        new_values = {id(y) for core_node in graph.nodes[mark:] for y in core_node.outputs}
         outputs = []
-        for key, value in zip(node.outputs, made, strict=False):
-            name = self._name_of(key)
-            if id(value) not in young:
-                value = self.b.add(REGISTRY["Identity"](), value)[0]
-            young.discard(id(value))
+        for key, value in zip(node.outputs, results, strict=False):
+            name = scope.name_of(key)
+            if id(value) not in new_values:
+                value = scope.b.add(REGISTRY["Identity"](), value)[0]
+            new_values.discard(id(value))
             if name:
-                self.graph.release(value.name)
-                value.name = self.graph.claim(name)
+                graph.release(value.name)
+                value.name = graph.claim(name)
             outputs.append(value)
-        for each in self.graph.nodes[mark:]:
-            each.metadata = each.metadata or node.metadata
-        if len(self.graph.nodes) > mark and node.name:
-            self.graph.nodes[-1].name = node.name
-        self._settle(node, xs, outputs)
+        for core_node in graph.nodes[mark:]:
+            core_node.metadata = core_node.metadata or node.metadata
+        if len(graph.nodes) > mark and node.name:
+            graph.nodes[-1].name = node.name
+        self._set_outputs(node, xs, outputs)
 
-    def _settle(self, node: ForeignNode, xs: list[Value | None], outputs: list[Value]) -> None:
+    def _set_outputs(self, node: ForeignNode, xs: list[Value | None], outputs: list[Value]) -> None:
+        """Enter the outputs into the scope, with their declarations; check their types against the operator's version."""
+        scope = self.scope
         for key, y in zip(node.outputs, outputs, strict=False):
             if key is None:
                 continue
-            self.found[key] = y
-            item = self.foreign.values.get(key)
+            scope.values[key] = y
+            item = scope.foreign.values.get(key)
             if item is not None:
-                self._describe(y, item)
-                self._declared(y, item)
+                scope.describe(y, item)
+                scope.apply_declared_type(y, item)
         self.dialect.check_types(node, xs, outputs)
 
-    def _name_of(self, key: str | None) -> str:
-        """What the file calls a value; nothing for an output left out."""
-        if key is None:
-            return ""
-        item = self.foreign.values.get(key)
-        return key if item is None else _name(item)
+    def _output_count(self, node: ForeignNode, op: Op) -> int:
+        """The number of outputs of the node; absent outputs after the operator's last one are not counted, and a deviation."""
+        count, most = len(node.outputs), output_count(op)
+        if most < count and not any(node.outputs[most:]) and not any(field.name == "outputs" for field in op.fields):
+            message = f"{node.kind} has {most} outputs, got {count}, the last ones absent"
+            self.scope.deviate(RuleError("node.outputs", message), node)
+            return most
+        return count
 
-    def _describe(self, value: Value, item: ForeignValue) -> None:
-        value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
+    # Nodes without a meaning here
 
-    def _declared(self, value: Value, item: ForeignValue) -> None:
-        """Hold the inferred type against the declared one: fill in what inference left open, warn where the file is wrong."""
-        declared, known = item.type, value.type
-        if declared is None or declared == known:
-            return
-        if not isinstance(declared, Tensor) or not isinstance(known, Tensor):
-            if known == UNKNOWN:
-                value.type = opened(declared)
-            return
-        merged, wrong = merge_declared(known, declared, self._sizes_of_inputs(known))
-        if known.shape is None and declared.shape is not None and _has_other_rank(value, len(declared.shape)):
-            merged, wrong = known, True
-        if wrong:
-            message = f"{value.name} is declared {declared}, and is {known}"
-            self.warnings.append(Diagnostic("type.declared", message, value.name, self.file, severity="warning"))
-            # Sizes of a declaration that is wrong fill in nothing.
-            merged = Tensor(merged.dtype, known.shape)
-        value.type = merged
-
-    def _sizes_of_inputs(self, type: Tensor) -> set[Size]:
-        """Of the sizes of ``type`` those that a caller chooses: unnamed ones of the inputs."""
-        unnamed = [size for size in type.shape or () if is_unnamed(size)]
-        if not unnamed:
-            return set()
-        theirs = {size for x in self.graph.inputs for size in sizes_in(x.type) if is_unnamed(size)}
-        return theirs.intersection(unnamed)
-
-    def _give_up(self, node: ForeignNode) -> None:
-        """After a fault: what the node makes is unknown, so that only independent faults are reported after it."""
-        for key in node.outputs:
-            if key is not None and key not in self.found:
-                item = self.foreign.values.get(key)
-                self.found[key] = Value(
-                    self.graph.claim(key), opened(item.type) if item is not None and item.type is not None else UNKNOWN
-                )
-
-    def _foreign(self, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
-        bodies = [name for name, value in node.attributes.items() if isinstance(value, ForeignGraph)]
-        if bodies:
-            raise UnsupportedError("op.unknown", f"{_kind(node)} has sub-graphs, and dovetail does not know it")
-        op = REGISTRY["Foreign"](
-            self.dialect.name, node.domain, node.kind, node.version, tuple(node.attributes.items()), len(node.outputs)
-        )
+    def _as_foreign(self, node: ForeignNode, xs: list[Value | None]) -> Reading:
+        """Preserve a node of an unknown operator."""
+        if any(isinstance(value, ForeignGraph) for value in node.attributes.values()):
+            raise UnsupportedError("op.unknown", f"{node.operator} has subgraphs, and is not a known operator")
+        attributes = tuple(node.attributes.items())
+        op = REGISTRY["Foreign"](self.dialect.name, node.domain, node.kind, node.version, attributes, len(node.outputs))
         return op, xs
 
-    def shared(self, data: Any, dtype: DType) -> Value:
-        """A constant that the file has no value of its own for; a small one is written once, for all nodes that say the same."""
-        array = np.asarray(data, dtype=dtype.numpy)
-        if array.size > SMALL or array.dtype.hasobject:
-            return self.b.constant(array, dtype)
-        key = dtype.name, array.shape, array.tobytes()
-        if key not in self._shared:
-            self._shared[key] = self.b.constant(array, dtype)
-        return self._shared[key]
+    def _may_never_run(self, node: ForeignNode, error: DovetailError) -> bool:
+        """Tell whether a node that violates a rule about sizes is preserved: it is, where it is in a subgraph."""
+        is_about_sizes = isinstance(error, RuleError) and error.code.partition(".")[0] not in ("type", "node")
+        has_subgraphs = any(isinstance(value, ForeignGraph) for value in node.attributes.values())
+        return self.scope.outer is not None and is_about_sizes and not has_subgraphs
+
+    def _set_fault(self, node: ForeignNode, error: DovetailError) -> list[Type]:
+        """Mark the graph as faulty: running it raises ``error``. Returns unknown types for the outputs of the node."""
+        error.at(node=node.label, file=self.scope.file)
+        self.graph.fault = self.graph.fault or error.with_traceback(None)
+        return [UNKNOWN] * len(node.outputs)
+
+    def _add_faulty_node(self, node: ForeignNode, xs: list[Value | None], error: DovetailError, mark: int) -> None:
+        """Replace the nodes that an importer has added by the foreign node, which raises ``error`` when it runs."""
+        self._set_fault(node, error)
+        added = [core_node for core_node in self.graph.nodes[mark:] if type(core_node.op).__name__ != "Constant"]
+        for core_node in reversed(added):
+            disconnect(core_node)
+            self.graph.nodes.remove(core_node)
+            for y in core_node.outputs:
+                self.graph.release(y.name)
+        op, inputs = self._as_foreign(node, xs)
+        self._add_node(node, op.with_(fault=error), inputs, xs)
 
 
-def _kind(node: ForeignNode) -> str:
-    return f"{node.domain + '.' if node.domain else ''}{node.kind}-{node.version}"
+def _output_count_error(node: ForeignNode, produced: int, expected: int) -> RuleError:
+    return RuleError("node.outputs", f"{node.kind} must have {produced} outputs here, got {expected}")
 
 
-def _name(item: ForeignValue) -> str:
-    return item.names[0] if item.names else str(item.metadata.get("name", item.key))
+def _report_error(scope: ImportScope, node: ForeignNode, error: DovetailError) -> None:
+    """Collect an error. The outputs of the node get unknown types, so that only independent errors follow."""
+    scope.errors.append(error.at(node=node.label, file=scope.file))
+    for key in node.outputs:
+        if key is not None and key not in scope.values:
+            item = scope.foreign.values.get(key)
+            type = UNKNOWN if item is None or item.type is None else opened(item.type)
+            scope.values[key] = Value(scope.graph.claim(key), type)
 
 
-def _has_other_rank(value: Value, rank: int) -> bool:
-    """Whether a branch of the If that makes ``value`` gives it another rank."""
-    if value.node is None or type(value.node.op).__name__ != "If":
-        return False
-    shapes = [body.outputs[value.index].shape for _, body in bodies(value.node.op)]
-    return any(shape is not None and len(shape) != rank for shape in shapes)
+def _import_inputs(scope: ImportScope) -> None:
+    graph, foreign = scope.graph, scope.foreign
+    graph.doc, graph.metadata = foreign.doc, dict(foreign.metadata)
+    for item in foreign.inputs:
+        value = Value(graph.claim(item.name), opened(item.type or UNKNOWN))
+        scope.describe(value, item)
+        if value.type != item.type and item.type is not None:
+            value.metadata["declared"] = item.type
+        graph.inputs.append(value)
+        scope.values[item.key] = value
 
 
-def merge_declared(known: Tensor, declared: Tensor, chosen: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
-    """The inferred type, with unknown parts filled in from the declared one, and whether the two contradict each other.
+def _import_constants(scope: ImportScope) -> None:
+    constant = REGISTRY["Constant"]
+    for key, tensor in scope.foreign.constants.items():
+        item = scope.foreign.values.get(key)
+        type = Tensor(tensor.dtype, tensor.data.shape)
+        value = Value(scope.graph.claim(tensor.name or (key if item is None else item.name)), type)
+        if item is not None:
+            scope.describe(value, item)
+            scope.apply_declared_type(value, item)
+            value.type = type
+        scope.graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
+        scope.values[key] = value
 
-    ``chosen`` are sizes that a caller chooses, which no number in a declaration can fix.
-    """
-    dtype = known.dtype or declared.dtype
-    wrong = known.dtype is not None and declared.dtype is not None and known.dtype is not declared.dtype
-    if known.shape is None or declared.shape is None:
-        return Tensor(dtype, known.shape if declared.shape is None else declared.shape), wrong
-    if len(known.shape) != len(declared.shape):
-        return Tensor(dtype, known.shape), True
-    sizes: list[Size] = []
-    for ours, theirs in zip(known.shape, declared.shape, strict=True):
-        if ours.__class__ is int:
-            wrong = wrong or (theirs.__class__ is int and theirs != ours)
-            sizes.append(ours)
-        elif is_unnamed(ours) and not is_unnamed(theirs) and not (theirs.__class__ is int and ours in chosen):
-            sizes.append(theirs)
-        else:
-            wrong = wrong or symbolic.equal(ours, theirs) is False
-            sizes.append(ours)
-    return Tensor(dtype, tuple(sizes)), wrong
+
+def _import_outputs(scope: ImportScope) -> None:
+    seen: set[int] = set()
+    for item in scope.foreign.outputs:
+        value = scope.lookup(item.key)
+        if value is None:
+            message = f"no node produces the output {item.name!r}"
+            scope.errors.append(FormatError("graph.dangling", message, file=scope.file))
+            continue
+        if id(value) in seen or (item.names and _is_renamed_input(scope, value, item)):
+            value = scope.b.add(REGISTRY["Identity"](), value, names=[item.name])[0]
+        elif item.names and item.names[0] != value.name and item.names[0] in value.names:
+            rename(scope.graph, value, item.names[0])
+        inner_item = scope.foreign.values.get(item.key)
+        if inner_item is None or inner_item.type != item.type:
+            scope.apply_declared_type(value, item)
+        value.doc = value.doc or item.doc
+        value.metadata.update(item.metadata)
+        scope.graph.outputs.append(value)
+        seen.add(id(value))
+
+
+def _is_renamed_input(scope: ImportScope, value: Value, item: ForeignValue) -> bool:
+    """Tell whether a graph input is an output under another name, which needs a node of its own."""
+    return value.node is None and item.names[0] != value.name and scope.values.get(item.key) is value

@@ -1,4 +1,4 @@
-"""Broadcasting that aligns the second tensor with an axis of the first: ONNX before version 7, PaddlePaddle's in OpenVINO."""
+"""Broadcasting that aligns the second tensor with an axis of the first: ONNX before version 7, and PaddlePaddle in OpenVINO."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from dovetail.ir.graph import Value
 from dovetail.ir.types import broadcast
 
 
-def aligned(b: Any, x: Value, y: Value, axis: int | None) -> Value:
-    """``y`` in a shape that broadcasts to that of ``x`` as meant.
+def align_second(b: Any, x: Value, y: Value, axis: int | None) -> Value:
+    """Reshape ``y`` so that it broadcasts to the shape of ``x`` by numpy's rules.
 
-    Its first axis goes with ``axis`` of ``x``, or where that is None its last with the last. ``y`` never stretches ``x``; sizes
-    of 1 at its end that reach beyond ``x`` are dropped. Raises RuleError [shape.broadcast], UnsupportedError
-    [broadcast.unknown] where sizes that decide it are not known.
-    """
+    The first axis of ``y`` is aligned with ``axis`` of ``x``; where that is None, the last axes are aligned. ``y``
+    never extends ``x``; trailing sizes of 1 beyond the rank of ``x`` are dropped. Raises RuleError [shape.broadcast],
+    UnsupportedError [broadcast.unknown] where sizes that decide it are unknown."""
     if x.shape is None or y.shape is None:
-        raise UnsupportedError("broadcast.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs both ranks")
+        raise UnsupportedError("broadcast.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs known ranks")
     rank, own = len(x.shape), len(y.shape)
     is_one = all(symbolic.equal(size, 1) is True for size in y.shape)
     if axis is not None and not is_one:
         behind = rank - axis - own
         if axis < 0 or (behind < 0 and not all(symbolic.equal(size, 1) is True for size in y.shape[behind:])):
-            raise RuleError("shape.broadcast", f"shape {list(y.shape)} does not go with axis {axis} of {list(x.shape)}")
+            raise RuleError("shape.broadcast", f"shape {list(y.shape)} cannot be aligned with axis {axis} of {list(x.shape)}")
         if behind < 0:
             y = b.Squeeze(y, list(range(own + behind, own)))
         elif behind:
@@ -40,4 +39,4 @@ def _check(x: Value, y: Value) -> None:
     if len(result) != len(shape) or any(fit is False and size is not None for fit, size in zip(fits, result, strict=False)):
         raise RuleError("shape.broadcast", f"shape {list(y.shape or ())} does not broadcast to {list(shape)}")
     if not all(fits):
-        raise UnsupportedError("broadcast.unknown", f"whether {y.type} broadcasts to {x.type} is not known")
+        raise UnsupportedError("broadcast.unknown", f"{y.type} may not broadcast to {x.type}: sizes are unknown")

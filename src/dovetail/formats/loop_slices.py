@@ -1,4 +1,4 @@
-"""A loop without cuts: for a format whose loops cannot say them."""
+"""Loops without sliced inputs and concatenated outputs, for a format that has none."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from dovetail.ir.types import Tensor, Type
 from dovetail.ops.control_flow.loop import Loop
 
 
-def cut_inside(b: Builder, node: Node) -> list[Value]:
-    """The same loop: what it cuts comes in whole and is cut by the body, what it lays end to end is laid along a new first axis
-    and brought into its place after the loop."""
+def slice_inside_body(b: Builder, node: Node) -> list[Value]:
+    """Rewrite a loop so that its body slices whole inputs, and outputs are stacked along a new first axis.
+
+    After the loop the stacked parts are moved and concatenated along their own axis.
+    """
     op: Any = node.op
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     body = copy_graph(op.body)
@@ -26,21 +28,21 @@ def cut_inside(b: Builder, node: Node) -> list[Value]:
             axis, size, _ = op.scan_inputs[0]
             length = b.apply("Gather", b.apply("Shape", xs[op.carried], output_type=dtypes.i64), [axis], axis=0)
             trips = b.apply("Squeeze", length if size == 1 else b.apply("Divide", length, size), [0])
-        for place, (axis, size, is_reversed) in zip(range(first, last), op.scan_inputs, strict=True):
-            _slice_inside(inner, place, axis, size, is_reversed, xs[place - 1])
+        for index, (axis, size, is_reversed) in zip(range(first, last), op.scan_inputs, strict=True):
+            _slice_input(inner, index, axis, size, is_reversed, xs[index - 1])
         body.nodes = body.nodes[mark:] + body.nodes[:mark]
-    for place in range(1 + op.carried, len(body.outputs)):
-        body.outputs[place] = inner.apply("Unsqueeze", body.outputs[place], [0])
+    for index in range(1 + op.carried, len(body.outputs)):
+        body.outputs[index] = inner.apply("Unsqueeze", body.outputs[index], [0])
     count = len(op.scan_outputs)
     loop = Loop(body=body, carried=op.carried, scan_outputs=((0, False),) * count, outputs=op.outputs)
-    made = b.add(loop, trips, condition, *xs)
+    outputs = b.add(loop, trips, condition, *xs)
     parts = [value.type for value in op.body.outputs[1 + op.carried :]]
-    laid = [_laid(b, y, *each) for y, *each in zip(made[op.carried :], parts, op.scan_outputs, strict=True)]
-    return [*made[: op.carried], *laid]
+    concatenated = [_concat_parts(b, y, *item) for y, *item in zip(outputs[op.carried :], parts, op.scan_outputs, strict=True)]
+    return [*outputs[: op.carried], *concatenated]
 
 
-def parts_are_one(op: Any) -> bool:
-    """Whether every part that is laid end to end has size 1 there."""
+def has_unit_parts(op: Any) -> bool:
+    """Tell whether all parts that are concatenated have size 1 along the axis."""
     parts = op.body.outputs[1 + op.carried :]
     return all(
         value.shape is not None and len(value.shape) > axis and value.shape[axis] == 1
@@ -48,10 +50,10 @@ def parts_are_one(op: Any) -> bool:
     )
 
 
-def _slice_inside(b: Builder, place: int, axis: int, size: int, is_reversed: bool, x: Any) -> None:
-    """Let the body read the whole input, and cut it itself."""
+def _slice_input(b: Builder, index: int, axis: int, size: int, is_reversed: bool, x: Any) -> None:
+    """Let the body read the whole input, and slice it."""
     body = b.graph
-    old = body.inputs[place]
+    old = body.inputs[index]
     whole = Value(body.claim(f"{old.name}_whole"), x.type)
     trip = body.inputs[0]
     if is_reversed:
@@ -63,11 +65,11 @@ def _slice_inside(b: Builder, place: int, axis: int, size: int, is_reversed: boo
         end = b.apply("Add", start, size)
     part = b.apply("Slice", whole, b.apply("Unsqueeze", start, [0]), b.apply("Unsqueeze", end, [0]), [axis], [1])
     replace_uses(body, old, part)
-    body.inputs[place] = whole
+    body.inputs[index] = whole
 
 
-def _laid(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:
-    """Parts that were laid along a new first axis, laid end to end along their own."""
+def _concat_parts(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:
+    """Concatenate parts along their own axis that are stacked along a new first axis."""
     axis, is_reversed = entry
     if is_reversed:
         y = b.apply("Slice", y, [-1], [-(2**63)], [0], [-1])
@@ -78,7 +80,7 @@ def _laid(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:
         return b.apply("Squeeze", y, [axis + 1])  # type: ignore[no-any-return]
     shape = b.apply("Shape", y, output_type=dtypes.i64)
     before, after = list(range(axis)), list(range(axis + 2, rank + 1))
-    merged = b.apply("Multiply", *(b.apply("Gather", shape, [each], axis=0) for each in (axis, axis + 1)))
+    merged = b.apply("Multiply", *(b.apply("Gather", shape, [merged_axis], axis=0) for merged_axis in (axis, axis + 1)))
     pieces = [b.apply("Gather", shape, before, axis=0)] if before else []
     pieces += [merged, *([b.apply("Gather", shape, after, axis=0)] if after else [])]
     target = b.apply("Concat", *pieces, axis=0) if len(pieces) > 1 else merged

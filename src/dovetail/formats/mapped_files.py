@@ -1,4 +1,7 @@
-"""Files that arrays map, and whether they changed since: a map shows new bytes, and a read beyond the new end is a SIGBUS."""
+"""Files that arrays map, and the check that they are unchanged.
+
+A map shows new bytes of a modified file, and a read beyond its new end is a SIGBUS.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from dovetail.ops.constant import Constant
 
 
 class _State(NamedTuple):
-    """A file as it was when it was mapped."""
+    """The state of a file when it was mapped."""
 
     descriptor: int
     size: int
@@ -25,18 +28,18 @@ class _State(NamedTuple):
 
 
 _states: dict[int, _State] = {}
-"""By the identity of the map that arrays are views of."""
+"""States by the id of the map that arrays are views of."""
 
 
 def watch(array: np.ndarray[Any, Any], descriptor: int) -> None:
-    """Remember the state of the file that ``array`` maps, as long as anything views the map."""
-    found = map_of(array)
-    if found is None:
+    """Record the state of the file that ``array`` maps, as long as the map is in use."""
+    map_ = map_of(array)
+    if map_ is None:
         return
     own = os.dup(descriptor)
     status = os.fstat(own)
-    _states[id(found)] = _State(own, status.st_size, status.st_mtime_ns)
-    weakref.finalize(found, _forget, id(found))
+    _states[id(map_)] = _State(own, status.st_size, status.st_mtime_ns)
+    weakref.finalize(map_, _forget, id(map_))
 
 
 def _forget(key: int) -> None:
@@ -44,20 +47,20 @@ def _forget(key: int) -> None:
 
 
 def check_unchanged(graph: Graph, file: str | None = None) -> None:
-    """Raise FormatError [data.changed] where constants map a file that was written to, or cut, since it was mapped.
+    """Raise FormatError [data.changed] where constants map a file that was modified since.
 
-    A file that was replaced is another one: its map still shows the old.
+    A file that was replaced is another file: its map still shows the old bytes.
     """
     if not _states:
         return
-    for key in {id(found) for array in _constants(graph) if (found := map_of(array)) is not None}:
+    for key in {id(map_) for array in _constants(graph) if (map_ := map_of(array)) is not None}:
         state = _states.get(key)
         if state is None:
             continue
         now = os.fstat(state.descriptor)
         if (now.st_size, now.st_mtime_ns) != (state.size, state.modified):
-            what = f"has {now.st_size} bytes, and had {state.size}" if now.st_size != state.size else "was written to"
-            raise FormatError("data.changed", f"the file of the weights {what} since the model was loaded", file=file)
+            change = f"has {now.st_size} bytes, and had {state.size}" if now.st_size != state.size else "was written to"
+            raise FormatError("data.changed", f"the weights file {change} since the model was loaded", file=file)
 
 
 def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
@@ -69,7 +72,7 @@ def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def map_of(array: Any) -> mmap.mmap | None:
-    """The map that an array is a view of; None for any other memory."""
+    """Return the map that an array is a view of; None for any other memory."""
     while isinstance(array, np.ndarray):
         array = array.base
     if isinstance(array, memoryview):

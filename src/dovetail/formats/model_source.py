@@ -24,8 +24,10 @@ Source: TypeAlias = str | PathLike[str] | bytes | bytearray | memoryview | Binar
 
 
 class ModelSource(NamedTuple):
-    """A source whose format is known. ``content``: the path to open, or the bytes; ``file``: the path that errors name and
-    beside which external data is looked for, None where the bytes have none."""
+    """A source whose format is known.
+
+    ``content``: the path to open, or the bytes. ``file``: the path for messages and external data; None where bytes have none.
+    """
 
     content: str | bytes
     file: str | None
@@ -34,10 +36,10 @@ class ModelSource(NamedTuple):
 
 def format_of(path: str | PathLike[str]) -> str:
     """Return the format that a path's suffix names. Raises UnsupportedError [format.unknown]."""
-    found = SUFFIXES.get(Path(path).suffix.lower())
-    if found is None:
-        raise UnsupportedError("format.unknown", f"{Path(path).name}: a model's name ends in {' or '.join(SUFFIXES)}")
-    return found
+    format = SUFFIXES.get(Path(path).suffix.lower())
+    if format is None:
+        raise UnsupportedError("format.unknown", f"{Path(path).name}: a model's file name must end in {' or '.join(SUFFIXES)}")
+    return format
 
 
 def resolve_source(source: Source) -> ModelSource:
@@ -50,7 +52,7 @@ def resolve_source(source: Source) -> ModelSource:
         path = os.fspath(source)
         kind = format_of(path)
         if not os.path.exists(path):
-            raise MissingFileError("file.missing", f"there is no file {path!r}", file=path)
+            raise MissingFileError("file.missing", f"the file {path!r} does not exist", file=path)
         return ModelSource(path, path, kind)
     content = _bytes_of(source)
     name = getattr(source, "name", None)

@@ -1,164 +1,221 @@
-"""The slot line: how one foreign operator is spelled in ours, read in both directions.
+"""Op mappings: one line per operator and format version that maps a foreign operator to a core operator, in both directions.
 
 ::
 
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
-``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks, in
-this order: ``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out
-stands for, in their words. ``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the
-foreign inputs is read from a constant and written as one (an integer that only run time knows stays an input: RuntimeAttributes),
-a core input among the foreign attributes is read from a constant likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core
-attributes that this spelling implies; ``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only
-refuses where ``value`` answers).
+``inputs`` are in the foreign order, under core names. ``attributes`` are ``foreign:core``, or one name where both agree. The
+marks of a parameter, in this order: ``*name`` repeated, ``foreign~conversion`` converted, ``:core`` renamed, ``?`` optional,
+``=value`` the foreign default. ``foreign:_`` is an attribute that the specification says is ignored, and ``a+b:core``
+concatenates two lists.
 
-Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
+A core attribute among the inputs is read from a constant and written as one; an integer that is computed at run time stays an
+input (RuntimeAttributes). A core input among the attributes becomes a constant. ``fixed`` lists the core attributes that the
+foreign operator implies. ``name=value/other`` is imported as ``value``, and also exports ``other``, which differs from ``value``
+only in the errors that it raises.
 
-Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be negative),
-``front`` (an axis that must not be negative, but counts from the end in every reader that accepts it: a deviation),
-``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that must have rank 1),
-``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
+Of several mappings of one foreign version the first that fits imports it; a mapping that begins with ``>`` only exports.
+
+Conversions: ``not`` (an inverted boolean), ``lower`` (SAME_UPPER is same_upper), ``natural`` (a non-negative integer), ``front``
+(a non-negative axis; every reader that accepts a negative one counts it from the end, which is a deviation), ``scalar`` (an
+input of rank 0, or an attribute that is one number), ``vector`` (an input of rank 1), ``unset`` (0 stands for no value),
+``{foreign:core,...}`` (a table). docs/op_mapping.md has examples.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dovetail import dtypes
+from dovetail.arrays import Array
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.ir.op import REQUIRED, Field, Op
 
-_LINE = re.compile(r"(?:(?P<domain>[\w.]+):)?(?P<kind>\w+)-(?P<versions>[\d,]+)\((?P<body>.*)\)$", re.S)
+Attributes = Mapping[str, Any]
+"""Foreign attributes by name: typed values in ONNX, strings in OpenVINO IR."""
+
 _INT64 = range(-(2**63), 2**63)
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One place of a foreign operator and the core input or attribute that fills it."""
+class OpMappingError(ValueError):
+    """An op mapping is malformed, or names what its operator lacks. ``position`` is the offset of the fault in ``text``."""
 
-    theirs: tuple[str, ...]
-    ours: str
-    repeated: bool = False
-    optional: bool = False
+    def __init__(self, op: type[Op], text: str, position: int, message: str) -> None:
+        super().__init__(f"{op.__name__}: op mapping, position {position}: {message}\n    {text}\n    {' ' * position}^")
+        self.text = text
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class ParamMapping:
+    """One parameter of a foreign operator, and the core input or attribute that it maps to."""
+
+    foreign_names: tuple[str, ...]
+    name: str
+    is_repeated: bool = False
+    is_optional: bool = False
     default: str | None = None
-    how: str = ""
+    conversion: str = ""
     table: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_ignored(self) -> bool:
-        return self.ours == "_"
+        return self.name == "_"
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
-    """One slot line of an operator class. ``implied``: the core attributes that it fixes; ``known``: the foreign attributes
-    it speaks of."""
+class OpMapping:
+    """A parsed op mapping of one operator class.
+
+    ``implied``: the core attributes that it fixes; ``foreign_attributes``: the names of all foreign attributes that it maps.
+    """
 
     op: type[Op]
     domain: str
     kind: str
     versions: tuple[int, ...]
-    inputs: tuple[Slot, ...]
-    attributes: tuple[Slot, ...]
+    inputs: tuple[ParamMapping, ...]
+    attributes: tuple[ParamMapping, ...]
     fixed: tuple[tuple[str, tuple[str, ...]], ...]
-    line: str
-    is_written_only: bool
+    text: str
+    is_export_only: bool
     implied: tuple[tuple[str, Any], ...]
-    known: frozenset[str]
+    foreign_attributes: frozenset[str]
 
-    def covers(self, name: str) -> bool:
-        """Whether some place of this spelling speaks of the core input or attribute ``name``."""
-        places = (*self.inputs, *self.attributes)
-        return any(slot.ours == name for slot in places) or any(each == name for each, _ in self.fixed)
-
-
-def split_top(text: str, mark: str = ",") -> list[str]:
-    """``text`` cut at ``mark`` outside of braces and brackets."""
-    pieces, depth, start = [], 0, 0
-    for place, character in enumerate(text):
-        if character in "{[":
-            depth += 1
-        elif character in "}]":
-            depth -= 1
-        elif character == mark and not depth:
-            pieces.append(text[start:place])
-            start = place + 1
-    pieces.append(text[start:])
-    return [piece.strip() for piece in pieces if piece.strip()]
+    def has_param(self, name: str) -> bool:
+        """Tell whether the mapping has or fixes the core input or attribute ``name``."""
+        params = (*self.inputs, *self.attributes)
+        return any(param.name == name for param in params) or any(fixed == name for fixed, _ in self.fixed)
 
 
-_SLOT = re.compile(
-    r"(?P<star>\*)?(?P<theirs>[\w+-]+)(?:~(?P<how>\w+|\{[^}]*\}))?(?::(?P<ours>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$",
+# Parsing
+
+_HEAD = re.compile(r"\s*(?P<export>>)?\s*(?:(?P<domain>[\w.]+):)?(?P<kind>\w+)-(?P<versions>\d[\d,]*)\(")
+_PARAM = re.compile(
+    r"(?P<star>\*)?(?P<foreign>[\w+-]+)(?:~(?P<conversion>\w+|\{[^}]*\}))?"
+    r"(?::(?P<core>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$",
     re.S,
 )
 
-
-def _parse_slot(text: str) -> Slot:
-    match = _SLOT.match(text)
-    assert match, f"not a slot: {text!r}"
-    theirs = tuple(match["theirs"].split("+"))
-    how, table = match["how"] or "", ()
-    if how.startswith("{"):
-        rows = [row.split(":") for row in how[1:-1].split(",")]
-        how, table = "table", tuple((row[0].strip(), row[1].strip()) for row in rows)  # type: ignore[assignment]
-    default = match["default"]
-    return Slot(theirs, match["ours"] or match["theirs"], bool(match["star"]), bool(match["optional"]), default, how, table)
+_Piece = tuple[int, str]
+"""A part of a line, after its offset in the line."""
 
 
-def parse(op: type[Op], line: str) -> Spelling:
-    """Read one slot line of ``op``. A format's dialect keeps what it has read."""
-    match = _LINE.match(line.strip().removeprefix(">").strip())
-    assert match, f"{op.__name__}: not a slot line: {line!r}"
-    body, *fixed = split_top(match["body"], "|")
-    inputs, *attributes = split_top(body, ";") if not body.strip().startswith(";") else ["", body.strip()[1:]]
-    pairs = [item.partition("=")[::2] for part in fixed for item in split_top(part)]
-    fixed_words = tuple((name.strip(), tuple(value.strip().split("/"))) for name, value in pairs)
-    slots = tuple(_parse_slot(text) for part in attributes for text in split_top(part))
-    found = Spelling(
+def _sections(text: str, separator: str, start: int) -> list[_Piece]:
+    """Split ``text`` at each ``separator`` outside of braces and brackets; ``start`` is the offset of ``text`` in the line."""
+    sections, depth, first = [], 0, 0
+    for offset, character in enumerate(text):
+        depth += (character in "{[") - (character in "}]")
+        if character == separator and not depth:
+            sections.append((start + first, text[first:offset]))
+            first = offset + 1
+    return [*sections, (start + first, text[first:])]
+
+
+def split_items(text: str, separator: str = ",", start: int = 0) -> list[_Piece]:
+    """Split like :func:`_sections`, without blanks around the items and without empty items."""
+    sections = _sections(text, separator, start)
+    return [(offset + len(item) - len(item.lstrip()), item.strip()) for offset, item in sections if item.strip()]
+
+
+def parse(op: type[Op], line: str) -> OpMapping:
+    """Parse one op mapping of ``op``. Raises OpMappingError."""
+    head = _HEAD.match(line)
+    if head is None:
+        raise OpMappingError(op, line, 0, "must begin with [domain:]Kind-version[,version...](")
+    end = len(line.rstrip())
+    if line[:end][-1] != ")":
+        raise OpMappingError(op, line, end, "must end with )")
+    body, *fixed = _sections(line[head.end() : end - 1], "|", head.end())
+    inputs, *attributes = _sections(body[1], ";", body[0])
+    input_params = [(offset, _parse_param(op, line, offset, text)) for offset, text in split_items(inputs[1], ",", inputs[0])]
+    attribute_params = [
+        (offset, _parse_param(op, line, offset, text))
+        for part in attributes
+        for offset, text in split_items(part[1], ",", part[0])
+    ]
+    _check_params(op, line, [*input_params, *attribute_params])
+    fixed_values = _parse_fixed(op, line, [piece for part in fixed for piece in split_items(part[1], ",", part[0])])
+    return OpMapping(
         op,
-        match["domain"] or "",
-        match["kind"],
-        tuple(int(version) for version in match["versions"].split(",")),
-        tuple(map(_parse_slot, split_top(inputs))),
-        slots,
-        fixed_words,
+        head["domain"] or "",
+        head["kind"],
+        tuple(int(version) for version in head["versions"].split(",")),
+        tuple(param for _, param in input_params),
+        tuple(param for _, param in attribute_params),
+        fixed_values,
         line,
-        line.strip().startswith(">"),
-        tuple((name, fixed_value(op.fields_by_name[name], words[0])) for name, words in fixed_words if name in op.fields_by_name),
-        frozenset(name for slot in slots for name in slot.theirs),
+        head["export"] is not None,
+        tuple(
+            (name, fixed_value(op.fields_by_name[name], words[0])) for name, words in fixed_values if name in op.fields_by_name
+        ),
+        frozenset(name for _, param in attribute_params for name in param.foreign_names),
     )
-    _check(found)
-    return found
 
 
-def _check(spelling: Spelling) -> None:
-    known = {field.name for field in spelling.op.fields} | {port.name for port in spelling.op.signature.inputs}
-    for slot in (*spelling.inputs, *spelling.attributes):
-        assert slot.is_ignored or slot.ours in known, f"{spelling.op.__name__} has no {slot.ours!r}: {spelling.line}"
-        _check_default(spelling, slot)
-    for name, _ in spelling.fixed:
-        assert name in known, f"{spelling.op.__name__} has no {name!r}: {spelling.line}"
+def _parse_param(op: type[Op], line: str, offset: int, text: str) -> ParamMapping:
+    match = _PARAM.match(text)
+    if match is None:
+        raise OpMappingError(op, line, offset, f"{text!r} is not a parameter")
+    conversion, table = match["conversion"] or "", ()
+    if conversion.startswith("{"):
+        rows = [row.split(":") for row in conversion[1:-1].split(",")]
+        if any(len(row) != 2 for row in rows):
+            raise OpMappingError(op, line, offset + match.start("conversion"), "a table has rows foreign:core")
+        conversion, table = "table", tuple((row[0].strip(), row[1].strip()) for row in rows)  # type: ignore[assignment]
+    elif conversion and conversion not in _CONVERSIONS:
+        raise OpMappingError(op, line, offset + match.start("conversion"), f"no conversion is called {conversion!r}")
+    return ParamMapping(
+        tuple(match["foreign"].split("+")),
+        match["core"] or match["foreign"],
+        bool(match["star"]),
+        bool(match["optional"]),
+        match["default"],
+        conversion,
+        table,
+    )
 
 
-def _check_default(spelling: Spelling, slot: Slot) -> None:
-    field = field_of(spelling.op, slot.ours)
-    if slot.default is None or field is None:
-        return
-    try:
-        fixed_value(field, convert_in(slot, slot.default))
-    except ValueError:
-        raise AssertionError(
-            f"{spelling.op.__name__}: {slot.default!r} is no word for {slot.theirs[0]}: {spelling.line}"
-        ) from None
+_CONVERSIONS = ("not", "lower", "natural", "front", "scalar", "vector", "unset")
 
 
-# Values: text or typed foreign values to core attributes, by the attribute's annotation.
+def _check_params(op: type[Op], line: str, params: Iterable[tuple[int, ParamMapping]]) -> None:
+    names = _param_names(op)
+    for offset, param in params:
+        if not param.is_ignored and param.name not in names:
+            raise OpMappingError(op, line, offset, f"{op.__name__} has no input or attribute {param.name!r}")
+        field = field_of(op, param.name)
+        if param.default is None or field is None:
+            continue
+        try:
+            fixed_value(field, import_value(param, param.default))
+        except ValueError:
+            raise OpMappingError(
+                op, line, offset, f"the default {param.default!r} of {param.foreign_names[0]} is not {_expected(param, field)}"
+            ) from None
+
+
+def _parse_fixed(op: type[Op], line: str, pieces: Iterable[_Piece]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    values = []
+    for offset, text in pieces:
+        name, _, words = (part.strip() for part in text.partition("="))
+        if name not in _param_names(op):
+            raise OpMappingError(op, line, offset, f"{op.__name__} has no input or attribute {name!r}")
+        values.append((name, tuple(words.split("/"))))
+    return tuple(values)
+
+
+def _param_names(op: type[Op]) -> set[str]:
+    return {field.name for field in op.fields} | {port.name for port in op.signature.inputs}
+
+
+# Values: strings or typed foreign values to core attributes, by the attribute's annotation.
 
 
 def _integer(raw: Any) -> int:
@@ -182,19 +239,19 @@ def _float(raw: Any) -> float:
     return float(raw)
 
 
-def _flag(raw: Any) -> bool:
+def _boolean(raw: Any) -> bool:
     if isinstance(raw, str):
         # OpenVINO reads and writes true/false; older tools wrote 1/0 and True/False.
-        found = {"true": True, "false": False, "1": True, "0": False}.get(raw.strip().lower())
-        if found is None:
+        value = {"true": True, "false": False, "1": True, "0": False}.get(raw.strip().lower())
+        if value is None:
             raise ValueError
-        return found
+        return value
     if isinstance(raw, bool | np.bool_) or (isinstance(raw, int | np.integer) and raw in (0, 1)):
         return bool(raw)
     raise ValueError
 
 
-def _text(raw: Any) -> str:
+def _string(raw: Any) -> str:
     if not isinstance(raw, str):
         raise ValueError
     return raw
@@ -203,20 +260,20 @@ def _text(raw: Any) -> str:
 def _dtype(raw: Any) -> DType:
     if isinstance(raw, DType):
         return raw
-    found = dtypes._BY_NAME.get(raw) if isinstance(raw, str) else dtypes.BY_ONNX.get(_integer(raw))
-    if found is None:
+    dtype = dtypes._BY_NAME.get(raw) if isinstance(raw, str) else dtypes.BY_ONNX.get(_integer(raw))
+    if dtype is None:
         raise ValueError
-    return found
+    return dtype
 
 
-def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+def _tuple_of(read_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     def read(raw: Any) -> tuple[Any, ...]:
         if isinstance(raw, str):
             text = raw.strip().removeprefix("[").removesuffix("]").strip()
-            raw = [piece.strip() for piece in text.split(",")] if text else []
+            raw = [item.strip() for item in text.split(",")] if text else []
         if not isinstance(raw, (list, tuple, np.ndarray)):
             raise ValueError
-        return tuple(one(item) for item in raw)
+        return tuple(read_item(item) for item in raw)
 
     return read
 
@@ -224,29 +281,28 @@ def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 _READERS: dict[str, Callable[[Any], Any]] = {
     "int": _integer,
     "float": _float,
-    "bool": _flag,
-    "str": _text,
+    "bool": _boolean,
+    "str": _string,
     "DType": _dtype,
-    "tuple[int, ...]": _many(_integer),
-    "tuple[float, ...]": _many(_float),
-    "tuple[str, ...]": _many(_text),
-    "tuple[bool, ...]": _many(_flag),
+    "tuple[int, ...]": _tuple_of(_integer),
+    "tuple[float, ...]": _tuple_of(_float),
+    "tuple[str, ...]": _tuple_of(_string),
+    "tuple[bool, ...]": _tuple_of(_boolean),
 }
 
+_READ_FROM_STRINGS = ("str", "DType")
 
-_TEXTS = ("str", "DType")
 
-
-def refuse_texts(annotation: str, raws: Iterable[Any]) -> None:
-    """Raise ValueError for a text where a format with typed attributes has to have a number."""
-    if annotation.removesuffix(" | None") not in _TEXTS:
+def refuse_strings(annotation: str, raws: Iterable[object]) -> None:
+    """Raise ValueError for a string where a format with typed attributes must have a number."""
+    if annotation.removesuffix(" | None") not in _READ_FROM_STRINGS:
         for raw in raws:
             if isinstance(raw, str):
                 raise ValueError
 
 
 def coerce(annotation: str, raw: Any) -> Any:
-    """A foreign value as the attribute type ``annotation`` names. Raises ValueError where it does not fit."""
+    """Convert a foreign value to the attribute type ``annotation``. Raises ValueError where it does not fit."""
     bare = annotation.removesuffix(" | None")
     if raw is None and bare != annotation:
         return None
@@ -254,8 +310,8 @@ def coerce(annotation: str, raw: Any) -> Any:
     return raw if reader is None else reader(raw)
 
 
-def fixed_value(field: Field, text: Any) -> Any:
-    """A value as a slot line spells it: ``none`` is None."""
+def fixed_value(field: Field, text: object) -> Any:
+    """Convert a value from an op mapping: ``none`` is None where the attribute may be None."""
     return None if text == "none" and field.annotation.endswith("| None") else coerce(field.annotation, text)
 
 
@@ -263,15 +319,15 @@ def field_of(op: type[Op], name: str) -> Field | None:
     return op.fields_by_name.get(name)
 
 
-def convert_in(slot: Slot, raw: Any) -> Any:
-    """A foreign attribute value on its way into the core. Raises ValueError."""
-    if not slot.how:
+def import_value(param: ParamMapping, raw: Any) -> Any:
+    """Apply the conversion of ``param`` to a foreign attribute value. Raises ValueError."""
+    if not param.conversion:
         return raw
-    match slot.how:
+    match param.conversion:
         case "not":
-            return not _flag(raw)
+            return not _boolean(raw)
         case "lower":
-            return _text(raw).lower()
+            return _string(raw).lower()
         case "unset":
             return None if str(raw).strip() == "0" else raw
         case "natural":
@@ -282,17 +338,17 @@ def convert_in(slot: Slot, raw: Any) -> Any:
                 raise ValueError
         case "table":
             if isinstance(raw, list | tuple):
-                return [convert_in(slot, item) for item in raw]
-            found = dict(slot.table).get(str(raw).strip())
-            if found is None:
+                return [import_value(param, item) for item in raw]
+            word = dict(param.table).get(str(raw).strip())
+            if word is None:
                 raise ValueError
-            return found
+            return word
     return raw
 
 
-def convert_out(slot: Slot, value: Any) -> Any:
-    """A core attribute value on its way out. Raises KeyError where the spelling has no word for it."""
-    match slot.how:
+def export_value(param: ParamMapping, value: Any) -> Any:
+    """Invert :func:`import_value`. Raises KeyError where the foreign operator has no such value."""
+    match param.conversion:
         case "not":
             return not value
         case "lower":
@@ -304,118 +360,139 @@ def convert_out(slot: Slot, value: Any) -> Any:
             return value[0] if isinstance(value, tuple) and len(value) == 1 else value
         case "table":
             if isinstance(value, tuple):
-                return tuple(convert_out(slot, item) for item in value)
+                return tuple(export_value(param, item) for item in value)
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            word = {ours: theirs for theirs, ours in slot.table}[text]
-            # A table of numbers speaks of an integer attribute.
+            word = {core: foreign for foreign, core in param.table}[text]
+            # A table of numbers belongs to an integer attribute.
             return int(word) if re.fullmatch(r"-?\d+", word) else word
     return value
 
 
-def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *, is_text: bool) -> Any:
-    """The value of one foreign attribute, coerced for the core attribute; REQUIRED where the core's own default stands.
+def read_attribute(mapping: OpMapping, param: ParamMapping, attributes: Attributes, *, is_text: bool) -> Any:
+    """Read one foreign attribute as its core attribute; REQUIRED where the default of the core attribute holds.
 
-    ``is_text``: the format writes everything as text. Raises FormatError [attribute.missing] or [attribute.value].
+    ``is_text``: the format writes all attributes as strings. Raises FormatError [attribute.missing] or [attribute.value].
     """
-    field = field_of(spelling.op, slot.ours)
+    field = field_of(mapping.op, param.name)
     annotation = field.annotation if field else "a number"
-    raws = [attributes[name] for name in slot.theirs if name in attributes]
-    if len(raws) < len(slot.theirs):
-        if slot.default is not None:
-            return slot.default if field is None else fixed_value(field, convert_in(slot, slot.default))
-        if slot.optional:
+    raws = [attributes[name] for name in param.foreign_names if name in attributes]
+    if len(raws) < len(param.foreign_names):
+        if param.default is not None:
+            return param.default if field is None else fixed_value(field, import_value(param, param.default))
+        if param.is_optional:
             return REQUIRED
-        missing = [name for name in slot.theirs if name not in attributes]
-        raise FormatError("attribute.missing", f"{spelling.kind} needs the attribute {missing[0]!r}")
+        missing = [name for name in param.foreign_names if name not in attributes]
+        raise FormatError("attribute.missing", f"{mapping.kind} needs the attribute {missing[0]!r}")
     try:
-        if not is_text and (slot.how != "table" or annotation == "int"):
-            refuse_texts(annotation, raws)
+        if not is_text and (param.conversion != "table" or annotation == "int"):
+            refuse_strings(annotation, raws)
         if len(raws) > 1:
             return tuple(item for raw in raws for item in coerce(annotation, raw))
         (raw,) = raws
-        return coerce(annotation, convert_in(slot, raw))
+        return coerce(annotation, import_value(param, raw))
     except ValueError:
-        raise value_fault(spelling, slot, attributes) from None
+        raise value_error(mapping, param, attributes) from None
 
 
-def value_fault(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -> FormatError:
-    """What is wrong with the value of a slot."""
-    field = field_of(spelling.op, slot.ours)
-    wanted = _wanted(slot, field.annotation if field else "a number")
-    raw = next(attributes[name] for name in slot.theirs if name in attributes)
-    return FormatError("attribute.value", f"{spelling.kind}: {' and '.join(slot.theirs)} = {raw!r} is not {wanted}")
+def value_error(mapping: OpMapping, param: ParamMapping, attributes: Attributes) -> FormatError:
+    """Build the error [attribute.value] for a foreign attribute: its names, the expected value, the actual value."""
+    expected = _expected(param, field_of(mapping.op, param.name))
+    raw = next(attributes[name] for name in param.foreign_names if name in attributes)
+    return FormatError("attribute.value", f"{mapping.kind}: {' and '.join(param.foreign_names)} must be {expected}, got {raw!r}")
 
 
-def is_negative(value: Any) -> bool:
-    """Whether a number, or one of several, is negative."""
+def is_negative(value: object) -> bool:
+    """Tell whether a number, or an item of a list, is a negative integer."""
     return any(
         isinstance(item, int | np.integer) and item < 0 for item in (value if isinstance(value, list | tuple) else [value])
     )
 
 
-def as_floats(annotation: str, raw: Any) -> Any:
-    """An integer, or a list of them, where floats belong, as floats; None where nothing is to be converted."""
+def as_floats(annotation: str, raw: object) -> Any:
+    """Convert an integer, or a list of integers, to floats where ``annotation`` is of floats; None for anything else."""
     bare = annotation.removesuffix(" | None")
     if isinstance(raw, list) != bare.startswith("tuple") or not bare.removeprefix("tuple[").startswith("float") or not raw:
         return None
-    items = raw if isinstance(raw, list) else [raw]
+    items: list[Any] = raw if isinstance(raw, list) else [raw]
     if not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         return None
-    return list(map(float, items)) if isinstance(raw, list) else float(raw)
+    floats = [float(item) for item in items]
+    return floats if isinstance(raw, list) else floats[0]
 
 
-def other_case(slot: Slot, raw: str) -> str | None:
-    """The word of a slot's table that ``raw`` is but for its case; None where it is one itself, or none."""
+def other_case(param: ParamMapping, raw: str) -> str | None:
+    """Find the word of the table that equals ``raw`` in lower case; None where ``raw`` is itself in the table, or no word is."""
     text = raw.strip()
-    known = {theirs for theirs, _ in slot.table}
-    return text.lower() if text not in known and text.lower() in known else None
+    words = {foreign for foreign, _ in param.table}
+    return text.lower() if text not in words and text.lower() in words else None
 
 
-def _wanted(slot: Slot, kind: str) -> str:
-    if slot.how == "table":
-        return "one of " + ", ".join(theirs for theirs, _ in slot.table)
-    if slot.how in ("natural", "front"):
-        return "0 or a positive 64-bit integer" if kind.startswith("int") else "a list of integers, none of them negative"
-    words = {"int": "a 64-bit integer", "bool": "a flag", "float": "a number", "str": "a text", "DType": "an element type"}
-    return words.get(
-        kind.removesuffix(" | None"), kind.removesuffix(" | None").replace("tuple[int, ...]", "a list of 64-bit integers")
-    )
+_TYPE_NAMES = {
+    "int": "a 64-bit integer",
+    "bool": "a boolean",
+    "float": "a number",
+    "str": "a string",
+    "DType": "an element type",
+    "tuple[int, ...]": "a list of 64-bit integers",
+    "tuple[float, ...]": "a list of numbers",
+    "tuple[str, ...]": "a list of strings",
+    "tuple[bool, ...]": "a list of booleans",
+}
 
 
-def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
-    """A constant input as the core attribute it fills. Raises FormatError [constant.value]."""
-    kind = field.annotation
+def type_name(annotation: str) -> str:
+    """Name an attribute's type for a message: ``tuple[int, ...]`` is "a list of 64-bit integers"."""
+    bare = annotation.removesuffix(" | None")
+    return _TYPE_NAMES.get(bare, bare)
+
+
+def _expected(param: ParamMapping, field: Field | None) -> str:
+    """Name the values that a parameter takes."""
+    annotation = "a number" if field is None else field.annotation
+    if param.conversion == "table":
+        return "one of " + ", ".join(foreign for foreign, _ in param.table)
+    if param.conversion in ("natural", "front"):
+        is_list = not annotation.startswith("int")
+        return "a list of non-negative 64-bit integers" if is_list else "a non-negative 64-bit integer"
+    return type_name(annotation)
+
+
+def read_constant(param: ParamMapping, field: Field, data: Array) -> Any:
+    """Read a constant input as the core attribute ``field``. Raises FormatError [constant.value]."""
+    annotation = field.annotation
     try:
-        if slot.how == "scalar" and data.ndim:
+        if param.conversion == "scalar" and data.ndim:
             raise ValueError
-        if slot.how == "vector" and data.ndim != 1:
+        if param.conversion == "vector" and data.ndim != 1:
             raise ValueError
         if data.ndim > 1:
             raise ValueError
-        if kind.startswith("tuple"):
+        if annotation.startswith("tuple"):
             raws = np.atleast_1d(data).tolist()
-            refuse_texts(kind, raws)
-            return coerce(kind, raws)
+            refuse_strings(annotation, raws)
+            return coerce(annotation, raws)
         raw = data.reshape(()).item()
-        refuse_texts(kind, [raw])
-        return coerce(kind, raw)
+        refuse_strings(annotation, [raw])
+        return coerce(annotation, raw)
     except ValueError:
-        shape = list(data.shape)
-        rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(slot.how, "")
-        raise FormatError("constant.value", f"{slot.ours}: {data.dtype}{shape} is not {_wanted(slot, kind)}{rank}") from None
+        rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(param.conversion, "")
+        expected = _expected(param, field)
+        raise FormatError(
+            "constant.value", f"{param.name} must be {expected}{rank}, got {data.dtype}{list(data.shape)}"
+        ) from None
 
 
-def check_rank(slot: Slot, shape: Sequence[Any] | None) -> None:
-    """Raise FormatError [constant.value] where an attribute that comes as an input has a rank that the slot does not take."""
-    rank = {"scalar": 0, "vector": 1}.get(slot.how)
+def check_rank(param: ParamMapping, shape: Sequence[object] | None) -> None:
+    """Raise FormatError [constant.value] where an attribute that is given as an input has a rank that ``param`` does not take."""
+    rank = {"scalar": 0, "vector": 1}.get(param.conversion)
     if shape is not None and rank is not None and len(shape) != rank:
-        raise FormatError("constant.value", f"{slot.ours} should be of rank {rank}, not {len(shape)}")
+        raise FormatError("constant.value", f"{param.name} must have rank {rank}, got rank {len(shape)}")
 
 
-def refuse_unknown(spelling: Spelling, attributes: dict[str, Any]) -> None:
-    """Raise UnsupportedError [attribute.unknown] where a node has an attribute that no slot speaks of."""
-    if not spelling.known.issuperset(attributes):
-        extra = [name for name in attributes if name not in spelling.known]
+def refuse_unknown(mapping: OpMapping, attributes: Attributes) -> None:
+    """Raise UnsupportedError [attribute.unknown] where a node has an attribute that ``mapping`` does not map."""
+    if not mapping.foreign_attributes.issuperset(attributes):
+        extra = [name for name in attributes if name not in mapping.foreign_attributes]
         raise UnsupportedError(
-            "attribute.unknown", f"{spelling.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
+            "attribute.unknown", f"{mapping.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
         )

@@ -1,8 +1,8 @@
-"""What one format says and the other has no place for: it travels along as text, is ignored by other readers, and is
-restored on the way back.
+"""Metadata of one format that the other lacks: stored as text on export, and restored on the way back.
 
-In IR it stands in the model's ``rt_info`` under ``dovetail/onnx``; in ONNX in the metadata property ``dovetail.openvino``. Both
-are JSON. Only what cannot be wrong about the graph is taken back: names of symbols, documentation, versions, metadata.
+In IR the record is in the model's ``rt_info`` under ``dovetail/onnx``; in ONNX in the metadata property ``dovetail.openvino``.
+Both are JSON, and other readers ignore them. Only what cannot contradict the graph is restored: names of symbols,
+documentation, versions, metadata.
 """
 
 from __future__ import annotations
@@ -22,69 +22,71 @@ PATH = ("dovetail", "onnx")
 PROPERTY = "dovetail.openvino"
 
 
-def from_onnx(model: Model) -> str:
-    """What IR has no place for in a model that speaks ONNX's words."""
+def encode_onnx(model: Model) -> str:
+    """Encode the ONNX metadata of a model that IR lacks."""
     is_ir = model.format == "openvino"
-    kept = model.metadata.get("onnx", {}) if model.format != "onnx" else model.metadata
-    # A model that came through IR keeps there what its ONNX file said of itself.
-    said = kept if is_ir else {}
+    onnx_metadata = model.metadata.get("onnx", {}) if model.format != "onnx" else model.metadata
+    # A model that came through IR has the metadata of its ONNX file in the record.
+    earlier = onnx_metadata if is_ir else {}
     versions = {domain: version for domain, version in model.versions.items() if domain != "ir"}
-    found = {
+    record = {
         "versions": versions,
-        "ir_version": kept.get("ir_version"),
-        "domain": kept.get("domain"),
-        "model_version": kept.get("model_version"),
-        "properties": {name: text for name, text in kept.get("metadata_props", {}).items() if name not in (PROPERTY, STATES)},
-        "producer": said.get("producer") or list(model.producer),
-        "doc": said.get("doc") or model.doc,
-        "graph": said.get("graph") or model.graph.name,
-        "graph_doc": said.get("graph_doc") or model.graph.doc,
-        "inputs": [_described(value) for value in model.inputs],
-        "outputs": [_described(value) for value in model.outputs],
+        "ir_version": onnx_metadata.get("ir_version"),
+        "domain": onnx_metadata.get("domain"),
+        "model_version": onnx_metadata.get("model_version"),
+        "properties": {
+            name: text for name, text in onnx_metadata.get("metadata_props", {}).items() if name not in (PROPERTY, STATES)
+        },
+        "producer": earlier.get("producer") or list(model.producer),
+        "doc": earlier.get("doc") or model.doc,
+        "graph": earlier.get("graph") or model.graph.name,
+        "graph_doc": earlier.get("graph_doc") or model.graph.doc,
+        "inputs": [_describe(value) for value in model.inputs],
+        "outputs": [_describe(value) for value in model.outputs],
     }
-    return json.dumps({name: item for name, item in found.items() if item not in (None, "", {}, [], ["", ""])}, sort_keys=True)
+    return json.dumps({name: item for name, item in record.items() if item not in (None, "", {}, [], ["", ""])}, sort_keys=True)
 
 
-def _described(value: Value) -> dict[str, Any]:
+def _describe(value: Value) -> dict[str, Any]:
     shape = value.type.shape if isinstance(value.type, Tensor) else None
     symbols = {} if shape is None else {str(axis): str(size) for axis, size in enumerate(shape) if _is_named(size)}
-    found: dict[str, Any] = {"name": value.name}
+    record: dict[str, Any] = {"name": value.name}
     if symbols:
-        found["symbols"] = symbols
+        record["symbols"] = symbols
     if value.doc:
-        found["doc"] = value.doc
-    return found
+        record["doc"] = value.doc
+    return record
 
 
 def _is_named(size: Any) -> bool:
     return not isinstance(size, int) and not is_unnamed(size)
 
 
-def into_ir(foreign: ForeignModel) -> None:
-    """Give a model just read from IR back what travelled with it."""
+def restore_onnx(foreign: ForeignModel) -> None:
+    """Restore the ONNX metadata of a model that was just read from IR."""
     text = rt_info.get(foreign.metadata.get("rt_info", []), *PATH)
-    kept = _parsed(text)
-    if not kept:
+    record = _parse_record(text)
+    if not record:
         return
     graph = foreign.graph
-    for items, values in ((kept.get("inputs"), graph.inputs), (kept.get("outputs"), graph.outputs)):
+    for items, values in ((record.get("inputs"), graph.inputs), (record.get("outputs"), graph.outputs)):
         if not isinstance(items, list) or len(items) != len(values):
             continue
         for item, value in zip(items, values, strict=True):
             if isinstance(item, dict):
                 _restore(item, value)
-    # An input's declared type is what its layer's port says too.
+    # The declared type of an input is that of its layer's port.
     for value in graph.inputs:
         if value.key in graph.values:
             graph.values[value.key].type = value.type
     foreign.metadata["onnx"] = {
-        "metadata_props": _texts(kept.get("properties")),
-        **{name: kept[name] for name in ("ir_version", "model_version") if isinstance(kept.get(name), int)},
-        **{name: kept[name] for name in ("domain", "graph", "graph_doc") if isinstance(kept.get(name), str)},
-        "producer": [str(part) for part in kept.get("producer", [])][:2],
-        "doc": str(kept.get("doc", "")),
+        "metadata_props": _string_items(record.get("properties")),
+        **{name: record[name] for name in ("ir_version", "model_version") if isinstance(record.get(name), int)},
+        **{name: record[name] for name in ("domain", "graph", "graph_doc") if isinstance(record.get(name), str)},
+        "producer": [str(part) for part in record.get("producer", [])][:2],
+        "doc": str(record.get("doc", "")),
     }
-    versions = kept.get("versions")
+    versions = record.get("versions")
     if isinstance(versions, dict):
         foreign.versions.update({str(domain): int(version) for domain, version in versions.items() if isinstance(version, int)})
 
@@ -92,7 +94,7 @@ def into_ir(foreign: ForeignModel) -> None:
 def _restore(item: dict[str, Any], value: ForeignValue) -> None:
     name, doc, symbols = item.get("name"), item.get("doc"), item.get("symbols")
     if isinstance(name, str) and name in value.names:
-        value.names = (name, *(each for each in value.names if each != name))
+        value.names = (name, *(other_name for other_name in value.names if other_name != name))
     if isinstance(doc, str):
         value.doc = doc
     type = value.type
@@ -103,60 +105,62 @@ def _restore(item: dict[str, Any], value: ForeignValue) -> None:
         if isinstance(text, str) and axis.isdigit() and int(axis) < len(sizes) and is_unnamed(sizes[int(axis)]):
             low, high = symbolic.bounds(sizes[int(axis)])
             try:
-                found = symbolic.parse(text)
+                size = symbolic.parse(text)
             except DovetailError:
                 continue
-            name_ = symbolic.name_of(found)
-            sizes[int(axis)] = found if name_ is None else symbolic.symbol(name_, low, high)
+            name_ = symbolic.name_of(size)
+            sizes[int(axis)] = size if name_ is None else symbolic.symbol(name_, low, high)
     value.type = Tensor(type.dtype, tuple(sizes))
 
 
-def _parsed(text: str | None) -> dict[str, Any]:
+def _parse_record(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
-def _texts(found: Any) -> dict[str, str]:
-    return {str(name): text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
+def _string_items(entries: Any) -> dict[str, str]:
+    return {str(name): text for name, text in entries.items() if isinstance(text, str)} if isinstance(entries, dict) else {}
 
 
-def without_travel(items: list[rt_info.Item]) -> list[rt_info.Item]:
-    """The ``rt_info`` of a model less what this module put there."""
+def without_onnx_record(items: list[rt_info.Item]) -> list[rt_info.Item]:
+    """Return the ``rt_info`` of a model without the record."""
     return [item for item in items if rt_info.name_of(item) != PATH[0]]
 
 
-def from_openvino(model: Model) -> str | None:
-    """What ONNX has no place for in a model that speaks IR's words; None where there is nothing."""
-    info = without_travel(model.metadata.get("rt_info", []))
+def encode_openvino(model: Model) -> str | None:
+    """Encode the IR metadata of a model that ONNX lacks; None where there is none."""
+    info = without_onnx_record(model.metadata.get("rt_info", []))
     names = {value.name: list(value.names) for value in (*model.inputs, *model.outputs) if len(value.names) > 1}
-    found = {"rt_info": info, "names": names, **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)}}
-    kept = {name: item for name, item in found.items() if item}
-    return json.dumps(kept, sort_keys=True) if kept else None
+    record = {"rt_info": info, "names": names, **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)}}
+    non_empty = {name: item for name, item in record.items() if item}
+    return json.dumps(non_empty, sort_keys=True) if non_empty else None
 
 
 _SECTIONS = ("meta_data", "quantization_parameters")
 
 
-def into_onnx(model: Model) -> dict[str, Any]:
-    """What travelled with an ONNX model from IR: its metadata there, and the names of its inputs and outputs."""
-    kept = _parsed(model.metadata.get("metadata_props", {}).get(PROPERTY))
-    found: dict[str, Any] = {}
+def openvino_metadata_of(model: Model) -> dict[str, Any]:
+    """Return the IR metadata that an ONNX model carries, and the names of its inputs and outputs."""
+    record = _parse_record(model.metadata.get("metadata_props", {}).get(PROPERTY))
+    metadata: dict[str, Any] = {}
     for tag in ("rt_info", *_SECTIONS):
-        if isinstance(kept.get(tag), list) and _are_items(kept[tag]):
-            found[tag] = kept[tag]
-    names = kept.get("names")
+        if isinstance(record.get(tag), list) and _are_items(record[tag]):
+            metadata[tag] = record[tag]
+    names = record.get("names")
     if isinstance(names, dict):
-        found["names"] = {name: tuple(map(str, each)) for name, each in names.items() if isinstance(each, list)}
-    return found
+        metadata["names"] = {
+            name: tuple(map(str, value_names)) for name, value_names in names.items() if isinstance(value_names, list)
+        }
+    return metadata
 
 
 def _are_items(items: Any, depth: int = 0) -> bool:
-    """Whether text from a file has the form of rt_info, so that nothing else reaches the writer."""
+    """Tell whether text from a file has the form of rt_info, so that nothing else reaches the writer."""
     if not isinstance(items, list) or depth > rt_info.DEPTH:
         return False
     return all(

@@ -1,10 +1,10 @@
-"""An ONNX file to a ForeignModel and back; knows no operator. Source: onnx.proto, onnx/docs/IR.md.
+"""Reads an ONNX file into a ForeignModel, and writes it back; knows no operator. Source: onnx.proto, onnx/docs/IR.md.
 
 ``node.version`` is the version of the operator in force at the opset that the model (or function) imports. Model-local
-functions are written out. What has no place of its own in a ForeignModel stands in ``metadata`` and is written back:
+functions are written out. Fields without an equal in ForeignModel are preserved in ``metadata`` and written back:
 
 - model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``, ``training_info``,
-  ``unknown_fields`` (see :mod:`mending`); ``assumed_domains`` (those that are not imported) is for lift only;
+  ``unknown_fields`` (see :mod:`dovetail.formats.onnx.unknown_fields`); ``undeclared_domains`` is for the import only;
 - graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (initializers stored so),
   ``overridable`` (initializers that are inputs too, with what is declared of them in ``values``) and ``inputs`` (all names
   in order);
@@ -27,21 +27,21 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
-from dovetail.formats.onnx.protobuf_scan import Elements, parted
+from dovetail.formats.onnx.protobuf_scan import Elements, split_elements
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
 from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
-from dovetail.formats.onnx.unknown_fields import mend, put_back
+from dovetail.formats.onnx.unknown_fields import put_back, take_unknown_fields
 from dovetail.formats.onnx.writer import GraphWriter
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# protobuf cannot hold more than 2 GiB in one message.
+# A protobuf message has at most 2 GiB.
 PROTO_LIMIT = 2**31 - 1
-# From here on tensors go to a side file unasked.
+# Models of at least this size get a separate file for tensors by default.
 INLINE_LIMIT = 1_900_000_000
-# Bytes from which on a tensor is no part of a snapshot.
+# Tensors of at least this many bytes are kept out of snapshots.
 _BY_REFERENCE = 1024
 
 
@@ -52,23 +52,23 @@ def read(
     allow_symlinks_within: files.StrPath | None = None,
     deviations: Deviations | None = None,
 ) -> ForeignModel:
-    """The model in a file, in bytes, or parsed already.
+    """Read the model in a file, in bytes, or in a ModelProto.
 
-    ``file`` is the path that errors name and beside which external data is looked for, where ``source`` is no path;
-    for ``allow_symlinks_within`` see :func:`dovetail.formats.files.open_beside`. ``deviations`` collects what departs from the
-    format and means the same to all who accept it; without it that is a fault. Tensors are read-only and map external
-    data. Raises FormatError or UnsupportedError, with every fault that was found in ``diagnostics``.
+    ``file`` is the path for messages and for external data where ``source`` is not a path; for ``allow_symlinks_within`` see
+    :func:`dovetail.formats.files.open_beside`. ``deviations`` collects departures from the format that every reader which
+    accepts the file reads alike; without it they are errors. Tensors are read-only and map external data. Raises FormatError or
+    UnsupportedError, with every fault in ``diagnostics``.
     """
     path = _path_of(source, file)
 
     def read_once(source: Any, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
-        proto, elements = _parsed(source)
+        proto, elements = _parse(source)
         pair.record = next((entry.value for entry in proto.metadata_props if entry.key == file_pair.PROPERTY), None)
 
-        def attempt(proto: ModelProto, found: Deviations | None) -> ForeignModel:
-            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements, pair), Faults(path, found))
+        def attempt(proto: ModelProto, result: Deviations | None) -> ForeignModel:
+            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements, pair), Faults(path, result))
 
-        return attempt(proto, None) if deviations is None else _read_mended(proto, attempt, path, deviations)
+        return attempt(proto, None) if deviations is None else _read_tolerant(proto, attempt, path, deviations)
 
     try:
         if isinstance(source, (str, os.PathLike)):
@@ -78,29 +78,29 @@ def read(
         raise error.at(file=path) from None
 
 
-def _read_mended(
+def _read_tolerant(
     proto: ModelProto, attempt: Callable[[ModelProto, Deviations], ForeignModel], path: str | None, deviations: Deviations
 ) -> ForeignModel:
-    """The model; where unknown fields or remarks that are not UTF-8 are in the way, once more without them."""
-    found = Deviations()
+    """Read the model; where unknown fields or comments that are not UTF-8 prevent it, read it again without them."""
+    new_deviations = Deviations()
     try:
-        model = attempt(proto, found)
+        model = attempt(proto, new_deviations)
     except DovetailError as error:
         if not any(item.code in ("proto.unknown", "proto.text") for item in error.diagnostics):
-            deviations.extend(found)
+            deviations.extend(new_deviations)
             raise
         copy = type(proto)()
         copy.CopyFrom(proto)
-        found = Deviations()
-        unknown = mend(copy, lambda fault, place: found.add(fault.at(node=place, file=path)))
+        new_deviations = Deviations()
+        unknown = take_unknown_fields(copy, lambda fault, index: new_deviations.add(fault.at(node=index, file=path)))
         try:
-            model = attempt(copy, found)
+            model = attempt(copy, new_deviations)
         finally:
-            deviations.extend(found)
+            deviations.extend(new_deviations)
         if unknown:
             model.metadata["unknown_fields"] = unknown
         return model
-    deviations.extend(found)
+    deviations.extend(new_deviations)
     return model
 
 
@@ -111,26 +111,26 @@ def write(
     external: bool | str | None = None,
     threshold: int = 1024,
 ) -> bytes | None:
-    """Write ``model`` to a path or a stream; to None: return the bytes. Equal models give equal bytes.
+    """Write ``model`` to a path or a stream; return the bytes where that is None. Equal models give equal bytes.
 
-    ``external``: tensors of at least ``threshold`` bytes go to one side file, named so or ``<name>.data``; None: only
-    when the model would not fit into one protobuf message. Files are replaced when all is written, or not at all.
-    Raises FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], and what
-    :func:`dovetail.formats.drafts.replacing_all` raises; UnsupportedError [opset.version], [opset.missing],
-    [dtype.onnx], [attribute.value], [attribute.range], [data.external], [proto.size].
+    ``external``: tensors of at least ``threshold`` bytes are written to one separate file, of this name or ``<name>.data``;
+    None: only where the model would exceed one protobuf message. Files are replaced as a whole, or not at all. Raises
+    FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], and what
+    :func:`dovetail.formats.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.onnx],
+    [attribute.value], [attribute.range], [data.external], [proto.size].
     """
     if external is None:
         external = _total_bytes(model.graph) > INLINE_LIMIT
     path = os.fspath(target) if isinstance(target, (str, os.PathLike)) else None
     side = _side_file(path, external, threshold) if external else None
-    data = _serialised(_model_proto(model, side))
+    data = _serialize(_model_proto(model, side))
     if path is None:
         if target is None:
             return data
         _stream(target).write(data)
         return None
     if side is None or not side.size:
-        with atomic_write.replacing(path) as stream:
+        with atomic_write.replace_file(path) as stream:
             stream.write(data)
         return None
     file_pair.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
@@ -138,17 +138,17 @@ def write(
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
-    """``model`` as it would be written, its larger tensors beside it by reference. Raises as write does."""
+    """Serialize ``model``, with its larger tensors by reference. Raises like write."""
     weights = ExternalReferences(_BY_REFERENCE)
-    return Snapshot(_serialised(_model_proto(model, weights)), weights)
+    return Snapshot(_serialize(_model_proto(model, weights)), weights)
 
 
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:
-    """The model of a snapshot, as read would read what write writes. Raises as read does."""
-    proto, elements = _parsed(snapshot.data)
-    return _read_mended(
+    """Read the model of a snapshot. Raises like read."""
+    proto, elements = _parse(snapshot.data)
+    return _read_tolerant(
         proto,
-        lambda proto, found: _read_model(proto, ReferenceReader(elements, snapshot.weights), Faults(None, found)),
+        lambda proto, result: _read_model(proto, ReferenceReader(elements, snapshot.weights), Faults(None, result)),
         None,
         Deviations(),
     )
@@ -163,15 +163,15 @@ def _path_of(source: Any, file: files.StrPath | None) -> str | None:
     return name if isinstance(name, str) and os.path.isfile(name) else None
 
 
-def _parsed(source: Any) -> tuple[ModelProto, Elements]:
+def _parse(source: Any) -> tuple[ModelProto, Elements]:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if isinstance(source, message_classes().ModelProto):
         return source, {}
     data = _bytes_of(source)
     if len(data) > PROTO_LIMIT:
-        raise FormatError("file.size", f"{len(data)} bytes are more than a protobuf message can have")
-    parts = parted(data)
+        raise FormatError("file.size", f"a protobuf message must have less than 2 GiB, got {len(data)} bytes")
+    parts = split_elements(data)
     try:
         proto = message_classes().ModelProto()
         proto.ParseFromString(parts.message)
@@ -185,17 +185,17 @@ def _bytes_of(source: Any) -> bytes:
         return bytes(source)
     data = source.read(PROTO_LIMIT + 1)
     if not isinstance(data, bytes):
-        raise FormatError("proto.parse", f"a stream of {type(data).__name__}, not of bytes")
+        raise FormatError("proto.parse", f"the stream must be of bytes, got {type(data).__name__}")
     return data
 
 
 def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> ForeignModel:
     if not proto.HasField("graph"):
-        raise FormatError("graph.missing", "not an ONNX model: there is no graph in it")
+        raise FormatError("graph.missing", "not an ONNX model: it has no graph")
     fields = present(proto, "model")
     training = fields.pop("training_info", ())
     if training:
-        faults.deviate(UnsupportedError("training.info", "the model holds training information"))
+        faults.deviate(UnsupportedError("training.info", "training information is not supported"))
     ir_version = _ir_version(fields.pop("ir_version", 0))
     imports = _imports(fields.pop("opset_import", ()), ir_version)
     functions = _functions(fields.pop("functions", ()), ir_version, tensors, faults)
@@ -204,7 +204,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
     if not graph.outputs:
         faults.add(FormatError("graph.outputs", "the graph has no outputs"))
     if functions:
-        # Calls must be sound before they can be written out.
+        # Names are checked before calls are inlined.
         faults.report()
         inline(graph, functions, imports, faults)
         imports = {**_imports_of(functions), **imports}
@@ -220,16 +220,16 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
     if training:
         model.metadata["training_info"] = [item.SerializeToString(deterministic=True) for item in training]
     if reader.assumed:
-        model.metadata["assumed_domains"] = sorted(reader.assumed)
+        model.metadata["undeclared_domains"] = sorted(reader.assumed)
     refuse_rest(fields, "model")
     faults.report()
     return model
 
 
 def _check_initializers(graph: ForeignGraph, faults: Faults) -> None:
-    """onnx.proto, ``Version``: before version 4 every initializer is an input too, with a default."""
+    """Check that every initializer is an input too before IR version 4 (onnx.proto, ``Version``)."""
     for name in graph.constants.keys() - set(graph.metadata.get("overridable", ())):
-        faults.deviate(FormatError("initializer.input", f"the initializer {name!r} is no input, before IR version 4"))
+        faults.deviate(FormatError("initializer.input", f"the initializer {name!r} must be an input before IR version 4"))
 
 
 def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) -> None:
@@ -238,11 +238,11 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
             model.metadata[name] = fields[name]
         fields.pop(name, None)
     if entries := fields.pop("metadata_props", None):
-        found = properties(entries, "metadata.repeated", faults.deviate)
-        # Of the file, not of the model: each save writes its own.
-        found.pop(file_pair.PROPERTY, None)
-        if found:
-            model.metadata["metadata_props"] = found
+        entries_by_key = properties(entries, "metadata.repeated", faults.deviate)
+        # A property of the file, not of the model: each save writes its own.
+        entries_by_key.pop(file_pair.PROPERTY, None)
+        if entries_by_key:
+            model.metadata["metadata_props"] = entries_by_key
     if configurations := fields.pop("configuration", None):
         model.metadata["configuration"] = [item.SerializeToString(deterministic=True) for item in configurations]
 
@@ -252,64 +252,64 @@ def _ir_version(version: int) -> int:
         raise FormatError("ir.version", f"IR version {version}" if version else "the model has no IR version")
     last = message_classes().Version.Value("IR_VERSION")
     if version > last:
-        raise UnsupportedError("ir.version", f"IR version {version} is newer than {last}, the newest known here")
+        raise UnsupportedError("ir.version", f"IR version must be at most {last}, got {version}")
     return version
 
 
 def _imports(protos: Iterable[Any], ir_version: int) -> dict[str, int]:
-    """Opset versions by domain."""
-    found: dict[str, int] = {}
+    """Read the opset versions by domain."""
+    versions: dict[str, int] = {}
     for proto in protos:
         fields = present(proto, "opset import")
         domain, version = plain_domain(fields.get("domain", "")), fields.get("version", 0)
         if version < 1:
             raise FormatError("opset.version", f"opset {version} of domain {domain!r}")
-        if found.setdefault(domain, version) != version:
-            raise FormatError("opset.repeated", f"domain {domain!r} is imported as {found[domain]} and as {version}")
+        if versions.setdefault(domain, version) != version:
+            raise FormatError("opset.repeated", f"domain {domain!r} is imported as {versions[domain]} and as {version}")
         known = newest_opset(domain, version)
         if known is not None and version > known:
             fault = f"opset {version} of domain {domain!r} is newer than {known}, the newest known here"
             raise UnsupportedError("opset.version", fault)
-    # onnx.proto, ``Version``: imports came with IR version 3; before, there was one opset.
-    return found or ({"": 1} if ir_version < 3 else {})
+    # onnx.proto, ``Version``: opset imports exist since IR version 3; before, there is one opset.
+    return versions or ({"": 1} if ir_version < 3 else {})
 
 
 def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, faults: Faults) -> dict[Call, Function]:
     items = [(key_of(proto), proto) for proto in protos]
     keys = {key for key, _ in items}
-    found: dict[Call, Function] = {}
+    functions: dict[Call, Function] = {}
     for key, proto in items:
-        place = f"function {key[1]!r}"
+        index = f"function {key[1]!r}"
         if not key[1]:
-            # Nothing can call it.
-            faults.deviate(FormatError("function.name", "a function has no name"), place)
+            # A function without a name cannot be called.
+            faults.deviate(FormatError("function.name", "a function has no name"), index)
             continue
         try:
-            if key in found:
-                raise FormatError("function.repeated", f"two functions are {':'.join(key)!r}")
+            if key in functions:
+                raise FormatError("function.repeated", f"two functions have the name {':'.join(key)!r}")
             imports = _imports(proto.opset_import, ir_version)
             reader = GraphReader(imports, ir_version, tensors, faults, functions=keys, in_function=True)
-            found[key] = read_function(proto, reader, imports)
+            functions[key] = read_function(proto, reader, imports)
         except DovetailError as error:
-            faults.add(error, place)
-    return found
+            faults.add(error, index)
+    return functions
 
 
 def _imports_of(functions: Mapping[Call, Function]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for function in functions.values():
         for domain, version in function.imports.items():
-            found[domain] = max(version, found.get(domain, 0))
-    return found
+            versions[domain] = max(version, versions.get(domain, 0))
+    return versions
 
 
 def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | None) -> ModelProto:
     errors: list[DovetailError] = []
     check_names(model.graph, errors, errors.append)
-    for each in model.graph.inputs:
-        if not is_typed(each):
-            what = f"ONNX needs the element type of each input, and that of {each.key!r} is not known"
-            errors.append(UnsupportedError("type.missing", what, node=each.key))
+    for item in model.graph.inputs:
+        if not is_typed(item):
+            message = f"the input {item.key!r} must have a known element type"
+            errors.append(UnsupportedError("type.missing", message, node=item.key))
     raise_all(errors, "faults in the model to be written")
     proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, side)
@@ -342,19 +342,19 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
 
 
 def _least_ir_version(proto: ModelProto) -> int:
-    """The IR version that came with the imported opsets, and at least 8, which every living runtime reads."""
+    """Return the IR version of the imported opsets, and at least 8, which all current runtimes read."""
     return max(8, *(ir_version_of(entry.domain, entry.version) for entry in proto.opset_import))
 
 
 def _side_file(path: str | None, external: bool | str, threshold: int) -> ExternalData:
     if path is None:
-        raise UnsupportedError("data.external", "external data needs a path to be written beside")
+        raise UnsupportedError("data.external", "external data needs a path to write to")
     location = external if isinstance(external, str) else f"{os.path.basename(path)}.data"
     files.check_location(location, file=path)
     return ExternalData(location, threshold)
 
 
-def _serialised(proto: ModelProto) -> bytes:
+def _serialize(proto: ModelProto) -> bytes:
     from google.protobuf.message import EncodeError
 
     try:
@@ -362,7 +362,7 @@ def _serialised(proto: ModelProto) -> bytes:
     except (EncodeError, ValueError) as error:
         raise UnsupportedError("proto.size", f"the model does not fit into one protobuf message: {error}") from None
     if len(data) > PROTO_LIMIT:
-        raise UnsupportedError("proto.size", f"{len(data)} bytes do not fit into one protobuf message")
+        raise UnsupportedError("proto.size", f"a protobuf message must have less than 2 GiB, got {len(data)} bytes")
     return data
 
 

@@ -1,6 +1,6 @@
-"""Model-local functions, written out at each call. Source: onnx.proto, ``FunctionProto``; onnx/docs/IR.md, "Functions".
+"""Inlining of model-local functions. Source: onnx.proto, ``FunctionProto``; onnx/docs/IR.md, "Functions".
 
-A function's documentation and properties go with it; its nodes, values and symbols get names of their own at each call.
+The documentation and properties of a function are dropped; its nodes, values and symbols get new names at each call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dovetail.formats.onnx.reader import (
     plain_domain,
     since_version,
 )
-from dovetail.formats.onnx.value_info import renamed_symbols
+from dovetail.formats.onnx.value_info import rename_symbols
 from dovetail.formats.onnx.writer import kind_of
 from dovetail.ir.types import sizes_in
 from dovetail.limits import Limits, current
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto
 
 LONGEST_PLACE = 256
-"""Characters of the path of calls that is written out for each node."""
+"""The most characters of the call path in the name of each inlined node."""
 
 _Names = dict[str, str | None]
 _Kept = dict[str, Any]
@@ -40,7 +40,7 @@ _Kept = dict[str, Any]
 
 @dataclass(slots=True)
 class Function:
-    """A function as the file says it; its attributes may be References."""
+    """A function of the file; its attributes may be References."""
 
     name: str
     inputs: list[str]
@@ -53,13 +53,13 @@ class Function:
 
 
 def key_of(proto: FunctionProto) -> Call:
-    """What a call of the function names."""
+    """Return the key that a call of the function names."""
     domain, name, overload = texts((proto.domain, proto.name, proto.overload), "names of a function")
     return plain_domain(domain), name, overload
 
 
 def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, int]) -> Function:
-    """A function, read by a ``reader`` of its own imports."""
+    """Read a function with a ``reader`` of its own opset imports."""
     fields = present(proto, "function")
     for ignored in ("domain", "overload", "doc_string", "metadata_props", "opset_import"):
         fields.pop(ignored, None)
@@ -69,7 +69,7 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
     inputs = texts(fields.pop("input", ()), "inputs")
     outputs = texts(fields.pop("output", ()), "outputs")
     if len(set(inputs)) < len(inputs):
-        raise FormatError("graph.repeated", f"two inputs of function {name!r} have one name")
+        raise FormatError("graph.repeated", f"function {name!r}: two inputs have one name")
     parameters = texts(fields.pop("attribute", ()), "attributes")
     defaults = ForeignNode(name, 0, [], [], place=f"function {name!r}")
     for attribute in fields.pop("attribute_proto", ()):
@@ -77,9 +77,9 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
         if key in defaults.attributes or key in parameters:
             raise FormatError("attribute.repeated", f"function {name!r} declares the attribute {key!r} twice")
         defaults.attributes[key] = value
-    place = f"function {name!r}/"
-    values = reader.values(fields.pop("value_info", ()), place)
-    nodes = reader.nodes(fields.pop("node", ()), place, 0)
+    index = f"function {name!r}/"
+    values = reader.values(fields.pop("value_info", ()), index)
+    nodes = reader.nodes(fields.pop("node", ()), index, 0)
     refuse_rest(fields, "function")
     return Function(name, inputs, outputs, {*parameters, *defaults.attributes}, defaults, nodes, values, imports)
 
@@ -87,7 +87,7 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
 def inline(graph: ForeignGraph, functions: Mapping[Call, Function], imports: Mapping[str, int], faults: Faults) -> None:
     """Replace every call in ``graph`` by the body of its function.
 
-    FormatErrors [function.recursive], [function.arity], [function.output], [attribute.unknown], [attribute.type],
+    Raises FormatErrors [function.recursive], [function.arity], [function.output], [attribute.unknown], [attribute.type],
     [graph.dangling], [graph.repeated]; UnsupportedErrors [function.depth], [function.size], [function.names].
     """
     _refuse_size(graph, functions)
@@ -95,7 +95,7 @@ def inline(graph: ForeignGraph, functions: Mapping[Call, Function], imports: Map
 
 
 def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
-    """All nodes, those of sub-graphs too."""
+    """Yield all nodes, also those of subgraphs."""
     for node in nodes:
         yield node
         for _, inner in subgraphs(node):
@@ -103,17 +103,17 @@ def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
 
 
 class _Cost(NamedTuple):
-    """What nodes become when the calls among them are written out."""
+    """The size of nodes after the calls among them are inlined."""
 
     nodes: int = 0
     depth: int = 0
     names: int = 0
-    """How many names are made, each with what stands before the name of its call."""
+    """The number of new names, each of which gets the prefix of its call."""
     name_bytes: int = 0
-    """The bytes of these names, without what stands before them."""
+    """The bytes of these names without prefixes."""
 
     def called(self, prefix: int) -> _Cost:
-        """The same in the body of a call whose name has ``prefix`` bytes."""
+        """Return the cost in the body of a call whose name has ``prefix`` bytes."""
         return self._replace(name_bytes=self.name_bytes + self.names * prefix)
 
     def plus(self, other: _Cost) -> _Cost:
@@ -126,7 +126,7 @@ class _Cost(NamedTuple):
 
 
 def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> None:
-    """Refuse recursion, and calls that would grow out of hand, before anything is written out."""
+    """Refuse recursion, and calls that would grow beyond the limits, before anything is inlined."""
     known: dict[Call, _Cost] = {}
     limits = current().limits
 
@@ -145,7 +145,7 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
     def measure_call(call: Call, stack: tuple[Call, ...]) -> _Cost:
         if call in stack:
             names = " -> ".join(name for _, name, _ in (*stack[stack.index(call) :], call))
-            raise FormatError("function.recursive", f"functions call each other: {names}")
+            raise FormatError("function.recursive", f"functions must not be recursive: {names}")
         if call not in known:
             if len(stack) >= limits.depth:
                 raise _too_deep(limits)
@@ -157,25 +157,25 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
         raise _too_deep(limits)
     if cost.nodes > limits.function_nodes + len(graph.nodes):
         raise UnsupportedError(
-            "function.size", f"{cost.nodes} nodes when functions are written out; {limits.bound('function_nodes')}"
+            "function.size", f"inlined functions would have {cost.nodes} nodes; {limits.bound('function_nodes')}"
         )
     own = sum(len(name) for node in walk(graph.nodes) if call_of(node) not in functions for name in own_names(node))
     if cost.name_bytes - own > limits.name_bytes:
         raise UnsupportedError(
             "function.names",
-            f"{cost.name_bytes - own} bytes of names when functions are written out; {limits.bound('name_bytes')}",
+            f"inlined functions would have {cost.name_bytes - own} bytes of names; {limits.bound('name_bytes')}",
         )
 
 
 def _cost_of_symbols(function: Function) -> _Cost:
-    """The names of the symbols in the types that a function declares."""
+    """Return the cost of symbol names in the types that a function declares."""
     types = [value.type for value in function.values.values() if value.type is not None]
     names = [str(size) for type in types for size in sizes_in(type) if not isinstance(size, int)]
     return _Cost(0, 0, len(names), sum(map(len, names)))
 
 
 def own_names(node: ForeignNode) -> list[str]:
-    """The names that a call makes anew for a node of its function: its own, its place, and those of its outputs."""
+    """Return the names that a call creates for a node of its function: its own, its position, and those of its outputs."""
     inner = (value.key for _, graph in subgraphs(node) for value in graph.inputs)
     return [*filter(None, (node.name, *node.outputs)), *inner]
 
@@ -185,7 +185,7 @@ def _prefix_length(call: ForeignNode) -> int:
 
 
 def _too_deep(limits: Limits) -> UnsupportedError:
-    return UnsupportedError("function.depth", f"functions nested more than {limits.depth} deep; {limits.bound('depth')}")
+    return UnsupportedError("function.depth", f"functions must nest at most {limits.depth} levels deep; {limits.bound('depth')}")
 
 
 class _Inliner:
@@ -214,22 +214,22 @@ class _Inliner:
                 self._taken.update(inner.constants)
 
     def _graph(self, graph: ForeignGraph) -> None:
-        found: list[ForeignNode] = []
+        nodes: list[ForeignNode] = []
         for node in graph.nodes:
             try:
-                found.extend(self._expanded(node, graph))
+                nodes.extend(self._expanded(node, graph))
             except DovetailError as error:
                 self._faults.add(error, label(node))
-        graph.nodes = found
+        graph.nodes = nodes
 
     def _expanded(self, node: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
-        """``node`` itself, or what its call means; ``graph`` gets what is known of the values inside."""
+        """Return ``node`` itself, or the nodes of its call; ``graph`` gets the declarations of the inner values."""
         for _, inner in subgraphs(node):
             self._graph(inner)
         function = self._functions.get(call_of(node))
         if function is None:
             return [node]
-        return [each for inner in self._body(function, node, graph) for each in self._expanded(inner, graph)]
+        return [item for inner in self._body(function, node, graph) for item in self._expanded(inner, graph)]
 
     def _body(self, function: Function, call: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
         self._refuse_misfit(function, call)
@@ -237,48 +237,48 @@ class _Inliner:
         names: _Names = dict.fromkeys(function.inputs)
         names.update(zip(function.inputs, call.inputs, strict=False))
         passed: list[tuple[str, str]] = []
-        given: set[str] = set()
+        names_of_call: set[str] = set()
         for name, target in zip(function.outputs, call.outputs, strict=False):
-            if target is not None and (name in names or name in given):
+            if target is not None and (name in names or name in names_of_call):
                 passed.append((name, target))
             elif target is not None:
-                given.add(name)
+                names_of_call.add(name)
                 names[name] = target
-        self._name_outputs(function, names, given, prefix)
+        self._name_outputs(function, names, names_of_call, prefix)
         for name, value in function.values.items():
             target = names.get(name)
-            if target is not None and name not in given and name not in function.inputs:
+            if target is not None and name not in names_of_call and name not in function.inputs:
                 graph.values[target] = _moved(value, target, prefix)
         copies = [self._copy(node, names, function, call, prefix) for node in function.nodes]
         return copies + [self._identity(function, call, names, name, target) for name, target in passed]
 
     def _refuse_misfit(self, function: Function, call: ForeignNode) -> None:
-        for given, declared, what in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
-            if len(given) > len(declared):
-                raise FormatError("function.arity", f"{len(given)} {what} for {function.name!r}, which has {len(declared)}")
+        for actual, declared, side in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
+            if len(actual) > len(declared):
+                raise FormatError("function.arity", f"function {function.name!r} has {len(declared)} {side}, got {len(actual)}")
         unknown = [key for key in call.attributes if key not in function.parameters]
         if unknown:
-            # Nothing in the function refers to it.
+            # No node of the function refers to the attribute.
             names = ", ".join(map(repr, unknown))
             self._faults.deviate(
                 FormatError("attribute.unknown", f"function {function.name!r} has no attribute {names}"), label(call)
             )
 
-    def _name_outputs(self, function: Function, names: _Names, given: set[str], prefix: str) -> None:
+    def _name_outputs(self, function: Function, names: _Names, call_names: set[str], prefix: str) -> None:
         written: set[str] = set(function.inputs)
         for node in function.nodes:
             for name in filter(None, node.outputs):
                 if name in written:
                     raise FormatError("graph.repeated", f"function {function.name!r} writes {name!r} twice")
                 written.add(name)
-                if name not in given:
+                if name not in call_names:
                     names[name] = self._fresh(prefix + name)
         unwritten = [name for name in function.outputs if name not in written]
         if unwritten:
             raise FormatError("graph.dangling", f"function {function.name!r} does not write its output {unwritten[0]!r}")
 
     def _place(self, call: ForeignNode, node: ForeignNode) -> str:
-        """Where a copy of ``node`` stands: the path of calls, or where that is long a number of its own."""
+        """Return the position of a copy of ``node``: the call path, or a number where the path is long."""
         if len(call.place) + len(node.place) < LONGEST_PLACE:
             return f"{call.place}/{node.place}"
         self._copies += 1
@@ -293,15 +293,17 @@ class _Inliner:
         return name
 
     def _identity(self, function: Function, call: ForeignNode, names: _Names, name: str, target: str) -> ForeignNode:
-        """An output that is an input, or another output, needs a node to get a name of its own."""
+        """Add an Identity for an output that is an input, or another output, so that it has a name of its own."""
         source = names[name]
         if source is None:
             raise FormatError(
-                "function.output", f"function {function.name!r} returns its input {name!r}, which the call leaves out"
+                "function.output", f"function {function.name!r} returns its input {name!r}, which is absent in the call"
             )
         opset = function.imports.get("", self._imports.get(""))
         if opset is None:
-            raise FormatError("opset.missing", f"function {function.name!r} returns {name!r} as it is; Identity needs an opset")
+            raise FormatError(
+                "opset.missing", f"function {function.name!r} returns {name!r} unchanged, which needs an opset with Identity"
+            )
         return ForeignNode("Identity", since_version("", "Identity", opset), [source], [target], place=call.place)
 
     def _copy(self, node: ForeignNode, names: _Names, function: Function, call: ForeignNode, prefix: str) -> ForeignNode:
@@ -326,7 +328,7 @@ class _Inliner:
         return copy
 
     def _bind(self, node: ForeignNode, key: str, reference: Reference, function: Function, call: ForeignNode) -> None:
-        """onnx/docs/IR.md: the call's value, or the function's default; without either the attribute is absent."""
+        """Return the call's value, or the function's default; without either the attribute is absent (onnx/docs/IR.md)."""
         if reference.name not in function.parameters:
             raise FormatError(
                 "attribute.reference", f"{key!r} refers to {reference.name!r}, which {function.name!r} does not declare"
@@ -338,7 +340,7 @@ class _Inliner:
         kind = kind_of(value)
         if reference.kind and kind is not None and _DENSE.get(reference.kind, reference.kind) != kind:
             raise FormatError(
-                "attribute.type", f"{key!r} refers to {reference.name!r} as {FIELDS[reference.kind]}, and it is {FIELDS[kind]}"
+                "attribute.type", f"{key!r} refers to {reference.name!r} as {FIELDS[reference.kind]}, got {FIELDS[kind]}"
             )
         node.attributes[key] = value
         _carry_notes(source, reference.name, node, key)
@@ -365,7 +367,7 @@ class _Inliner:
         )
 
 
-# A sparse attribute has become a dense tensor by the time it is bound.
+# A sparse attribute is read as a dense tensor before it is bound.
 _DENSE = {11: 4, 12: 9}
 
 
@@ -373,38 +375,38 @@ def _renamed(name: str | None, names: _Names, node: ForeignNode) -> str | None:
     if name is None:
         return None
     if name not in names:
-        raise FormatError("graph.dangling", f"{node.kind} in {node.place} reads {name!r}, which is written by nobody")
+        raise FormatError("graph.dangling", f"{node.kind} in {node.place} reads {name!r}, which no node produces")
     return names[name]
 
 
 def _named(name: str, names: _Names) -> str:
-    found = names.get(name)
-    if found is None:
-        raise FormatError("graph.dangling", f"{name!r} is written by nobody")
-    return found
+    new_name = names.get(name)
+    if new_name is None:
+        raise FormatError("graph.dangling", f"no node produces {name!r}")
+    return new_name
 
 
 def _moved(value: ForeignValue, name: str, prefix: str) -> ForeignValue:
-    return replace(value, key=name, names=(name,), type=renamed_symbols(value.type, prefix), metadata=dict(value.metadata))
+    return replace(value, key=name, names=(name,), type=rename_symbols(value.type, prefix), metadata=dict(value.metadata))
 
 
 def _moved_metadata(metadata: _Kept, names: _Names) -> _Kept:
-    found = dict(metadata)
+    moved_metadata = dict(metadata)
     for key in ("overridable", "inputs", "sparse"):
-        if key in found:
-            found[key] = [_named(name, names) for name in found[key]]
-    if "notes" in found:
-        found["notes"] = {_named(name, names): note for name, note in found["notes"].items()}
-    if "quantization_annotation" in found:
-        found["quantization_annotation"] = [
+        if key in moved_metadata:
+            moved_metadata[key] = [_named(name, names) for name in moved_metadata[key]]
+    if "notes" in moved_metadata:
+        moved_metadata["notes"] = {_named(name, names): note for name, note in moved_metadata["notes"].items()}
+    if "quantization_annotation" in moved_metadata:
+        moved_metadata["quantization_annotation"] = [
             (names.get(name) or name, {key: names.get(value) or value for key, value in keys.items()})
-            for name, keys in found["quantization_annotation"]
+            for name, keys in moved_metadata["quantization_annotation"]
         ]
-    return found
+    return moved_metadata
 
 
 def _carry_notes(source: ForeignNode, name: str, node: ForeignNode, key: str) -> None:
-    """What is noted of an attribute goes where its value goes."""
+    """Copy the notes of an attribute to the attribute that its value is bound to."""
 
     def here(path: str) -> str | None:
         return key + path[len(name) :] if path == name or path.startswith(f"{name}[") else None

@@ -1,4 +1,4 @@
-"""The messages of onnx.proto, and what every one is asked: which fields it holds, so that none is dropped unseen."""
+"""Helpers for the messages of onnx.proto: each reader takes the fields that it knows, so that none is dropped unseen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 
-# The fields that are bytes by their nature.
+# Fields whose type is bytes.
 _BYTES = frozenset(("s", "raw_data"))
 
 
-def present(proto: Any, what: str) -> dict[str, Any]:
-    """The fields that ``proto`` holds, by name: a reader takes out what it knows and refuses what is left.
+def present(proto: Any, message_name: str) -> dict[str, Any]:
+    """Return the present fields of ``proto`` by name; a reader takes the known ones and refuses the rest.
 
     Raises UnsupportedError [proto.unknown] for fields or enumeration values that the ``onnx`` package does not know,
     FormatError [proto.text] for text that is not UTF-8.
@@ -24,21 +24,21 @@ def present(proto: Any, what: str) -> dict[str, Any]:
     unknown = _unknown_fields()(proto)
     if len(unknown):
         numbers = sorted({field.field_number for field in unknown})[:8]
-        raise UnsupportedError("proto.unknown", f"a {what} holds unknown fields or values, in numbers {numbers}")
-    found = {field.name: value for field, value in proto.ListFields()}
-    if bytes in map(type, found.values()):
-        _refuse_bytes(found, what)
-    return found
+        raise UnsupportedError("proto.unknown", f"a {message_name} has unknown fields or values with the numbers {numbers}")
+    fields = {field.name: value for field, value in proto.ListFields()}
+    if bytes in map(type, fields.values()):
+        _refuse_bytes(fields, message_name)
+    return fields
 
 
 @cache
 def message_classes() -> Any:
-    """The module with the message classes of the ``onnx`` package: the very classes that ``import onnx`` gives.
+    """Import the module of the ``onnx`` package with the message classes, which ``import onnx`` also provides.
 
-    It is loaded without the rest of the package, which takes longer to import than most models to read.
+    It is loaded without the rest of the package, whose import takes longer than reading most models.
     """
-    found = None if "onnx" in sys.modules else util.find_spec("onnx")
-    for folder in (found and found.submodule_search_locations) or ():
+    result = None if "onnx" in sys.modules else util.find_spec("onnx")
+    for folder in (result and result.submodule_search_locations) or ():
         spec = util.spec_from_file_location("onnx.onnx_ml_pb2", Path(folder) / "onnx_ml_pb2.py")
         if spec is not None and spec.loader is not None and Path(folder, "onnx_ml_pb2.py").is_file():
             module = util.module_from_spec(spec)
@@ -51,63 +51,63 @@ def message_classes() -> Any:
 
 @cache
 def _unknown_fields() -> Any:
-    # Imported at the first message: protobuf is no part of starting up.
+    # Imported at the first message, for the start-up time.
     from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
     return UnknownFieldSet
 
 
-def refuse_rest(fields: Mapping[str, Any], what: str) -> None:
-    """Refuse the fields that a reader did not take."""
+def refuse_rest(fields: Mapping[str, Any], message_name: str) -> None:
+    """Refuse the fields that a reader has not taken."""
     if fields:
-        raise UnsupportedError("proto.field", f"a {what} holds {', '.join(sorted(fields))}")
+        raise UnsupportedError("proto.field", f"a {message_name} has unsupported fields: {', '.join(sorted(fields))}")
 
 
-def _refuse_bytes(found: Mapping[str, Any], what: str) -> None:
-    """protobuf gives a text that is not UTF-8 as bytes."""
-    for name, value in found.items():
+def _refuse_bytes(fields: Mapping[str, Any], message_name: str) -> None:
+    """Refuse text that is not UTF-8, which protobuf returns as bytes."""
+    for name, value in fields.items():
         if type(value) is bytes and name not in _BYTES:
-            raise FormatError("proto.text", f"the {name} of a {what} is not UTF-8")
+            raise FormatError("proto.text", f"the {name} of a {message_name} must be UTF-8")
 
 
-def text(value: str | bytes, what: str) -> str:
-    """A text field. Raises FormatError [proto.text]."""
+def text(value: str | bytes, label: str) -> str:
+    """Return a text field. Raises FormatError [proto.text]."""
     if isinstance(value, bytes):
-        raise FormatError("proto.text", f"{what} that is not UTF-8")
+        raise FormatError("proto.text", f"{label} must be UTF-8")
     return value
 
 
-def texts(values: Iterable[str], what: str) -> list[str]:
-    """A repeated text field. Raises FormatError [proto.text]."""
-    found = list(values)
-    if bytes in map(type, found):
-        raise FormatError("proto.text", f"{what} that are not UTF-8")
-    return found
+def texts(values: Iterable[str], label: str) -> list[str]:
+    """Return a repeated text field. Raises FormatError [proto.text]."""
+    items = list(values)
+    if bytes in map(type, items):
+        raise FormatError("proto.text", f"{label} must be UTF-8")
+    return items
 
 
 def refuse(error: DovetailError) -> None:
-    """Accept no deviation."""
+    """Raise the error: the ``accept`` of strict readers."""
     raise error
 
 
 def properties(entries: Iterable[Any], code: str, accept: Callable[[DovetailError], None] = refuse) -> dict[str, str]:
-    """StringStringEntryProtos as a dict, in order.
+    """Return StringStringEntryProtos as a dict, in order.
 
-    Where a key comes twice, ``accept`` gets a FormatError ``code``; if it returns, the last value stands, as in onnxruntime.
+    For a repeated key ``accept`` gets a FormatError ``code``; if it returns, the last value is used, as in onnxruntime.
     """
-    found: dict[str, str] = {}
+    entries_by_key: dict[str, str] = {}
     for entry in entries:
         fields = present(entry, "property")
         key = fields.get("key", "")
-        if key in found:
-            accept(FormatError(code, f"the key {key!r} comes twice"))
-        found[key] = fields.get("value", "")
-    return found
+        if key in entries_by_key:
+            accept(FormatError(code, f"the key {key!r} is repeated"))
+        entries_by_key[key] = fields.get("value", "")
+    return entries_by_key
 
 
-def put_properties(entries: Any, found: Mapping[str, str]) -> None:
-    """Append ``found`` to a repeated StringStringEntryProto."""
-    for key, value in found.items():
+def put_properties(entries: Any, entries_by_key: Mapping[str, str]) -> None:
+    """Append ``entries_by_key`` to a repeated StringStringEntryProto."""
+    for key, value in entries_by_key.items():
         entry = entries.add()
         entry.key = key
         entry.value = value

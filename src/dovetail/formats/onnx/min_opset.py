@@ -1,4 +1,4 @@
-"""From which opset on the nodes of a model could be written that stand in the way of an older one."""
+"""The first opset that can express the nodes that an older opset cannot."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from dovetail.errors import Diagnostic, UnsupportedError
 
 
-def told(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
-    """``error``, which writing for the opset ``target`` raised, with what ``write`` raises for newer ones: each fault says from
-    which opset on it would not be one."""
+def with_min_opset(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
+    """Add to each fault of ``error``, raised for the opset ``target``, the first opset at which ``write`` accepts the node."""
 
     @cache
     def refused(opset: int) -> frozenset[str | None]:
@@ -22,14 +21,14 @@ def told(error: UnsupportedError, target: int, newest: int, write: Callable[[int
             return frozenset(item.node for item in other.diagnostics)
         return frozenset()
 
-    items = [_told(item, _first(item, target, newest, refused), target, newest) for item in error.diagnostics]
-    message = items[0].message if len(items) == 1 else f"{len(items)} nodes that onnx cannot say at opset {target}"
+    items = [_with_opset(item, _first_accepting(item, target, newest, refused), target, newest) for item in error.diagnostics]
+    message = items[0].message if len(items) == 1 else f"{len(items)} nodes that onnx cannot express at opset {target}"
     first = items[0]
     return UnsupportedError(first.code, message, node=first.node, op=first.op, file=first.file, diagnostics=items)
 
 
-def _first(item: Diagnostic, target: int, newest: int, refused: Callable[[int], frozenset[str | None]]) -> int | None:
-    """The first opset after ``target`` at which the node is not refused; None where it is at the newest."""
+def _first_accepting(item: Diagnostic, target: int, newest: int, refused: Callable[[int], frozenset[str | None]]) -> int | None:
+    """Return the first opset after ``target`` that accepts the node; None where the newest does not."""
     if target == newest or item.node in refused(newest):
         return None
     low, high = target, newest
@@ -39,7 +38,7 @@ def _first(item: Diagnostic, target: int, newest: int, refused: Callable[[int], 
     return high
 
 
-def _told(item: Diagnostic, first: int | None, target: int, newest: int) -> Diagnostic:
+def _with_opset(item: Diagnostic, first: int | None, target: int, newest: int) -> Diagnostic:
     if first is not None:
         return replace(item, message=f"{item.message}; opset {first} can")
     return item if target == newest else replace(item, message=f"{item.message}; opset {newest} cannot either")

@@ -1,4 +1,4 @@
-"""Every name is written once, before it is read. Source: onnx/docs/IR.md, "Graphs" and "Names Within a Graph"."""
+"""Checks that every name is written once, before it is read. Source: onnx/docs/IR.md, "Graphs", "Names Within a Graph"."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _Scopes = tuple[dict[str, int], ...]
 
 
 def label(node: ForeignNode) -> str:
-    """How errors name a node."""
+    """Return the name of a node in messages."""
     return node.name or f"{node.place} ({node.kind})"
 
 
 def subgraphs(node: ForeignNode) -> Iterator[tuple[str, ForeignGraph]]:
-    """The graphs among a node's attributes, each with its attribute's name."""
+    """Yield the subgraphs among a node's attributes, each with its attribute's name."""
     for name, value in node.attributes.items():
         for item in value if isinstance(value, list) else (value,):
             if isinstance(item, ForeignGraph):
@@ -28,17 +28,17 @@ Deviate = Callable[[DovetailError], None]
 
 
 def check_names(graph: ForeignGraph, errors: list[DovetailError], deviate: Deviate) -> None:
-    """Collect what is wrong with the names of ``graph`` and its sub-graphs, and sort nodes that read what comes later.
+    """Collect the faults in the names of ``graph`` and its subgraphs, and sort its nodes topologically.
 
     FormatErrors [graph.repeated] (written twice, or hiding an outer name), [graph.dangling] (read, never written),
     [graph.cycle]. ``deviate`` gets FormatErrors [graph.order] (read before it is written): where each name is written once,
-    every order that can be run means the same.
+    every valid order means the same.
     """
     _Scope(graph, (), errors, None, deviate).check()
 
 
 class _Scope:
-    """One graph while it is checked: each name with the position of the node that writes it (-1: there from the start)."""
+    """One graph during the check: each name with the index of the node that writes it (-1 for inputs and constants)."""
 
     def __init__(
         self, graph: ForeignGraph, outer: _Scopes, errors: list[DovetailError], owner: str | None, deviate: Deviate
@@ -50,11 +50,11 @@ class _Scope:
         self.owner = owner
         self.written: dict[str, int] = {}
         self.all: dict[str, int] = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs if name}
-        # Names that nodes read before they are there: (position of the reader, name).
+        # Names that are read before they are written: (index of the reader, name).
         self.late: list[tuple[int, str]] = []
 
     def check(self) -> list[str]:
-        """The names that this graph reads from outside and that its outer graphs do not have yet."""
+        """Return the names that this graph reads from outside, and that its outer graphs have not written yet."""
         for value in self.graph.inputs:
             self._write(value.key, -1, self.owner)
         for key in self.graph.constants:
@@ -64,7 +64,7 @@ class _Scope:
             self._node(index, node, missing)
         for value in self.graph.outputs:
             if value.key not in self.written and not self._is_outer(value.key):
-                self._missing(value.key, f"the output {value.key!r} is", self.owner, missing)
+                self._add_missing(value.key, f"no node produces the output {value.key!r}", self.owner, missing)
         self._report_late()
         return missing
 
@@ -85,11 +85,11 @@ class _Scope:
             else:
                 written[name] = index
 
-    def _write(self, name: str, index: int, place: str | None) -> None:
+    def _write(self, name: str, index: int, node: str | None) -> None:
         if name in self.written:
-            self._fault("graph.repeated", f"the name {name!r} is written twice", place)
+            self._add_fault("graph.repeated", f"the name {name!r} is written twice", node)
         elif self._is_outer(name):
-            self._fault("graph.repeated", f"the name {name!r} hides the outer value of that name", place)
+            self._add_fault("graph.repeated", f"the name {name!r} hides the outer value of that name", node)
         else:
             self.written[name] = index
 
@@ -97,38 +97,38 @@ class _Scope:
         if name in self.all:
             self.late.append((index, name))
         elif not self._is_outer(name):
-            self._missing(name, f"{node.kind} reads {name!r}, which is", label(node), missing)
+            self._add_missing(name, f"{node.kind} reads {name!r}, which no node produces", label(node), missing)
 
-    def _missing(self, name: str, what: str, place: str | None, missing: list[str]) -> None:
+    def _add_missing(self, name: str, message: str, node: str | None, missing: list[str]) -> None:
         if self.outer:
             missing.append(name)
         else:
-            self._fault("graph.dangling", f"{what} written by nobody", place)
+            self._add_fault("graph.dangling", message, node)
 
     def _is_outer(self, name: str) -> bool:
         return any(name in scope for scope in self.outer)
 
-    def _fault(self, code: str, message: str, place: str | None) -> None:
-        self.errors.append(FormatError(code, message, node=place))
+    def _add_fault(self, code: str, message: str, node: str | None) -> None:
+        self.errors.append(FormatError(code, message, node=node))
 
     def _report_late(self) -> None:
         if not self.late:
             return
-        cycle = _cycle(self.graph, self.all, self.late)
+        cycle = _find_cycle(self.graph, self.all, self.late)
         if cycle:
             names = " -> ".join(label(self.graph.nodes[index]) for index in cycle[:8])
-            self._fault("graph.cycle", f"{len(cycle)} nodes feed each other: {names}", label(self.graph.nodes[cycle[0]]))
+            self._add_fault("graph.cycle", f"{len(cycle)} nodes form a cycle: {names}", label(self.graph.nodes[cycle[0]]))
         for index, name in self.late:
             if index not in cycle:
                 node, writer = self.graph.nodes[index], self.graph.nodes[self.all[name]]
-                what = f"{node.kind} reads {name!r}, which {label(writer)} writes later"
-                self.deviate(FormatError("graph.order", what, node=label(node)))
+                message = f"{node.kind} reads {name!r}, which {label(writer)} produces later"
+                self.deviate(FormatError("graph.order", message, node=label(node)))
         if not cycle:
-            self.graph.nodes = _sorted(self.graph.nodes, self.all)
+            self.graph.nodes = _sort_topologically(self.graph.nodes, self.all)
 
 
 def rename_repeated(graph: ForeignGraph, deviate: Deviate) -> None:
-    """Give nodes that bear the name of another in their graph a name of their own: nothing refers to the name of a node.
+    """Rename nodes that have the name of another node in their graph: nothing refers to the name of a node.
 
     onnx/docs/IR.md, "Names Within a Graph". ``deviate`` gets FormatErrors [node.name].
     """
@@ -146,8 +146,8 @@ def rename_repeated(graph: ForeignGraph, deviate: Deviate) -> None:
             rename_repeated(inner, deviate)
 
 
-def _sorted(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:
-    """The nodes in an order in which each comes after what it reads, as near to theirs as that allows."""
+def _sort_topologically(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:
+    """Sort the nodes topologically, as close to their order as possible."""
     reads = [{writers[name] for name in _names_read(node) if name in writers} - {index} for index, node in enumerate(nodes)]
     readers: list[list[int]] = [[] for _ in nodes]
     for index, sources in enumerate(reads):
@@ -155,28 +155,28 @@ def _sorted(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNo
             readers[source].append(index)
     waiting = [len(sources) for sources in reads]
     ready = [index for index, count in enumerate(waiting) if not count]
-    found: list[ForeignNode] = []
+    ordered: list[ForeignNode] = []
     while ready:
         index = heapq.heappop(ready)
-        found.append(nodes[index])
+        ordered.append(nodes[index])
         for reader in readers[index]:
             waiting[reader] -= 1
             if not waiting[reader]:
                 heapq.heappush(ready, reader)
-    return found if len(found) == len(nodes) else nodes
+    return ordered if len(ordered) == len(nodes) else nodes
 
 
 def _names_read(node: ForeignNode) -> Iterator[str]:
-    """The names that a node reads, and those that its sub-graphs speak of: they hide none of outside."""
+    """Yield the names that a node reads, and those in its subgraphs, which never hide outer names."""
     yield from filter(None, node.inputs)
     for _, inner in subgraphs(node):
         yield from (value.key for value in inner.outputs)
-        for each in inner.nodes:
-            yield from _names_read(each)
+        for inner_node in inner.nodes:
+            yield from _names_read(inner_node)
 
 
-def _cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, str]]) -> list[int]:
-    """Positions of the nodes of one cycle, in order of the data; empty when there is none."""
+def _find_cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, str]]) -> list[int]:
+    """Return the indices of the nodes of one cycle, in order of the data; empty where there is none."""
     reads: list[set[int]] = [{writers[name] for name in node.inputs if name in writers} for node in graph.nodes]
     for index, name in late:
         reads[index].add(writers[name])
@@ -196,7 +196,7 @@ def _cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, s
 
 
 def _walk_back(reads: list[set[int]], stuck: set[int]) -> list[int]:
-    """Every stuck node waits for a stuck one: following these leads around a cycle."""
+    """Follow nodes that wait for each other backwards around a cycle."""
     if not stuck:
         return []
     path: list[int] = []

@@ -1,8 +1,8 @@
-"""The bytes of an ONNX file with the elements of its large tensors taken out, before protobuf sees them.
+"""Takes the elements of large tensors out of the bytes of an ONNX file, before protobuf parses them.
 
-protobuf copies all it parses, and its Python classes copy the bytes of a field once more for whoever asks: a model of 100 MB
-would take 300 to be read. What is left here is a message of the same meaning in which each large ``raw_data`` is a ticket.
-Source: protobuf's encoding guide; onnx.proto for the field numbers.
+protobuf copies all that it parses, and its Python classes copy the bytes of a field again at each access: reading a model of
+100 MB would take 300 MB. The remaining message has the same meaning; each large ``raw_data`` is replaced by a ticket. Source:
+protobuf's encoding guide; onnx.proto for the field numbers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE = 4096
-"""Messages of fewer bytes are left as they are."""
+"""The least size in bytes of a message that is scanned."""
 TICKET_BYTES = 24
-# The fields that lead to a tensor's elements: message, field number, and what the field holds.
+# Fields on the way to a tensor's elements: message, field number, kind of the field.
 _INSIDE: dict[str, dict[int, str]] = {
     "model": {7: "graph"},
     "graph": {1: "node", 5: "tensor"},
@@ -25,7 +25,7 @@ _INSIDE: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph"},
     "tensor": {9: "elements"},
 }
-# protobuf parses 100 messages deep.
+# protobuf parses at most 100 nested messages.
 _MAX_DEPTH = 100
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -34,83 +34,90 @@ Elements = Mapping[bytes, NDArray[np.uint8]]
 
 
 class Parts(NamedTuple):
-    """A message without the elements of its large tensors, and those."""
+    """A message without the elements of its large tensors, and these elements."""
 
     message: bytes
     elements: Elements
 
 
-class _Odd(Exception):
-    """Not the encoding of a message, or not one that is gone into here."""
+class _NotScanned(Exception):
+    """The bytes are not the encoding of a message, or of one that is not scanned."""
 
 
-def parted(model: bytes) -> Parts:
-    """A serialised ModelProto in parts; whole where it is not sound, for protobuf to say what is wrong with it."""
-    cut = _Cut(model)
+def split_elements(model: bytes) -> Parts:
+    """Split a serialized ModelProto into parts.
+
+    An invalid one stays whole, so that protobuf reports the error.
+    """
+    cut = _Splitter(model)
     try:
         cut.message("model", 0, len(model), 0)
-    except (_Odd, IndexError):
+    except (_NotScanned, IndexError):
         return Parts(model, {})
     return Parts(b"".join(cut.pieces), cut.elements) if cut.elements else Parts(model, {})
 
 
-class _Cut:
+class _Splitter:
     def __init__(self, model: bytes) -> None:
         self.data = memoryview(model)
         self.pieces: list[bytes | memoryview] = []
         self.elements: dict[bytes, NDArray[np.uint8]] = {}
-        # Nobody can put a ticket into a file: it is drawn when the file is read.
+        # Tickets are random per read, so that a file cannot contain one.
         self._series = os.urandom(TICKET_BYTES - 8)
 
     def message(self, kind: str, start: int, end: int, depth: int) -> int:
-        """Take the elements out of one message. Returns how many bytes are left of it."""
+        """Take the elements out of one message, and return the size of the rest."""
         if depth > _MAX_DEPTH:
-            raise _Odd
+            raise _NotScanned
         data, inside = self.data, _INSIDE[kind]
-        at = kept = start
-        left = 0
-        while at < end:
-            field = at
-            tag, at = _number(data, at)
+        offset = copied = start
+        size = 0
+        while offset < end:
+            field = offset
+            tag, offset = _read_varint(data, offset)
             wire = tag & 7
             if wire == _BYTES:
-                length, at = _number(data, at)
-                what = inside.get(tag >> 3) if length >= LARGE else None
-                if what is not None and at + length <= end:
-                    self.pieces.append(data[kept:field])
-                    left += field - kept + self._field(tag, what, at, length, depth)
-                    kept = at + length
-                at += length
+                length, offset = _read_varint(data, offset)
+                field_kind = inside.get(tag >> 3) if length >= LARGE else None
+                if field_kind is not None and offset + length <= end:
+                    self.pieces.append(data[copied:field])
+                    size += field - copied + self._field(tag, field_kind, offset, length, depth)
+                    copied = offset + length
+                offset += length
             elif wire == _VARINT:
-                _, at = _number(data, at)
+                _, offset = _read_varint(data, offset)
             elif wire in (_FIXED32, _FIXED64):
-                at += 4 if wire == _FIXED32 else 8
+                offset += 4 if wire == _FIXED32 else 8
             else:
-                raise _Odd
-        if at != end:
-            raise _Odd
-        self.pieces.append(data[kept:end])
-        return left + end - kept
+                raise _NotScanned
+        if offset != end:
+            raise _NotScanned
+        self.pieces.append(data[copied:end])
+        return size + end - copied
 
-    def _field(self, tag: int, what: str, start: int, length: int, depth: int) -> int:
-        place = len(self.pieces)
+    def _field(self, tag: int, field_kind: str, start: int, length: int, depth: int) -> int:
+        head_index = len(self.pieces)
         self.pieces.append(b"")
-        left = self._ticket(start, length) if what == "elements" else self.message(what, start, start + length, depth + 1)
-        head = _encoded(tag) + _encoded(left)
-        self.pieces[place] = head
-        return len(head) + left
+        size = (
+            self._ticket(start, length)
+            if field_kind == "elements"
+            else self.message(field_kind, start, start + length, depth + 1)
+        )
+        head = _encode_varint(tag) + _encode_varint(size)
+        self.pieces[head_index] = head
+        return len(head) + size
 
     def _ticket(self, start: int, length: int) -> int:
         ticket = self._series + len(self.elements).to_bytes(8, "little")
-        # A copy: in a file elements lie at any place, and kernels read them faster where they are aligned.
+        # A copy, because elements in a file are not aligned, and kernels read aligned data faster.
         self.elements[ticket] = np.frombuffer(self.data, np.uint8, length, start).copy()
         self.elements[ticket].setflags(write=False)
         self.pieces.append(ticket)
         return len(ticket)
 
 
-def _number(data: memoryview, at: int) -> tuple[int, int]:
-    """A varint, and where it ends."""
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Return a varint, and the offset after it."""
     value = data[at]
     at += 1
     if value < 128:
@@ -122,13 +129,13 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, at
-    raise _Odd
+    raise _NotScanned
 
 
-def _encoded(number: int) -> bytes:
-    found = bytearray()
+def _encode_varint(number: int) -> bytes:
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)

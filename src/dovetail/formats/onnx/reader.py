@@ -1,4 +1,7 @@
-"""GraphProto to ForeignGraph: every field is taken or refused, every fault is collected. Source: onnx.proto, onnx/docs/IR.md."""
+"""Reads a GraphProto into a ForeignGraph: every field is taken or refused, and every fault is collected.
+
+Source: onnx.proto, onnx/docs/IR.md.
+"""
 
 from __future__ import annotations
 
@@ -24,38 +27,38 @@ from dovetail.limits import current, weight_of_node
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto
 
-# A function is called by domain, name and overload.
+# Domain, name and overload of a called function.
 Call = tuple[str, str, str]
 
 _MAX_ERRORS = 1000
 _MISSING = object()
-# Faults of a declaration that the graph means the same without.
+# Faults of a declaration without which the graph means the same.
 _ONLY_DECLARED = ("type.dims", "value.name")
 
-# AttributeProto.AttributeType: the field that holds the value.
+# AttributeProto.AttributeType -> the field with the value.
 FIELDS = {
     1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 11: "sparse_tensor", 13: "tp",
     6: "floats", 7: "ints", 8: "strings", 9: "tensors", 10: "graphs", 12: "sparse_tensors", 14: "type_protos",
 }  # fmt: skip
 KINDS = {field: kind for kind, field in FIELDS.items()}
-# What proto3 writers leave out: zeros and empty lists.
+# Values that proto3 writers omit: zeros and empty lists.
 _DEFAULTS = {"f": 0.0, "i": 0, "s": b""} | {FIELDS[kind]: () for kind in (6, 7, 8, 9, 10, 12, 14)}
 _PLAIN_FIELDS = frozenset(("name", "op_type", "doc_string", "domain", "input", "output", "attribute"))
-# Floats, ints, strings, lists of them, and tensors of few elements.
+# Kinds of small attributes: floats, ints, strings, lists of them, and tensors of few elements.
 _REPEATING = frozenset((1, 2, 3, 4, 6, 7, 8))
 _SMALL = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An attribute of a node in a function, which takes the value of the attribute ``name`` of the call."""
+    """An attribute in a function whose value is the attribute ``name`` of the call."""
 
     name: str
     kind: int
 
 
 class Faults:
-    """The errors found so far in one file, and its deviations; without ``deviations`` each of these is an error."""
+    """Collects the errors and deviations of one file; without ``deviations`` each deviation is an error."""
 
     def __init__(self, file: str | None, deviations: Deviations | None = None) -> None:
         self.file = file
@@ -63,7 +66,7 @@ class Faults:
         self.found: list[DovetailError] = []
 
     def deviate(self, error: DovetailError, node: str | None = None) -> None:
-        """Note a deviation."""
+        """Report a deviation."""
         if self.deviations is None:
             self.add(error, node)
         else:
@@ -82,13 +85,13 @@ class Faults:
 
 @lru_cache(maxsize=65536)
 def since_version(domain: str, kind: str, opset: int) -> int:
-    """The version of an operator in force at an opset; the opset itself for an operator that ``onnx`` does not know."""
-    found = schema(domain, kind, opset)
-    return opset if found is None else found.since_version
+    """Return the version of an operator in force at an opset; the opset itself for an unknown operator."""
+    result = schema(domain, kind, opset)
+    return opset if result is None else result.since_version
 
 
 class GraphReader:
-    """Reads graphs against one set of opset imports: a model's, or a function's (``in_function``)."""
+    """Reads graphs against one set of opset imports: of a model, or of a function (``in_function``)."""
 
     def __init__(
         self,
@@ -108,15 +111,15 @@ class GraphReader:
         self._functions = functions
         self._in_function = in_function
         self._read = 0
-        # Domains that the model does not import, with the versions that their operators are read in.
+        # Domains that the model does not import, with the versions in which their operators are read.
         self.assumed: dict[str, int] = {}
-        # Networks say the same few attributes over and over: those whose value is all they say, by their bytes.
+        # Models repeat the same few attributes: parsed values by the bytes of attributes that have nothing but a value.
         self._attributes_found: dict[bytes, tuple[str, Any]] = {}
 
     def graph(self, proto: GraphProto, place: str = "", depth: int = 0) -> ForeignGraph:
-        """The graph and what is in it. ``place`` is the path to a sub-graph, with a slash at its end."""
+        """Read the graph. ``place`` is the path of a subgraph, with a slash at its end."""
         if depth > (limits := current().limits).depth:
-            raise UnsupportedError("graph.depth", f"graphs nested more than {limits.depth} deep; {limits.bound('depth')}")
+            raise UnsupportedError("graph.depth", f"graphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}")
         fields = present(proto, "graph")
         graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
         if entries := fields.pop("metadata_props", None):
@@ -143,11 +146,11 @@ class GraphReader:
         protos = list(protos)
         self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
         if self._read > limits.nodes:
-            raise UnsupportedError("graph.size", f"the graph has {self._read} nodes or more; {limits.bound('nodes')}")
+            raise UnsupportedError("graph.size", f"the graph has at least {self._read} nodes; {limits.bound('nodes')}")
         return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]
 
     def values(self, protos: Iterable[ValueInfoProto], place: str) -> dict[str, ForeignValue]:
-        """Declared values by name, as a function has them."""
+        """Return the declared values of a function by name."""
         graph = ForeignGraph()
         for value in self._values(protos, place, "value info"):
             self._declare(graph, value)
@@ -158,11 +161,11 @@ class GraphReader:
         try:
             name = _name_of(proto.values if sparse else proto)
             if not name:
-                # Nothing can read it.
+                # An initializer without a name cannot be read.
                 self._faults.deviate(FormatError("value.name", "an initializer has no name"), f"{place}initializer")
                 return
             earlier = graph.constants.get(name)
-            # Known by name even when its data is at fault, so that what reads it is not reported too.
+            # Declared even where its data is faulty, so that its readers are not reported too.
             graph.constants[name] = earlier or ForeignTensor(dtypes.f32, None, name)
             accept = partial(self._faults.deviate, node=f"{place}initializer {name!r}")
             tensor, note = self._tensors.read_sparse(proto, accept) if sparse else self._tensors.read(proto, accept)
@@ -178,14 +181,17 @@ class GraphReader:
             notes[name] = note
 
     def _repeat(self, earlier: ForeignTensor, tensor: ForeignTensor, place: str) -> None:
-        """Of two initializers of one name, type and shape all runtimes take the last; others they do not read alike."""
+        """Report two initializers of one name.
+
+        Of equal type and shape all runtimes take the last; for others they differ.
+        """
         fault = FormatError("graph.repeated", f"two initializers have the name {tensor.name!r}")
         if earlier.dtype is not tensor.dtype or np.shape(earlier.data) != np.shape(tensor.data):
             raise fault
         self._faults.deviate(fault, place)
 
     def _inputs(self, graph: ForeignGraph, protos: Iterable[ValueInfoProto], place: str) -> None:
-        """An input that an initializer has the name of is a default that a caller may override: a constant to us."""
+        """Read the inputs; one with the name of an initializer is an overridable default, which is a constant here."""
         values = self._values(protos, place, "input")
         names: set[str] = set()
         for value in values:
@@ -201,21 +207,21 @@ class GraphReader:
             graph.metadata["inputs"] = [value.key for value in values]
             graph.values.update((value.key, value) for value in overridable)
 
-    def _values(self, protos: Iterable[ValueInfoProto], place: str, what: str) -> list[ForeignValue]:
-        found = []
+    def _values(self, protos: Iterable[ValueInfoProto], place: str, side: str) -> list[ForeignValue]:
+        values = []
         for index, proto in enumerate(protos):
-            where = f"{place}{what} {index}"
+            where = f"{place}{side} {index}"
             try:
-                found.append(read_value(proto, self._types, place, partial(self._faults.deviate, node=where)))
+                values.append(read_value(proto, self._types, place, partial(self._faults.deviate, node=where)))
             except DovetailError as error:
-                if what == "input" or error.code not in _ONLY_DECLARED:
+                if side == "input" or error.code not in _ONLY_DECLARED:
                     self._faults.add(error, where)
                     continue
-                # The type of what a node makes is inferred; of what has no name nobody reads one.
+                # The types of node outputs are inferred, and a value without a name has no readers.
                 self._faults.deviate(error, where)
                 if proto.name:
-                    found.append(ForeignValue(proto.name, names=(proto.name,), doc=proto.doc_string))
-        return found
+                    values.append(ForeignValue(proto.name, names=(proto.name,), doc=proto.doc_string))
+        return values
 
     def _declare(self, graph: ForeignGraph, value: ForeignValue) -> None:
         known = graph.values.setdefault(value.key, value)
@@ -224,7 +230,7 @@ class GraphReader:
         types = f"{known.type} and {value.type}" if known.type != value.type else f"{value.type}"
         self._faults.deviate(FormatError("value.repeated", f"{value.key!r} is declared twice: {types}"), value.key)
         if known.type != value.type:
-            # Inference says which holds; where it leaves something open, neither is to be trusted.
+            # Inference decides which one is right; where it leaves a part open, neither is used.
             known.type = None
 
     def _node(self, proto: NodeProto, place: str, depth: int) -> ForeignNode:
@@ -273,7 +279,7 @@ class GraphReader:
         return since_version(node.domain, node.kind, opset)
 
     def _assumed_opset(self, domain: str) -> int | None:
-        """The opset of a domain that a model with other imports leaves out: the newest, as onnxruntime has it."""
+        """Return the opset of a domain that is not imported: the newest one, as in onnxruntime."""
         if not self._imports or self._in_function:
             return None
         opset = 1 if domain == "com.microsoft" else newest_opset(domain, 1)
@@ -286,7 +292,7 @@ class GraphReader:
             try:
                 name, value = self._remembered(proto, node, depth)
                 if name in node.attributes:
-                    fault = FormatError("attribute.repeated", f"the attribute {name!r} comes twice")
+                    fault = FormatError("attribute.repeated", f"the attribute {name!r} is repeated")
                     if not _is_plain(value) or value != node.attributes[name]:
                         raise fault
                     self._faults.deviate(fault, label(node))
@@ -299,15 +305,15 @@ class GraphReader:
         if kind not in _REPEATING or (kind == 4 and not _is_small(proto.t)):
             return self._attribute(proto, node, depth)
         stored = proto.SerializeToString()
-        found = self._attributes_found.get(stored)
-        if found is None:
-            found = self._attribute(proto, node, depth)
+        known = self._attributes_found.get(stored)
+        if known is None:
+            known = self._attribute(proto, node, depth)
             if not node.metadata:
-                self._attributes_found[stored] = found
-        return (found[0], found[1].copy()) if type(found[1]) is list else found
+                self._attributes_found[stored] = known
+        return (known[0], known[1].copy()) if type(known[1]) is list else known
 
     def attribute(self, proto: AttributeProto, node: ForeignNode) -> tuple[str, Any]:
-        """Name and value; what cannot be said by a value goes to the metadata of ``node``."""
+        """Return name and value; parts without a value are added to the metadata of ``node``."""
         return self._attribute(proto, node, 0)
 
     def _attribute(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
@@ -320,19 +326,19 @@ class GraphReader:
             node.metadata.setdefault("attribute_docs", {})[name] = doc
         if reference := fields.pop("ref_attr_name", ""):
             if not self._in_function and fields:
-                # Outside a function a reference means nothing, and the value beside it stands.
+                # Outside a function a reference has no meaning, and the value beside it is used.
                 self._faults.deviate(self._reference_fault(name, reference), label(node))
             else:
                 return name, self._reference(name, reference, kind, fields)
         field = FIELDS.get(kind) or self._guessed(name, fields)
         value = fields.pop(field, _DEFAULTS.get(field, _MISSING))
         if fields or value is _MISSING:
-            held = ", ".join(sorted(fields)) or "nothing"
-            raise FormatError("attribute.type", f"the attribute {name!r} should hold {field}, and holds {held}")
+            present_fields = ", ".join(sorted(fields)) or "nothing"
+            raise FormatError("attribute.type", f"the attribute {name!r} must have the field {field}, got {present_fields}")
         return name, self._value(field, value, name, node, depth)
 
     def _guessed(self, name: str, fields: dict[str, Any]) -> str:
-        """onnx.proto, ``AttributeProto.type``: before IR version 2 the one field that is there tells the type."""
+        """Return the type by the one field that is present, before IR version 2 (onnx.proto, ``AttributeProto.type``)."""
         if self._ir_version >= 2 or len(fields) != 1:
             raise FormatError("attribute.type", f"the attribute {name!r} has no type")
         return next(iter(fields))
@@ -344,7 +350,7 @@ class GraphReader:
         if not self._in_function:
             raise self._reference_fault(name, reference)
         if fields:
-            raise FormatError("attribute.type", f"the attribute {name!r} refers to {reference!r} and holds a value too")
+            raise FormatError("attribute.type", f"the attribute {name!r} must have a reference or a value, got both")
         return Reference(reference, kind)
 
     def _value(self, field: str, value: Any, name: str, node: ForeignNode, depth: int) -> Any:
@@ -353,36 +359,36 @@ class GraphReader:
         if field == "s":
             return _text(value, name)
         if field in ("ints", "floats"):
-            found = list(value)
+            items = list(value)
         elif field == "strings":
-            found = [_text(item, name) for item in value]
+            items = [_text(item, name) for item in value]
         elif field in _ONE:
             return self._message(field, value, name, node, depth)
         else:
-            found = [self._message(_MANY[field], item, f"{name}[{index}]", node, depth) for index, item in enumerate(value)]
-        if not found:
+            items = [self._message(_MANY[field], item, f"{name}[{index}]", node, depth) for index, item in enumerate(value)]
+        if not items:
             node.metadata.setdefault("empty", {})[name] = KINDS[field]
-        return found
+        return items
 
     def _message(self, field: str, value: Any, path: str, node: ForeignNode, depth: int) -> Any:
-        """A value that is a message itself; ``path`` is where its notes are kept."""
+        """Read a value that is a message; ``path`` is the key of its notes."""
         if field == "g":
             return self.graph(value, f"{node.place}/{path}/", depth + 1)
-        found: Any
+        content: Any
         notes: dict[str, Any]
         if field == "tp":
-            found, denotations = self._types.read(value, f"{node.place}/{path}")
-            if found is None:
-                raise FormatError("attribute.type", f"the type in {path!r} says nothing")
+            content, denotations = self._types.read(value, f"{node.place}/{path}")
+            if content is None:
+                raise FormatError("attribute.type", f"the type in {path!r} is empty")
             notes = {"denotations": dict(denotations)} if denotations else {}
         elif field == "sparse_tensor":
-            found, notes = self._tensors.read_sparse(value, partial(self._faults.deviate, node=label(node)))
+            content, notes = self._tensors.read_sparse(value, partial(self._faults.deviate, node=label(node)))
             node.metadata.setdefault("sparse", []).append(path)
         else:
-            found, notes = self._tensors.read(value, partial(self._faults.deviate, node=label(node)))
+            content, notes = self._tensors.read(value, partial(self._faults.deviate, node=label(node)))
         if notes:
             node.metadata.setdefault("notes", {})[path] = notes
-        return found
+        return content
 
 
 _MANY = {"tensors": "t", "graphs": "g", "sparse_tensors": "sparse_tensor", "type_protos": "tp"}
@@ -390,17 +396,17 @@ _ONE = frozenset(_MANY.values())
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether an attribute's value can be compared: numbers, texts, and lists of them."""
+    """Tell whether an attribute's value can be compared: numbers, strings, and lists of them."""
     return all(isinstance(item, (int, float, str)) for item in (value if isinstance(value, list) else [value]))
 
 
 def plain_domain(domain: str) -> str:
-    """onnx/docs/IR.md: "ai.onnx" and the empty domain are one."""
+    """Return the domain, with "ai.onnx" as the empty one: they are equal (onnx/docs/IR.md)."""
     return "" if domain == "ai.onnx" else domain
 
 
 def call_of(node: ForeignNode) -> Call:
-    """The function that a node would call."""
+    """Return the key of the function that a node would call."""
     return node.domain, node.kind, node.metadata.get("overload", "")
 
 
@@ -417,11 +423,11 @@ def _text(value: bytes, name: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise FormatError("attribute.text", f"the attribute {name!r} is not UTF-8") from None
+        raise FormatError("attribute.text", f"the attribute {name!r} must be UTF-8") from None
 
 
 def is_typed(value: ForeignValue) -> bool:
-    """Whether the element type of a value is declared."""
+    """Tell whether the element type of a value is declared."""
     return value.type is not None and getattr(value.type, "dtype", dtypes.f32) is not None
 
 

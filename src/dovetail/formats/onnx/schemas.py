@@ -1,7 +1,7 @@
-"""What each version of ONNX's operators allows: the schemas of the ``onnx`` package, written down.
+"""The schemas of ONNX's operators: a table written from the ``onnx`` package.
 
-Asking the package itself costs every process that opens a model more memory and time than most models do. What a newer package
-knows beyond the table is asked of it. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table anew.
+Asking the package costs more memory and time than opening most models. Operators of a newer package that the table lacks are
+asked of the package. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ _FIRST_IR_VERSION = 3
 
 
 class Schema(NamedTuple):
-    """One version of an operator: for each formal input and output the texts of its allowed types, as the schema writes them;
-    whether the last input repeats; the type variable of each input, None where each of its repetitions may have a type of its
-    own; the attributes that are lists, with their ``AttributeProto.AttributeType``; the least number of inputs."""
+    """One version of an operator.
+
+    ``inputs``, ``outputs``: the texts of the allowed types of each formal input and output. ``is_repeated``: the last input
+    repeats. ``variables``: the type variable of each input, None where its repetitions may have different types. ``lists``: the
+    attributes that are lists, with their ``AttributeProto.AttributeType``. ``least_inputs``: the least number of inputs.
+    """
 
     since_version: int
     inputs: tuple[frozenset[str], ...]
@@ -30,17 +33,17 @@ class Schema(NamedTuple):
 
 
 def schema(domain: str, kind: str, opset: int) -> Schema | None:
-    """The version of an operator that is in force at ``opset`` of its domain; None where there is none."""
+    """Return the schema of an operator in force at ``opset`` of its domain; None where there is none."""
     table = _table()
     if domain in table["newest"] and opset > table["newest"][domain]:
         return _asked(domain, kind, opset)
     versions = table["operators"].get(domain, {}).get(kind, ())
-    found = max((index for index, row in enumerate(versions) if row[0] <= opset), default=None)
-    return None if found is None else _written(domain, kind, found)
+    index_ = max((index for index, row in enumerate(versions) if row[0] <= opset), default=None)
+    return None if index_ is None else _written(domain, kind, index_)
 
 
 def newest_opset(domain: str, opset: int) -> int | None:
-    """The newest opset of a domain that ``onnx`` knows, or any that is at least ``opset``; None for a domain that it does not."""
+    """Return the newest known opset of a domain, or any that is at least ``opset``; None for an unknown domain."""
     known: int | None = _table()["newest"].get(domain)
     if known is not None and opset <= known:
         return known
@@ -51,7 +54,7 @@ def newest_opset(domain: str, opset: int) -> int | None:
 
 
 def ir_version_of(domain: str, opset: int) -> int:
-    """The IR version that came with an opset; 3, with which there are opsets at all, for one that ``onnx`` does not know."""
+    """Return the IR version that introduced an opset; 3, the first with opsets, for an unknown one."""
     known = _table()["newest"].get(domain)
     if known is None or opset <= known:
         return int(_table()["ir_versions"].get(domain, {}).get(str(opset), _FIRST_IR_VERSION))
@@ -88,13 +91,13 @@ def _asked(domain: str, kind: str, opset: int) -> Schema | None:
         return None
 
 
-def _schema_of(found: Any) -> Schema:
-    """A schema of the ``onnx`` package."""
-    inputs, outputs = (tuple(frozenset(item.types) for item in side) for side in (found.inputs, found.outputs))
-    is_repeated = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
-    variables = tuple(item.type_str if item.is_homogeneous else None for item in found.inputs)
-    lists = {name: int(item.type.value) for name, item in found.attributes.items() if item.type.name.endswith("S")}
-    return Schema(int(found.since_version), inputs, outputs, is_repeated, variables, lists, int(found.min_input))
+def _schema_of(onnx_schema: Any) -> Schema:
+    """Convert a schema of the ``onnx`` package."""
+    inputs, outputs = (tuple(frozenset(item.types) for item in side) for side in (onnx_schema.inputs, onnx_schema.outputs))
+    is_repeated = bool(onnx_schema.inputs) and onnx_schema.inputs[-1].option.name == "Variadic"
+    variables = tuple(item.type_str if item.is_homogeneous else None for item in onnx_schema.inputs)
+    lists = {name: int(item.type.value) for name, item in onnx_schema.attributes.items() if item.type.name.endswith("S")}
+    return Schema(int(onnx_schema.since_version), inputs, outputs, is_repeated, variables, lists, int(onnx_schema.min_input))
 
 
 def _table_of_package() -> str:
@@ -107,11 +110,11 @@ def _table_of_package() -> str:
         return [texts.setdefault(" ".join(sorted(types)), len(texts)) for types in side]
 
     history = onnx.defs.get_all_schemas_with_history()
-    for each in sorted(history, key=lambda item: (item.domain, item.name, item.since_version)):
-        version, inputs, outputs, is_repeated, variables, lists, least = _schema_of(each)
+    for onnx_schema in sorted(history, key=lambda item: (item.domain, item.name, item.since_version)):
+        version, inputs, outputs, is_repeated, variables, lists, least = _schema_of(onnx_schema)
         types = numbers(inputs), numbers(outputs)
         row = [version, *types, int(is_repeated), list(variables), dict(sorted(lists.items())), least]
-        operators.setdefault(each.domain, {}).setdefault(each.name, []).append(row)
+        operators.setdefault(onnx_schema.domain, {}).setdefault(onnx_schema.name, []).append(row)
     known = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
     rows = [
         f"  {json.dumps(domain)}: {{\n"
@@ -119,13 +122,13 @@ def _table_of_package() -> str:
         + "\n  }"
         for domain, kinds in operators.items()
     ]
-    said = ",\n".join(f"  {json.dumps(text)}" for text in texts)
+    lines = ",\n".join(f"  {json.dumps(text)}" for text in texts)
     find = onnx.helper.find_min_ir_version_for
     ir_versions = {
         domain: {opset: find([onnx.helper.make_opsetid(domain, opset)], ignore_unknown=True) for opset in range(1, last + 1)}
         for domain, last in known.items()
     }
-    head = f' "newest": {json.dumps(known)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{said}\n ],\n'
+    head = f' "newest": {json.dumps(known)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{lines}\n ],\n'
     return f'{{\n{head} "operators": {{\n' + ",\n".join(rows) + "\n }\n}\n"
 
 

@@ -1,7 +1,7 @@
-"""TensorProto to numpy and back: every element type, packing, external data. Source: onnx.proto, ``TensorProto``.
+"""Reads and writes TensorProto: every element type, packing, external data. Source: onnx.proto, ``TensorProto``.
 
-No memory is taken by what a tensor declares before it is compared with the bytes that are there. Hosts are little-endian,
-as the format is.
+The declared size of a tensor is compared with the bytes that are there before memory is allocated. Hosts are little-endian, as
+the format is.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Codes = NDArray[np.uint8]
 Notes = dict[str, Any]
 
 _INT64_MAX = 2**63 - 1
-_MAX_RANK = 64  # numpy's
-# onnx.proto, external_data: offsets should be multiples of a page; below this size that would be mostly gaps.
+_MAX_RANK = 64  # The most axes of a numpy array.
+# onnx.proto, external_data: offsets should be multiples of a page. Smaller tensors are packed: gaps would dominate.
 _PAGE, _WORTH_A_PAGE, _ALIGNMENT = 4096, 65536, 64
 
-# Where the elements lie when they do not lie in raw_data (onnx.proto, comments of the fields).
+# The fields for elements that are not in raw_data (onnx.proto, comments of the fields).
 _FIELDS = {
     "f32": "float_data",
     "complex64": "float_data",
@@ -52,7 +52,10 @@ _ALL_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_
 
 
 class TensorReader:
-    """Reads the tensors of one model; keeps its external files mapped and counts what sparse tensors grow to."""
+    """Reads the tensors of one model.
+
+    It keeps external files mapped, and counts the bytes of dense copies of sparse tensors.
+    """
 
     def __init__(
         self,
@@ -70,12 +73,11 @@ class TensorReader:
         self._sparse_bytes = 0
 
     def read(self, proto: TensorProto, accept: Callable[[DovetailError], None] = refuse) -> tuple[ForeignTensor, Notes]:
-        """The tensor, read-only, without a copy of raw or external data; and its documentation and properties.
+        """Return the tensor, its documentation and its properties.
 
-        ``accept`` gets its deviations.
-
-        Raises FormatError [data.type], [data.shape], [data.size], [data.field], [data.value], [data.text],
-        [data.external] and what :mod:`dovetail.formats.files` raises; UnsupportedError [data.segment], [data.rank].
+        The tensor is read-only, without a copy of raw or external data. ``accept`` receives its deviations. Raises FormatError
+        [data.type], [data.shape], [data.size], [data.field], [data.value], [data.text], [data.external] and what
+        :mod:`dovetail.formats.files` raises; UnsupportedError [data.segment], [data.rank].
         """
         fields = present(proto, "tensor")
         name = fields.pop("name", "")
@@ -83,42 +85,43 @@ class TensorReader:
         dtype = element_type(fields.pop("data_type", 0), "data.type")
         shape = _shape(fields.pop("dims", ()))
         if "segment" in fields:
-            raise UnsupportedError("data.segment", f"tensor {name!r} is one segment of a larger one")
+            raise UnsupportedError("data.segment", f"tensor {name!r}: segments of tensors are not supported")
         is_raw = "raw_data" in fields
         data = self._data(fields, dtype, shape, accept)
         if fields:
-            fault = FormatError("data.field", f"{dtype} elements cannot lie in {', '.join(sorted(fields))}")
+            fault = FormatError("data.field", f"{dtype} elements cannot be in {', '.join(sorted(fields))}")
             if not is_raw or not fields.keys() <= set(_ALL_FIELDS):
                 raise fault
-            # Beside raw_data every runtime passes over the other fields.
+            # Beside raw_data every runtime ignores the other fields.
             accept(fault)
-        return ForeignTensor(dtype, _reshaped(data, shape), name), notes
+        return ForeignTensor(dtype, _reshape(data, shape), name), notes
 
     def read_sparse(
         self, proto: SparseTensorProto, accept: Callable[[DovetailError], None] = refuse
     ) -> tuple[ForeignTensor, Notes]:
-        """A sparse tensor as the dense one that it means. Raises FormatError [data.sparse], UnsupportedError [data.sparse]."""
+        """Read a sparse tensor as a dense one. Raises FormatError [data.sparse], UnsupportedError [data.sparse]."""
         fields = present(proto, "sparse tensor")
         if "values" not in fields:
             raise FormatError("data.sparse", "a sparse tensor has no values")
         values, notes = self.read(fields.pop("values"), accept)
-        # Absent indices mean none, as some writers leave empty tensors out.
+        # Absent indices mean none: some writers omit empty tensors.
         indices = self.read(fields.pop("indices"))[0].data if "indices" in fields else np.empty(0, np.int64)
         shape = _shape(fields.pop("dims", ()))
         self._sparse_bytes += math.prod(shape) * max(values.dtype.numpy.itemsize, 1)
         if self._sparse_bytes > (limits := current().limits).dense_bytes:
             raise UnsupportedError(
-                "data.sparse", f"sparse tensors that would fill {self._sparse_bytes} bytes; {limits.bound('dense_bytes')}"
+                "data.sparse",
+                f"sparse tensors would take {self._sparse_bytes} bytes; {limits.bound('dense_bytes')}",
             )
-        places = _linear(indices, values.data, shape)
+        linear = _linear_indices(indices, values.data, shape)
         dense = (
             np.full(math.prod(shape), "", object)
             if values.dtype is dtypes.string
             else np.zeros(math.prod(shape), values.dtype.numpy)
         )
-        dense[places] = values.data
+        dense[linear] = values.data
         dense.setflags(write=False)
-        return ForeignTensor(values.dtype, _reshaped(dense, shape), values.name), notes
+        return ForeignTensor(values.dtype, _reshape(dense, shape), values.name), notes
 
     def _data(
         self, fields: dict[str, Any], dtype: DType, shape: tuple[int, ...], accept: Callable[[DovetailError], None]
@@ -131,40 +134,40 @@ class TensorReader:
         if fields.pop("data_location", 0) == 1:
             stored = [field for field in _ALL_FIELDS if field in fields]
             if stored or dtype is dtypes.string:
-                what = ", ".join(stored) or "strings"
-                raise FormatError("data.external", f"a tensor of external data cannot hold {what}")
+                present = ", ".join(stored) or "strings"
+                raise FormatError("data.external", f"a tensor of external data must not have {present}")
             return _from_bytes(dtype, self._external(external or (), _byte_count(dtype, count)), count)
         if external is not None:
-            fault = FormatError("data.external", "external_data is given, but data_location does not say EXTERNAL")
+            fault = FormatError("data.external", "external_data needs data_location = EXTERNAL")
             if fields.keys().isdisjoint(_ALL_FIELDS):
                 raise fault
             accept(fault)
         if "raw_data" in fields:
             if dtype is dtypes.string:
-                raise FormatError("data.field", "strings cannot lie in raw_data")
+                raise FormatError("data.field", "strings cannot be in raw_data")
             return _from_bytes(dtype, self._raw(fields.pop("raw_data")), count)
         return _from_values(dtype, fields.pop(field, ()), count)
 
     def _raw(self, stored: bytes) -> Codes:
-        found = self._elements.get(stored) if len(stored) == TICKET_BYTES else None
-        return np.frombuffer(stored, np.uint8) if found is None else found
+        elements = self._elements.get(stored) if len(stored) == TICKET_BYTES else None
+        return np.frombuffer(stored, np.uint8) if elements is None else elements
 
     def _external(self, entries: Any, size: int) -> Codes:
         keys = properties(entries, "data.external")
         location = keys.pop("location", "")
         offset, length = _number(keys, "offset"), _number(keys, "length")
         checksum = keys.pop("checksum", None)
-        # onnxruntime keeps layouts of its own kernels under such keys; they repeat the data in another order.
+        # onnxruntime stores prepacked weights under such keys; they repeat the data in another order.
         unknown = [key for key in keys if not key.startswith("prepacked_")]
         if unknown:
-            raise UnsupportedError("data.external", f"external data with {', '.join(map(repr, unknown))}")
+            raise UnsupportedError("data.external", f"external data has unknown keys {', '.join(map(repr, unknown))}")
         whole = self._file(location)
         start = offset or 0
         end = whole.size if length is None else start + length
         if not start <= end <= whole.size:
-            raise FormatError("data.range", f"bytes {start} to {end} of {location!r}, which has {whole.size}")
+            raise FormatError("data.range", f"the range {start} to {end} exceeds {location!r} of {whole.size} bytes")
         if end - start != size:
-            raise FormatError("data.size", f"{end - start} bytes in {location!r} for a tensor of {size}")
+            raise FormatError("data.size", f"the tensor needs {size} bytes, got {end - start} in {location!r}")
         if checksum is not None:
             self._verify(location, whole, checksum)
         return whole[start:end]
@@ -173,7 +176,7 @@ class TensorReader:
         if location not in self._mapped:
             files.check_location(location, file=self._model_path)
             if self._model_path is None:
-                raise FormatError("data.external", f"data in {location!r}, but the model has no path to find it beside")
+                raise FormatError("data.external", f"the data is in {location!r}, and the model has no path")
             descriptor = files.open_beside(self._model_path, location, allow_symlinks_within=self._allow_symlinks_within)
             try:
                 data = files.contents(descriptor)
@@ -184,13 +187,13 @@ class TensorReader:
         return self._mapped[location]
 
     def _verify(self, location: str, whole: Codes, checksum: str) -> None:
-        """onnx.proto, external_data: the checksum is the SHA1 digest of the whole file."""
-        # Brings in a library of several megabytes, for what few files have.
+        """Check the SHA1 digest of the whole file (onnx.proto, external_data, ``checksum``)."""
+        # hashlib loads a library of several megabytes, and few files have a checksum.
         import hashlib
 
         if (location, checksum) not in self._checked:
             if hashlib.sha1(whole.data, usedforsecurity=False).hexdigest() != checksum.lower():
-                raise FormatError("data.checksum", f"{location!r} does not have the SHA1 digest {checksum!r}")
+                raise FormatError("data.checksum", f"the SHA1 digest of {location!r} must be {checksum!r}")
             self._checked.add((location, checksum))
 
 
@@ -206,7 +209,7 @@ class ReferenceReader(TensorReader):
 
 
 class ExternalReferences(Weights):
-    """Tensors of at least ``threshold`` bytes, kept in memory as they are."""
+    """Tensors of at least ``threshold`` bytes, held in memory by reference."""
 
     def __init__(self, threshold: int) -> None:
         super().__init__()
@@ -215,7 +218,7 @@ class ExternalReferences(Weights):
 
 
 class ExternalData:
-    """Tensors of at least ``threshold`` bytes, laid out for one side file."""
+    """Tensors of at least ``threshold`` bytes, laid out for one external file."""
 
     def __init__(self, location: str, threshold: int) -> None:
         self.location = location
@@ -224,8 +227,8 @@ class ExternalData:
         self.digest = ""
         self._parts: list[tuple[int, Codes]] = []
 
-    def place(self, data: Codes) -> int:
-        """The offset that ``data`` gets."""
+    def store(self, data: Codes) -> int:
+        """Return the offset for ``data``."""
         alignment = _PAGE if data.size >= _WORTH_A_PAGE else _ALIGNMENT
         offset = -(-self.size // alignment) * alignment
         self._parts.append((offset, data))
@@ -233,7 +236,7 @@ class ExternalData:
         return offset
 
     def chunks(self) -> Iterator[tuple[int, memoryview]]:
-        """The content: zero bytes before, and bytes."""
+        """Return the content as (zero bytes before, bytes)."""
         end = 0
         for offset, data in self._parts:
             yield offset - end, data.data
@@ -243,7 +246,7 @@ class ExternalData:
 def write_tensor(
     proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | ExternalReferences | None
 ) -> None:
-    """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX does not have, [data.dtype]."""
+    """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX lacks, [data.dtype]."""
     if tensor.dtype.onnx is None:
         raise UnsupportedError("dtype.onnx", f"ONNX has no element type {tensor.dtype}")
     data = np.asarray(tensor.data)
@@ -255,13 +258,13 @@ def write_tensor(
         proto.doc_string = notes["doc"]
     put_properties(proto.metadata_props, notes.get("metadata_props", {}))
     if tensor.dtype is dtypes.string:
-        proto.string_data.extend(_text_bytes(data))
+        proto.string_data.extend(_encode_string(data))
         return
     stored = _to_bytes(tensor.dtype, data)
     if external is None or stored.size < external.threshold:
         proto.raw_data = stored.tobytes()
         return
-    offset = external.place(stored)
+    offset = external.store(stored)
     proto.data_location = proto.EXTERNAL
     put_properties(proto.external_data, {"location": external.location, "offset": str(offset), "length": str(stored.size)})
 
@@ -271,26 +274,26 @@ def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, not
     data = np.asarray(tensor.data)
     flat = data.reshape(-1)
     if tensor.dtype is dtypes.string:
-        places = np.flatnonzero(flat != "")
+        indices = np.flatnonzero(flat != "")
     else:
-        # By bits, so that -0.0 stays what it is.
-        places = np.flatnonzero(np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1).any(axis=1))
+        # Compared by bits, so that -0.0 is preserved.
+        indices = np.flatnonzero(np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1).any(axis=1))
     proto.dims.extend(data.shape)
-    write_tensor(proto.values, ForeignTensor(tensor.dtype, flat[places]), name, notes, None)
-    write_tensor(proto.indices, ForeignTensor(dtypes.i64, places.astype(np.int64)), "", {}, None)
+    write_tensor(proto.values, ForeignTensor(tensor.dtype, flat[indices]), name, notes, None)
+    write_tensor(proto.indices, ForeignTensor(dtypes.i64, indices.astype(np.int64)), "", {}, None)
 
 
 def byte_size(tensor: ForeignTensor) -> int:
-    """The bytes that the elements take in a file (strings: an estimate from below)."""
+    """Return the size of the elements in a file, in bytes (for strings a lower bound)."""
     return _byte_count(tensor.dtype, np.asarray(tensor.data).size) if tensor.dtype != "string" else 0
 
 
 def element_type(number: int, code: str) -> DType:
-    """The element type of an ONNX number. Raises FormatError ``code``."""
-    found = dtypes.BY_ONNX.get(number)
-    if found is None:
-        raise FormatError(code, f"element type {number} is none that ONNX defines")
-    return found
+    """Return the element type of an ONNX number. Raises FormatError ``code``."""
+    dtype = dtypes.BY_ONNX.get(number)
+    if dtype is None:
+        raise FormatError(code, f"{number} is not an element type of ONNX")
+    return dtype
 
 
 def _notes(fields: dict[str, Any], accept: Callable[[DovetailError], None]) -> Notes:
@@ -305,22 +308,22 @@ def _notes(fields: dict[str, Any], accept: Callable[[DovetailError], None]) -> N
 def _shape(dims: Any) -> tuple[int, ...]:
     shape = tuple(dims)
     if len(shape) > _MAX_RANK:
-        raise UnsupportedError("data.rank", f"a tensor of rank {len(shape)}; {_MAX_RANK} is the most")
+        raise UnsupportedError("data.rank", f"the rank must be at most {_MAX_RANK}, got {len(shape)}")
     if shape and min(shape) < 0:
-        raise FormatError("data.shape", f"shape {list(shape)} holds a negative size")
-    # Zeros do not excuse the others: numpy's and everybody's strides overflow all the same.
+        raise FormatError("data.shape", f"shape {list(shape)} has a negative size")
+    # Also for shapes with a 0: the strides of numpy and others overflow.
     if math.prod(filter(None, shape)) > _INT64_MAX:
         raise FormatError("data.size", f"shape {list(shape)} has more than 2**63 - 1 elements")
     return shape
 
 
-def _reshaped(data: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _reshape(data: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if data.shape == shape:
         return data
     try:
         return data.reshape(shape)
     except ValueError:
-        raise FormatError("data.size", f"no array can have shape {list(shape)}") from None
+        raise FormatError("data.size", f"shape {list(shape)} is too large for an array") from None
 
 
 def _byte_count(dtype: DType, count: int) -> int:
@@ -329,44 +332,47 @@ def _byte_count(dtype: DType, count: int) -> int:
 
 def _from_bytes(dtype: DType, data: Codes, count: int) -> NDArray[Any]:
     if data.size != _byte_count(dtype, count):
-        raise FormatError("data.size", f"{data.size} bytes for {count} elements of {dtype} ({_byte_count(dtype, count)} bytes)")
+        raise FormatError("data.size", f"{count} elements of {dtype} need {_byte_count(dtype, count)} bytes, got {data.size}")
     if dtype.bits < 8:
-        return _frozen(_unpacked(data, dtype.bits, count).view(dtype.numpy))
+        return _read_only(_unpack_codes(data, dtype.bits, count).view(dtype.numpy))
     if dtype is dtypes.boolean and data.size and data.max() > 1:
-        raise FormatError("data.value", f"a boolean is stored as {data.max()}")
-    # A mapped file may hold the tensor at any offset; numpy reads unaligned data, only slower.
+        raise FormatError("data.value", f"a boolean must be stored as 0 or 1, got {data.max()}")
+    # In a mapped file the tensor may be unaligned; numpy reads it, only slower.
     return np.frombuffer(data, dtype.numpy, count) if data.size else np.empty(0, dtype.numpy)
 
 
 def _from_values(dtype: DType, values: Any, count: int) -> NDArray[Any]:
     expected = _value_count(dtype, count)
     if len(values) != expected:
-        raise FormatError("data.size", f"{len(values)} stored values for {count} elements of {dtype} ({expected} values)")
+        raise FormatError("data.size", f"{count} elements of {dtype} need {expected} stored values, got {len(values)}")
     if dtype is dtypes.string:
-        return _texts(values)
+        return _decode_strings(values)
     if dtype.kind == "complex":
-        return _frozen(np.array(values, np.float32 if dtype.bits == 64 else np.float64).view(dtype.numpy))
+        return _read_only(np.array(values, np.float32 if dtype.bits == 64 else np.float64).view(dtype.numpy))
     if _FIELDS.get(dtype.name, "int32_data") != "int32_data":
         if dtype == "u32":
             _refuse_outside(np.array(values, np.uint64), 0, 2**32 - 1, dtype)
-        return _frozen(np.array(values, dtype.numpy))
+        return _read_only(np.array(values, dtype.numpy))
     numbers = np.array(values, np.int32)
     if dtype.kind == "float" or dtype.bits < 8:
         return _from_bits(dtype, numbers, count)
     low, high = (0, 1) if dtype is dtypes.boolean else dtype.range()
     _refuse_outside(numbers, low, high, dtype)
-    return _frozen(numbers.astype(dtype.numpy))
+    return _read_only(numbers.astype(dtype.numpy))
 
 
 def _from_bits(dtype: DType, numbers: NDArray[np.int32], count: int) -> NDArray[Any]:
-    """Elements whose int32 holds bits: one element, or a byte of packed ones. Some writers sign-extend the bits."""
+    """Read elements whose int32 contains bits: one element, or a byte of packed ones.
+
+    Some writers sign-extend the bits.
+    """
     if dtype.bits == 6:
         _refuse_outside(numbers, 0, 63, dtype)
-        return _frozen(numbers.astype(np.uint8).view(dtype.numpy))
+        return _read_only(numbers.astype(np.uint8).view(dtype.numpy))
     width = max(dtype.bits, 8)
     _refuse_outside(numbers, -(2 ** (width - 1)), 2**width - 1, dtype)
     codes = numbers.astype(np.uint16 if width == 16 else np.uint8)
-    return _frozen((_unpacked(codes.view(np.uint8), dtype.bits, count) if dtype.bits < 8 else codes).view(dtype.numpy))
+    return _read_only((_unpack_codes(codes.view(np.uint8), dtype.bits, count) if dtype.bits < 8 else codes).view(dtype.numpy))
 
 
 def _value_count(dtype: DType, count: int) -> int:
@@ -377,33 +383,33 @@ def _value_count(dtype: DType, count: int) -> int:
 
 def _refuse_outside(numbers: NDArray[Any], low: int, high: int, dtype: DType) -> None:
     if numbers.size and not low <= int(numbers.min()) <= int(numbers.max()) <= high:
-        raise FormatError("data.value", f"stored values from {numbers.min()} to {numbers.max()} for {dtype}")
+        raise FormatError("data.value", f"stored values must be in the range of {dtype}, got {numbers.min()} to {numbers.max()}")
 
 
-def _frozen(data: NDArray[Any]) -> NDArray[Any]:
+def _read_only(data: NDArray[Any]) -> NDArray[Any]:
     data.setflags(write=False)
     return data
 
 
-def _texts(values: Any) -> NDArray[Any]:
+def _decode_strings(values: Any) -> NDArray[Any]:
     data = np.empty(len(values), object)
     try:
         data[:] = [value.decode() for value in values]
     except UnicodeDecodeError as error:
-        raise FormatError("data.text", f"a string is not UTF-8: {error}") from None
-    return _frozen(data)
+        raise FormatError("data.text", f"a string must be UTF-8: {error}") from None
+    return _read_only(data)
 
 
-def _text_bytes(data: NDArray[Any]) -> list[bytes]:
+def _encode_string(data: NDArray[Any]) -> list[bytes]:
     texts = data.reshape(-1).tolist()
     try:
         return [text if isinstance(text, bytes) else str(text).encode() for text in texts]
     except UnicodeEncodeError as error:
-        raise UnsupportedError("data.text", f"a string has no UTF-8 form: {error}") from None
+        raise UnsupportedError("data.text", f"a string must have a UTF-8 form: {error}") from None
 
 
-def _unpacked(packed: Codes, bits: int, count: int) -> Codes:
-    """One code per byte from a stream of ``bits``-wide codes, lowest bits first."""
+def _unpack_codes(packed: Codes, bits: int, count: int) -> Codes:
+    """Unpack a stream of ``bits``-wide codes, lowest bits first, to one code per byte."""
     stride, per_group, word = _group(bits)
     groups = -(-count // per_group)
     padded = np.zeros((groups, stride), np.uint8) if packed.size != groups * stride else packed.reshape(groups, stride)
@@ -411,19 +417,19 @@ def _unpacked(packed: Codes, bits: int, count: int) -> Codes:
         padded.reshape(-1)[: packed.size] = packed
     words = sum((padded[:, byte].astype(word) << word(8 * byte) for byte in range(1, stride)), padded[:, 0].astype(word))
     codes = np.empty((groups, per_group), np.uint8)
-    for place in range(per_group):
-        codes[:, place] = (words >> word(bits * place)) & word(2**bits - 1)
+    for code_index in range(per_group):
+        codes[:, code_index] = (words >> word(bits * code_index)) & word(2**bits - 1)
     return codes.reshape(-1)[:count]
 
 
-def _packed(codes: Codes, bits: int) -> Codes:
+def _pack_codes(codes: Codes, bits: int) -> Codes:
     stride, per_group, word = _group(bits)
     groups = -(-codes.size // per_group)
     padded = np.zeros((groups, per_group), np.uint8)
     padded.reshape(-1)[: codes.size] = codes & np.uint8(2**bits - 1)
     words = np.zeros(groups, word)
-    for place in range(per_group):
-        words |= padded[:, place].astype(word) << word(bits * place)
+    for code_index in range(per_group):
+        words |= padded[:, code_index].astype(word) << word(bits * code_index)
     packed = np.empty((groups, stride), np.uint8)
     for byte in range(stride):
         packed[:, byte] = (words >> word(8 * byte)) & word(255)
@@ -431,7 +437,7 @@ def _packed(codes: Codes, bits: int) -> Codes:
 
 
 def _group(bits: int) -> tuple[int, int, Any]:
-    """Bytes and codes of the smallest group that is whole in both, and an integer that holds it."""
+    """Return the bytes and codes of the smallest group of whole bytes, and an integer type for it."""
     return (3, 4, np.uint32) if bits == 6 else (1, 8 // bits, np.uint8)
 
 
@@ -440,7 +446,7 @@ def _to_bytes(dtype: DType, data: NDArray[Any]) -> Codes:
         raise UnsupportedError("data.dtype", f"an array of {data.dtype} cannot be stored as {dtype}")
     flat = np.ascontiguousarray(data.reshape(-1), dtype.numpy)
     codes = flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
-    return _packed(codes, dtype.bits) if dtype.bits < 8 else codes
+    return _pack_codes(codes, dtype.bits) if dtype.bits < 8 else codes
 
 
 def _number(keys: dict[str, str], key: str) -> int | None:
@@ -448,24 +454,25 @@ def _number(keys: dict[str, str], key: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise FormatError("data.external", f"{key} {text[:40]!r} is not a number of bytes")
+        raise FormatError("data.external", f"{key} must be a number of bytes, got {text[:40]!r}")
     return int(text)
 
 
-def _linear(indices: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """The places of a sparse tensor's values in the flat dense one, checked (onnx.proto, ``SparseTensorProto``)."""
+def _linear_indices(indices: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the flat indices of a sparse tensor's values in the dense one, checked (onnx.proto, ``SparseTensorProto``)."""
     count = values.size
     if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in ((count,), (count, len(shape))):
         raise FormatError(
-            "data.sparse", f"values {list(values.shape)} and indices {indices.dtype}{list(indices.shape)} for rank {len(shape)}"
+            "data.sparse",
+            f"values {list(values.shape)}, indices {indices.dtype}{list(indices.shape)} do not fit rank {len(shape)}",
         )
     bounds = (math.prod(shape),) if indices.ndim == 1 else shape
     columns = indices.reshape(count, -1) if count else np.empty((0, len(bounds)), np.int64)
     if count and any(column.min() < 0 or column.max() >= bound for column, bound in zip(columns.T, bounds, strict=True)):
-        raise FormatError("data.sparse", f"an index outside shape {list(shape)}")
-    places = np.zeros(count, np.int64)
+        raise FormatError("data.sparse", f"an index exceeds the shape {list(shape)}")
+    linear = np.zeros(count, np.int64)
     for column, bound in zip(columns.T, bounds, strict=True):
-        places = places * bound + column
-    if (np.diff(places) <= 0).any():
-        raise FormatError("data.sparse", "indices are not in ascending order, or one comes twice")
-    return places
+        linear = linear * bound + column
+    if (np.diff(linear) <= 0).any():
+        raise FormatError("data.sparse", "indices must be in ascending order, without repetition")
+    return linear

@@ -1,8 +1,8 @@
-"""What every reader of protobuf passes over: fields that it does not know, and text without a meaning that is not UTF-8.
+"""Unknown protobuf fields, and comments that are not UTF-8: every reader ignores them.
 
-Unknown fields are taken out with the place they lie at, and written back there. A place is a path of field names, and for a
-repeated field the name of the entry where it has one (a node's is its first output), so that it is found again in a graph
-whose order has changed.
+Unknown fields are taken out with their place, and written back there. A place is a path of field names, and for a repeated
+field the name of the entry where it has one (for a node, its first output), so that it is found again after the order of a
+graph has changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = tuple[tuple[str, str | int], ...]
 Unknown = tuple[Place, bytes]
 """The place of a message, and the encoding of its unknown fields."""
 
-# By message: text that is for people only.
+# Documentation fields by message.
 _REMARKS = {
     "ModelProto": ("doc_string", "producer_name", "producer_version"),
     "GraphProto": ("doc_string", "name"),
@@ -36,32 +36,32 @@ _KEYS = {
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
-def mend(proto: ModelProto, note: Callable[[FormatError | UnsupportedError, str], None]) -> list[Unknown]:
-    """Take the unknown fields out of ``proto``, and make its remarks UTF-8. ``note`` gets each deviation and its place.
+def take_unknown_fields(proto: ModelProto, note: Callable[[FormatError | UnsupportedError, str], None]) -> list[Unknown]:
+    """Take the unknown fields out of ``proto``, and make its comments UTF-8. ``note`` gets each deviation and its place.
 
-    Raises UnsupportedError [proto.unknown] for a known field that holds an unknown value: that is no remark.
+    Raises UnsupportedError [proto.unknown] for a known field with an unknown value.
     """
-    found: list[Unknown] = []
-    for place, message in _messages(proto, ()):
-        if encoded := _taken(message):
-            found.append((place, encoded))
-            what = _text(place)
-            note(UnsupportedError("proto.unknown", f"unknown fields in {what}, kept as they are"), what)
+    unknown: list[Unknown] = []
+    for index, message in _messages(proto, ()):
+        if encoded := _take(message):
+            unknown.append((index, encoded))
+            label = _place_text(index)
+            note(UnsupportedError("proto.unknown", f"unknown fields in {label}, which are preserved"), label)
         for name in _REMARKS.get(message.DESCRIPTOR.name, ()):
             value: Any = getattr(message, name)
             if isinstance(value, bytes):
                 setattr(message, name, value.decode("utf-8", "backslashreplace"))
-                note(FormatError("proto.text", f"the {name} of {_text(place)} is not UTF-8"), _text(place))
+                note(FormatError("proto.text", f"the {name} of {_place_text(index)} must be UTF-8"), _place_text(index))
     proto.DiscardUnknownFields()
-    return found
+    return unknown
 
 
 def put_back(proto: ModelProto, unknown: list[Unknown]) -> None:
-    """Give messages their unknown fields back; those of messages that are there no more go with them."""
+    """Write unknown fields back to their messages; those of messages that no longer exist are dropped."""
     wanted = dict(unknown)
-    for place, message in list(_messages(proto, ())) if wanted else ():
-        if place in wanted:
-            message.MergeFromString(wanted[place])
+    for index, message in list(_messages(proto, ())) if wanted else ():
+        if index in wanted:
+            message.MergeFromString(wanted[index])
 
 
 def _messages(message: Any, place: Place) -> Iterator[tuple[Place, Any]]:
@@ -86,15 +86,15 @@ def _is_repeated(field: Any) -> bool:
 
 def _key(message: Any) -> str:
     kind = message.DESCRIPTOR.name
-    found = next(filter(None, message.output), "") if kind == "NodeProto" else getattr(message, _KEYS.get(kind, ""), "")
-    return found if isinstance(found, str) else ""
+    name_ = next(filter(None, message.output), "") if kind == "NodeProto" else getattr(message, _KEYS.get(kind, ""), "")
+    return name_ if isinstance(name_, str) else ""
 
 
-def _text(place: Place) -> str:
+def _place_text(place: Place) -> str:
     return "/".join(f"{name} {key!r}" if key != "" else name for name, key in place) or "the model"
 
 
-def _taken(message: Any) -> bytes:
+def _take(message: Any) -> bytes:
     from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
     fields = UnknownFieldSet(message)
@@ -103,26 +103,26 @@ def _taken(message: Any) -> bytes:
     known = sorted({field.field_number for field in fields} & set(message.DESCRIPTOR.fields_by_number))
     if known:
         names = ", ".join(message.DESCRIPTOR.fields_by_number[number].name for number in known)
-        raise UnsupportedError("proto.unknown", f"a {message.DESCRIPTOR.name} holds an unknown value of {names}")
-    return b"".join(map(_encoded, fields))
+        raise UnsupportedError("proto.unknown", f"a {message.DESCRIPTOR.name} has an unknown value of {names}")
+    return b"".join(map(_encode_field, fields))
 
 
-def _encoded(field: Any) -> bytes:
-    """One unknown field as it lay in the file. Source: protobuf's encoding guide."""
-    head = _varint(field.field_number << 3 | field.wire_type)
+def _encode_field(field: Any) -> bytes:
+    """Encode one unknown field as it was in the file. Source: protobuf's encoding guide."""
+    head = _encode_varint(field.field_number << 3 | field.wire_type)
     if field.wire_type == _VARINT:
-        return head + _varint(field.data)
+        return head + _encode_varint(field.data)
     if field.wire_type in (_FIXED64, _FIXED32):
         return head + int(field.data).to_bytes(8 if field.wire_type == _FIXED64 else 4, "little")
     if field.wire_type == _BYTES:
-        return head + _varint(len(field.data)) + bytes(field.data)
-    return head + b"".join(map(_encoded, field.data)) + _varint(field.field_number << 3 | _GROUP_END)
+        return head + _encode_varint(len(field.data)) + bytes(field.data)
+    return head + b"".join(map(_encode_field, field.data)) + _encode_varint(field.field_number << 3 | _GROUP_END)
 
 
-def _varint(number: int) -> bytes:
-    found = bytearray()
+def _encode_varint(number: int) -> bytes:
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)

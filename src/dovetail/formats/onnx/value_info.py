@@ -1,4 +1,4 @@
-"""TypeProto and ValueInfoProto to types and back. Source: onnx.proto, ``TypeProto``, ``TensorShapeProto``."""
+"""Reads and writes TypeProto and ValueInfoProto. Source: onnx.proto, ``TypeProto``, ``TensorShapeProto``."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 Denotations = dict[str, str]
 
 _MAX_DEPTH = 32
-# onnx.proto gives a dimension without a value no name; ours begins with this, which no exporter's identifier does.
+# Prefix of symbols for dimensions without a name; no exporter writes such identifiers.
 UNNAMED = "?"
 
 
 class TypeReader:
-    """Reads the types of one model; equal ones are read once."""
+    """Reads the types of one model; equal ones are parsed once."""
 
     def __init__(self) -> None:
         self._found: dict[bytes, tuple[Type | None, Denotations]] = {}
 
     def read(self, proto: TypeProto, key: str) -> tuple[Type | None, Denotations]:
-        """The type (None: the message says nothing), and denotations by path (``""`` the type, ``"0"`` its first dimension).
+        """Return the type (None for an empty message), and denotations by path (``""`` the type, ``"0"`` its first dimension).
 
-        An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element],
-        UnsupportedError [type.kind], [type.depth].
+        An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element], UnsupportedError
+        [type.kind], [type.depth].
         """
         stored = proto.SerializeToString()
-        found = self._found.get(stored)
-        if found is None:
-            fresh = _Fresh(key)
+        known = self._found.get(stored)
+        if known is None:
+            fresh = _SymbolNames(key)
             notes: Denotations = {}
-            found = self._type(proto, fresh, "", notes, 0), notes
+            known = self._type(proto, fresh, "", notes, 0), notes
             if not fresh.count:
-                self._found[stored] = found
-        return found
+                self._found[stored] = known
+        return known
 
-    def _type(self, proto: TypeProto, fresh: _Fresh, path: str, notes: Denotations, depth: int) -> Type | None:
+    def _type(self, proto: TypeProto, fresh: _SymbolNames, path: str, notes: Denotations, depth: int) -> Type | None:
         if depth > _MAX_DEPTH:
-            raise UnsupportedError("type.depth", f"a type nested more than {_MAX_DEPTH} deep")
+            raise UnsupportedError("type.depth", f"types must nest at most {_MAX_DEPTH} levels deep")
         fields = present(proto, "type")
         if denotation := fields.pop("denotation", ""):
             notes[path] = denotation
@@ -58,36 +58,36 @@ class TypeReader:
         if kind == "map_type":
             return self._map(inner, fresh, path, notes, depth)
         if kind not in ("sequence_type", "optional_type"):
-            raise UnsupportedError("type.kind", f"a value of {kind.replace('_', ' ')}")
+            raise UnsupportedError("type.kind", f"values of {kind.replace('_', ' ')} are not supported")
         parts = present(inner, "type")
         if "elem_type" not in parts:
-            raise FormatError("type.element", f"a {kind.replace('_', ' ')} of nothing")
+            raise FormatError("type.element", f"a {kind.replace('_', ' ')} must have an element type")
         element = self._type(parts["elem_type"], fresh, f"{path}*", notes, depth + 1)
         if element is None:
-            raise FormatError("type.element", f"a {kind.replace('_', ' ')} of nothing")
+            raise FormatError("type.element", f"a {kind.replace('_', ' ')} must have an element type")
         return Sequence(element) if kind == "sequence_type" else Optional(element)
 
-    def _map(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations, depth: int) -> Map:
+    def _map(self, proto: Any, fresh: _SymbolNames, path: str, notes: Denotations, depth: int) -> Map:
         parts = present(proto, "type")
         key = element_type(parts.get("key_type", 0), "type.element")
         element = self._type(parts["value_type"], fresh, f"{path}*", notes, depth + 1) if "value_type" in parts else None
         if element is None:
-            raise FormatError("type.element", "a map to nothing")
+            raise FormatError("type.element", "a map must have a value type")
         if not key.is_integer and key != "string":
-            raise FormatError("type.element", f"a map from {key}, where keys are integers or strings")
+            raise FormatError("type.element", f"map keys must be integers or strings, got {key}")
         return Map(key, element)
 
-    def _tensor(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations) -> Tensor:
+    def _tensor(self, proto: Any, fresh: _SymbolNames, path: str, notes: Denotations) -> Tensor:
         fields = present(proto, "type")
         number = fields.pop("elem_type", 0)
         shape = fields.pop("shape", None)
-        # Shape inference writes UNDEFINED where it knows a shape only.
+        # Shape inference writes UNDEFINED where only the shape is known.
         dtype = element_type(number, "type.element") if number else None
         return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes))
 
 
-class _Fresh:
-    """Names for the unnamed dimensions of one value."""
+class _SymbolNames:
+    """Creates symbols for the unnamed dimensions of one value."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -98,7 +98,7 @@ class _Fresh:
         return symbolic.symbol(f"{UNNAMED}{self._key}.{path}{axis}")
 
 
-def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations) -> Shape:
+def _shape(proto: TensorShapeProto, fresh: _SymbolNames, path: str, notes: Denotations) -> Shape:
     present(proto, "shape")
     sizes: list[Size] = []
     for axis, dim in enumerate(proto.dim):
@@ -107,8 +107,8 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
             notes[f"{path}{axis}"] = denotation
         value, name = fields.get("dim_value", -1), fields.get("dim_param", "")
         if value < -1:
-            # -1 stands for an unknown size in files of several exporters; nothing else below 0 has a meaning.
-            raise FormatError("type.dims", f"the size {value} is negative")
+            # Several exporters write -1 for an unknown size; other negative sizes have no meaning.
+            raise FormatError("type.dims", f"a size must not be negative, got {value}")
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):
@@ -123,9 +123,10 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
 def read_value(
     proto: ValueInfoProto, types: TypeReader, scope: str, accept: Callable[[DovetailError], None] = refuse
 ) -> ForeignValue:
-    """A declared value. ``scope`` tells values of one name in different sub-graphs apart; ``accept`` gets its deviations.
+    """Read a declared value.
 
-    Raises FormatError [value.name].
+    ``scope`` distinguishes values of one name in different subgraphs; ``accept`` receives deviations. Raises FormatError
+    [value.name].
     """
     fields = present(proto, "value info")
     name = fields.pop("name", "")
@@ -156,7 +157,7 @@ def write_value(proto: ValueInfoProto, value: ForeignValue) -> None:
 
 
 def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "") -> None:
-    """Fill ``proto``. A size that is an expression is written as its text, one without a name as nothing."""
+    """Fill ``proto``. A size that is an expression is written as its text, an unnamed one is omitted."""
     if path in notes:
         proto.denotation = notes[path]
     if isinstance(type, Tensor):
@@ -193,20 +194,20 @@ def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> No
             dim.denotation = notes[f"{path}{axis}"]
 
 
-def renamed_symbols(type: Type | None, prefix: str) -> Type | None:
-    """``type`` with every symbol named anew, as a function's own symbols are at each of its calls."""
+def rename_symbols(type: Type | None, prefix: str) -> Type | None:
+    """Return ``type`` with every symbol renamed, as for a function's own symbols at each of its calls."""
     if isinstance(type, (Sequence, Optional, Map)):
-        element = renamed_symbols(type.element, prefix)
+        element = rename_symbols(type.element, prefix)
         assert element is not None
         if isinstance(type, Map):
             return Map(type.key, element)
         return Sequence(element) if isinstance(type, Sequence) else Optional(element)
     if type is None or type.shape is None:
         return type
-    return Tensor(type.dtype, tuple(size if isinstance(size, int) else _prefixed(size, prefix) for size in type.shape))
+    return Tensor(type.dtype, tuple(size if isinstance(size, int) else _prefix_symbol(size, prefix) for size in type.shape))
 
 
-def _prefixed(size: Size, prefix: str) -> Size:
+def _prefix_symbol(size: Size, prefix: str) -> Size:
     name = symbolic.name_of(size)
     assert name is not None, "a file's sizes are numbers and symbols"
     unnamed = UNNAMED if name.startswith(UNNAMED) else ""

@@ -1,4 +1,4 @@
-"""A graph as an ONNX file."""
+"""Export of a model to ONNX: the choice of the opset, the metadata, the file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from dovetail.errors import UnsupportedError
-from dovetail.formats import lifted, roundtrip_metadata
+from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
-from dovetail.formats.exporter import lower
-from dovetail.formats.fixpoint import Snapshot, fixpoint
+from dovetail.formats.exporter import export_model
+from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.onnx import codec, min_opset
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
+from dovetail.formats.onnx.read import import_onnx
 from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.formats.readback import check_written
 from dovetail.ir.graph import Model
@@ -25,19 +26,19 @@ CONTRIB = "com.microsoft"
 LEARNING = "ai.onnx.ml"
 LEARNING_VERSION = 5
 COLUMNS_VERSION = 4
-"""The newest version of ai.onnx.ml that has the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: 5 calls them
-deprecated, and runtimes refuse a deprecated operator."""
+"""The newest version of ai.onnx.ml in which TreeEnsembleRegressor and TreeEnsembleClassifier are not deprecated; runtimes refuse
+deprecated operators."""
 NEWEST = 2**31 - 1
 OPSET = 21
-"""The opset of a model that did not come from ONNX and is given none: what current runtimes all read."""
+"""The opset for a model that does not come from ONNX: all current runtimes read it."""
 
 
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
-    """``model`` in the words of ONNX at ``opset`` (default: its own, or OPSET, also where the one that an IR remembers cannot say
-    it: IR has operators that came late to ONNX).
+    """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
 
-    Raises UnsupportedError [opset.range], and [op.unsayable], [type.version] or another with every node that stands in the way,
-    and the opset from which on it would not.
+    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, OPSET is used.
+    Raises UnsupportedError [opset.range], and [op.unsayable], [type.version] or another with every node that cannot be
+    exported, and with the first opset that can express the model.
     """
     target = OPSET if opset is None else opset
     if opset is None and model.versions.get(""):
@@ -48,7 +49,7 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     except UnsupportedError as error:
         if opset is None and model.format != "onnx" and target < OPSET:
             return to_foreign(model, OPSET)
-        raise min_opset.told(error, target, newest, lambda other: _at(model, other)) from None
+        raise min_opset.with_min_opset(error, target, newest, lambda candidate: _at(model, candidate)) from None
     _describe(model, foreign)
     return foreign
 
@@ -59,11 +60,11 @@ def _at(model: Model, target: int) -> ForeignModel:
 
     def version_of(domain: str, kind: str) -> int | None:
         if domain == CONTRIB:
-            # A model that has none of onnxruntime's own operators gets none in the place of ONNX's.
+            # A model without onnxruntime's own operators gets none in place of ONNX's.
             return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
         return since_version(domain, kind, imports.get(domain, 1))
 
-    foreign = lower(model, ONNX, version_of)
+    foreign = export_model(model, ONNX, version_of)
     used = {node.domain for node in foreign.graph.nodes}
     foreign.versions = {
         "": target,
@@ -73,7 +74,7 @@ def _at(model: Model, target: int) -> ForeignModel:
 
 
 def _learning_version(model: Model) -> int:
-    """The version of ai.onnx.ml for a model that speaks of none."""
+    """The version of ai.onnx.ml for a model that imports none."""
     columns = any(isinstance(node.op, TreeEnsembleRegressor | TreeEnsembleClassifier) for node in model.graph.nodes)
     return COLUMNS_VERSION if columns else LEARNING_VERSION
 
@@ -91,25 +92,25 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
         if model.states:
             foreign.metadata["metadata_props"] = {**foreign.metadata.get("metadata_props", {}), PROPERTY: as_text(model)}
         return
-    kept: dict[str, Any] = dict(model.metadata.get("onnx", {}))
-    foreign.metadata = {name: kept[name] for name in ("ir_version", "domain", "model_version") if name in kept}
-    maker, version = [*kept.get("producer", ()), "", ""][:2]
+    onnx_metadata: dict[str, Any] = dict(model.metadata.get("onnx", {}))
+    foreign.metadata = {name: onnx_metadata[name] for name in ("ir_version", "domain", "model_version") if name in onnx_metadata}
+    maker, version = [*onnx_metadata.get("producer", ()), "", ""][:2]
     foreign.producer = (maker, version) if maker or version else ("dovetail", "")
-    foreign.doc = kept.get("doc", model.doc)
-    foreign.graph.name = kept.get("graph", foreign.graph.name) or "graph"
-    foreign.graph.doc = kept.get("graph_doc", foreign.graph.doc)
-    properties = dict(kept.get("metadata_props", {}))
-    travelled = roundtrip_metadata.from_openvino(model)
-    if travelled is not None:
-        properties[roundtrip_metadata.PROPERTY] = travelled
+    foreign.doc = onnx_metadata.get("doc", model.doc)
+    foreign.graph.name = onnx_metadata.get("graph", foreign.graph.name) or "graph"
+    foreign.graph.doc = onnx_metadata.get("graph_doc", foreign.graph.doc)
+    properties = dict(onnx_metadata.get("metadata_props", {}))
+    record = roundtrip_metadata.encode_openvino(model)
+    if record is not None:
+        properties[roundtrip_metadata.PROPERTY] = record
     if model.states:
         properties[PROPERTY] = as_text(model)
     if properties:
         foreign.metadata["metadata_props"] = properties
 
 
-def _lower_again(snapshot: Snapshot) -> ForeignModel:
-    return to_foreign(lifted(codec.read_snapshot(snapshot), Deviations()))
+def _export_again(snapshot: Snapshot) -> ForeignModel:
+    return to_foreign(import_onnx(codec.read_snapshot(snapshot), Deviations()))
 
 
 def save(
@@ -120,10 +121,10 @@ def save(
     external: bool | str | None = None,
     threshold: int = 1024,
 ) -> bytes | None:
-    """Write ``model`` as ONNX; to None: return the bytes. ``external`` and ``threshold``: see :func:`codec.write`.
+    """Write ``model`` as ONNX; return the bytes where ``path`` is None. ``external`` and ``threshold``: see :func:`codec.write`.
 
-    Raises UnsupportedError [write.mismatch] as :func:`check_written`, before anything is written.
+    Raises UnsupportedError [write.mismatch] like :func:`check_written`, before anything is written.
     """
-    foreign = fixpoint(to_foreign(model, opset), codec.snapshot_of, _lower_again)
+    foreign = find_fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
     check_written(model, foreign, ONNX)
     return codec.write(foreign, path, external=external, threshold=threshold)

@@ -1,4 +1,4 @@
-"""ForeignGraph to GraphProto. What reading put into metadata is written back where it was."""
+"""Writes a ForeignGraph as a GraphProto; fields that the reader preserved in metadata are written back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _LIST_OF = {1: 6, 2: 7, 3: 8, 4: 9, 5: 10, 13: 14}
 _SPARSE = {4: 11, 9: 12}
-# onnx.proto, ``Version``: what introduced which element types. Before version 4 every initializer is an input.
+# onnx.proto, ``Version``: the versions that introduced element types. Before version 4 every initializer is an input.
 _IR_OF_DTYPE = {
     "bf16": 4, "f8e4m3": 9, "f8e4m3fnuz": 9, "f8e5m2": 9, "f8e5m2fnuz": 9, "u4": 10, "i4": 10,
     "f4e2m1": 11, "f8e8m0": 12, "u2": 13, "i2": 13, "f6e2m3": 14, "f6e3m2": 14,
@@ -34,7 +34,7 @@ _IR_OF_DTYPE = {
 class GraphWriter:
     """Writes the graphs of one model against its opset imports.
 
-    ``ir_version`` is the least that what has been written so far needs; ``errors`` the nodes that stand in the way.
+    ``ir_version`` is the least that the graphs written so far need; ``errors`` has the nodes that cannot be written.
     """
 
     def __init__(self, versions: Mapping[str, int], external: ExternalData | ExternalReferences | None) -> None:
@@ -44,7 +44,7 @@ class GraphWriter:
         self.errors: list[DovetailError] = []
 
     def graph(self, proto: GraphProto, graph: ForeignGraph) -> None:
-        # onnx.checker demands a name, which not every file has.
+        # onnx.checker requires a name, which not every file has.
         proto.name = graph.name or "graph"
         if graph.doc:
             proto.doc_string = graph.doc
@@ -165,7 +165,7 @@ _ONE_OF = {9: 4, 10: 5, 12: 11, 14: 13}
 
 
 def kind_of(value: Any) -> int | None:
-    """The AttributeType of a value; None for an empty list, which does not tell. Raises UnsupportedError [attribute.value]."""
+    """Return the AttributeType of a value; None for an empty list. Raises UnsupportedError [attribute.value]."""
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return 2
     if isinstance(value, (float, np.floating)):
@@ -180,7 +180,7 @@ def kind_of(value: Any) -> int | None:
         return 13
     if isinstance(value, (list, tuple)):
         return _list_kind(value)
-    raise UnsupportedError("attribute.value", f"ONNX has no attribute that holds a {type(value).__name__}")
+    raise UnsupportedError("attribute.value", f"ONNX has no attribute type for a {type(value).__name__}")
 
 
 def _list_kind(values: Iterable[Any]) -> int | None:
@@ -188,31 +188,31 @@ def _list_kind(values: Iterable[Any]) -> int | None:
     if not kinds:
         return None
     if len(kinds) > 1 or not kinds <= _LIST_OF.keys():
-        raise UnsupportedError("attribute.value", "ONNX has no attribute that holds a list of such values together")
+        raise UnsupportedError("attribute.value", "ONNX has no attribute type for a list of mixed values")
     return _LIST_OF[kinds.pop() or 0]
 
 
 def _empty_kind(node: ForeignNode, name: str) -> int:
-    """An empty list says what it is a list of in the file it came from, or in the operator's schema."""
+    """Return the type of an empty list: that in the file it came from, or in the operator's schema."""
     if name in node.metadata.get("empty", {}):
         return int(node.metadata["empty"][name])
-    found = schema(node.domain, node.kind, node.version)
-    if found is None or name not in found.lists:
-        raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of nobody knows what")
-    return found.lists[name]
+    found_schema = schema(node.domain, node.kind, node.version)
+    if found_schema is None or name not in found_schema.lists:
+        raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of unknown type")
+    return found_schema.lists[name]
 
 
 def _plain(kind: int, value: Any, name: str) -> Any:
     if kind == 2:
         if not -(2**63) <= int(value) < 2**63:
-            raise UnsupportedError("attribute.range", f"{name} = {value} is not an int64")
+            raise UnsupportedError("attribute.range", f"{name} must be an int64, got {value}")
         return int(value)
     if kind == 1:
         number = float(value)
         if math.isfinite(number) and abs(number) > _FLOAT_MAX:
-            raise UnsupportedError("attribute.range", f"{name} = {number} is beyond float32")
+            raise UnsupportedError("attribute.range", f"{name} must be in the range of float32, got {number}")
         return number
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise UnsupportedError("attribute.text", f"the attribute {name!r} has no UTF-8 form") from None
+        raise UnsupportedError("attribute.text", f"the attribute {name!r} must have a UTF-8 form") from None

@@ -1,16 +1,15 @@
-"""OpenVINO IR, versions 10 and 11: ``model.xml`` with ``model.bin`` to a foreign model, and back as version 11.
+"""Reads OpenVINO IR 10 and 11 (``model.xml`` with ``model.bin``) into a foreign model, and writes it as version 11.
 
-What a file says beyond the graph is kept in metadata. Of a value: ``name`` (the layer's name; always for a Parameter or
-Const, else where the port has no names), ``layer`` (its id, for Parameter and Const), ``rt_info`` (the port's),
-``layer_rt_info`` (the Parameter's or Const's). Of an output: ``result`` (the Result layer's name), ``layer``,
-``result_rt_info``, ``result_port_rt_info``. Of a node: ``rt_info``, ``input_rt_info`` (by input index). Of the model and
-of bodies: ``rt_info``; of the model: ``meta_data`` and ``quantization_parameters`` (legacy sections). The module
-``rt_info`` says what form these have.
+Data beyond the graph is preserved in metadata. Of a value: ``name`` (the layer's name; always for a Parameter or Const,
+otherwise where the port has no names), ``layer`` (its id, for Parameter and Const), ``rt_info`` (the port's), ``layer_rt_info``
+(the Parameter's or Const's). Of an output: ``result`` (the Result layer's name), ``layer``, ``result_rt_info``,
+``result_port_rt_info``. Of a node: ``rt_info``, ``input_rt_info`` (by input index). Of the model and of subgraphs: ``rt_info``;
+of the model: ``meta_data`` and ``quantization_parameters`` (legacy sections). The module ``rt_info`` defines their form.
 
-A layer with bodies has the attributes ``body``, ``then_body``, ``else_body`` (ForeignGraph), and as lists of dicts of
-strings ``port_map``, ``then_port_map``, ``else_port_map`` (``port`` is "input" or "output"; ``external_port_id`` counts
-the node's inputs from 0 and its outputs after them, -1 is none; ``internal_layer_id`` is the ``layer`` of an input or
-output of the body) and ``back_edges``.
+A layer with subgraphs has the attributes ``body``, ``then_body``, ``else_body`` (ForeignGraph), and as lists of dicts of
+strings ``port_map``, ``then_port_map``, ``else_port_map`` (``port`` is "input" or "output"; ``external_port_id`` counts the
+node's inputs from 0 and its outputs after them, -1 is none; ``internal_layer_id`` is the ``layer`` of an input or output of the
+body) and ``back_edges``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot, Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import constants, rt_info, xml_parser
-from dovetail.formats.openvino.diagnostics import TooMany
+from dovetail.formats.openvino.diagnostics import TooManyErrors
 from dovetail.formats.openvino.reader import LEGACY, Reader
 from dovetail.formats.openvino.writer import Writer
 
@@ -76,7 +75,7 @@ def _read(
         for stray in xml_parser.stray_texts(root):
             reader.checks.deviate(stray)
         graph = reader.graph(root)
-    except TooMany:
+    except TooManyErrors:
         pass
     except RecursionError:
         raise FormatError("ir.depth", "the file nests too deeply", file=file) from None

@@ -1,9 +1,9 @@
-"""Constants as bytes of a ``.bin`` file, and back: one element per numpy element on our side, packed on the file's.
+"""Constants of IR as the bytes of a ``.bin`` file: unpacked to one numpy element per element, and packed again.
 
-Layouts, measured with OpenVINO 2026.4: i4, u4, nf4 and f4e2m1 put the first element in the low nibble; u2 in the low
-bits; u1 in the highest bit. u3 and u6 are split: three bytes hold 8 (u3) or 4 (u6) elements, the low 2 (or 4) bits of
-each in the first two bytes and the high bits in the third, first element in the highest bits. Strings: int32 count,
-int32 offsets (count + 1, from 0), then the characters. Everything is little-endian.
+Layouts, measured with OpenVINO 2026.4: i4, u4, nf4 and f4e2m1 have the first element in the low nibble; u2 in the low bits; u1
+in the highest bit. u3 and u6 are split: three bytes hold 8 (u3) or 4 (u6) elements, the low 2 (or 4) bits of each in the first
+two bytes and the high bits in the third, first element in the highest bits. Strings: int32 count, int32 offsets (count + 1,
+from 0), then the characters. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dovetail.errors import FormatError, UnsupportedError
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]
 
-# bits of an element: how many elements lie in one group of three bytes, and the bits kept in the first two
+# bits per element -> (elements per group of three bytes, low bits of each element in the first two bytes)
 _SPLIT = {3: (8, 2), 6: (4, 4)}
 
 
 def size_of(dtype: DType, count: int) -> int | None:
-    """How many bytes ``count`` elements take; None for strings, whose data says it."""
+    """Return the size of ``count`` elements in bytes; None for strings, whose data contains it."""
     if dtype.name == "string":
         return None
     if dtype.bits in _SPLIT:
@@ -34,58 +34,61 @@ def size_of(dtype: DType, count: int) -> int | None:
 
 
 def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """The elements that ``data`` (exactly as long as size_of says) holds, read-only, without a copy for whole-byte types."""
+    """Return the elements in ``data``, which must have the size that size_of returns.
+
+    The array is read-only, and a view for types of whole bytes.
+    """
     count = 1
     for size in shape:
         count *= size
     if dtype.name == "string":
-        array = _strings(data, count)
+        array = _decode_strings(data, count)
     elif dtype.name == "boolean":
         array = data.view(np.bool_) if not data.size or data.max() <= 1 else data != 0
     elif dtype.bits % 8 == 0:
         array = np.frombuffer(data, dtype.numpy, count) if count else np.empty(0, dtype.numpy)
     else:
-        array = _elements(_codes(data, dtype.bits, count), dtype)
+        array = decode(_unpack_codes(data, dtype.bits, count), dtype)
     array = array.reshape(shape)
     array.flags.writeable = False
     return array
 
 
 def pack(data: Any, dtype: DType) -> bytes | memoryview:
-    """The bytes that unpack turns back into ``data``. Raises UnsupportedError [ir.dtype] for a type that IR has not."""
+    """Pack elements into bytes: the inverse of unpack. Raises UnsupportedError [ir.dtype] for a type that IR lacks."""
     if dtype.openvino is None:
         raise UnsupportedError("ir.dtype", f"OpenVINO IR has no element type {dtype}")
     array = np.asarray(data)
     if dtype.name == "string":
-        return _from_strings(array)
+        return _encode_strings(array)
     if array.dtype != dtype.numpy:
         array = array.astype(dtype.numpy)
     array = np.ascontiguousarray(array).reshape(-1)
     if dtype.bits % 8 == 0:
         return array.view(np.uint8).data if array.size else b""
-    return _from_codes(array.view(np.uint8) & np.uint8((1 << dtype.bits) - 1), dtype.bits).tobytes()
+    return _pack_codes(array.view(np.uint8) & np.uint8((1 << dtype.bits) - 1), dtype.bits).tobytes()
 
 
-def _codes(data: Bytes, bits: int, count: int) -> Bytes:
-    """One code per element."""
+def _unpack_codes(data: Bytes, bits: int, count: int) -> Bytes:
+    """Unpack to one code per byte."""
     if bits == 1:
         return np.unpackbits(data, count=count)
     if bits in _SPLIT:
-        each, low = _SPLIT[bits]
+        group_size, low = _SPLIT[bits]
         groups = data.reshape(-1, 3)
-        lows = _fields(groups[:, :2], low).reshape(len(groups), each)
-        highs = _fields(groups[:, 2:], bits - low).reshape(len(groups), each)
+        lows = _fields(groups[:, :2], low).reshape(len(groups), group_size)
+        highs = _fields(groups[:, 2:], bits - low).reshape(len(groups), group_size)
         return (lows | highs << np.uint8(low)).reshape(-1)[:count]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return (data[:, None] >> shifts & np.uint8((1 << bits) - 1)).reshape(-1)[:count]
 
 
 def _fields(data: Bytes, bits: int) -> Bytes:
-    """The ``bits`` wide fields of each byte, highest first, on a new last axis."""
+    """Split each byte into fields of ``bits`` bits, the highest first, along a new last axis."""
     return data[..., None] >> np.arange(8 - bits, -1, -bits, dtype=np.uint8) & np.uint8((1 << bits) - 1)
 
 
-def _elements(codes: Bytes, dtype: DType) -> Array:
+def decode(codes: Bytes, dtype: DType) -> Array:
     if dtype.kind == "int":
         spare = np.int8(8 - dtype.bits)
         return (codes.view(np.int8) << spare >> spare).astype(dtype.numpy)
@@ -94,50 +97,50 @@ def _elements(codes: Bytes, dtype: DType) -> Array:
     return codes if dtype.numpy == np.uint8 else codes.astype(dtype.numpy)
 
 
-def _from_codes(codes: Bytes, bits: int) -> Bytes:
+def _pack_codes(codes: Bytes, bits: int) -> Bytes:
     if bits == 1:
         return np.packbits(codes)
     if bits in _SPLIT:
-        each, low = _SPLIT[bits]
-        groups = _padded(codes, each)
-        lows = _joined((groups & np.uint8((1 << low) - 1)).reshape(len(groups), 2, each // 2), low)
-        highs = _joined((groups >> np.uint8(low)).reshape(len(groups), 1, each), bits - low)
+        group_size, low = _SPLIT[bits]
+        groups = _pad_to_groups(codes, group_size)
+        lows = _join_fields((groups & np.uint8((1 << low) - 1)).reshape(len(groups), 2, group_size // 2), low)
+        highs = _join_fields((groups >> np.uint8(low)).reshape(len(groups), 1, group_size), bits - low)
         return np.concatenate([lows, highs], axis=1).reshape(-1)
-    parts = _padded(codes, 8 // bits) << np.arange(0, 8, bits, dtype=np.uint8)
-    joined: Bytes = np.bitwise_or.reduce(parts, axis=1)
-    return joined
+    parts = _pad_to_groups(codes, 8 // bits) << np.arange(0, 8, bits, dtype=np.uint8)
+    packed_bits: Bytes = np.bitwise_or.reduce(parts, axis=1)
+    return packed_bits
 
 
-def _padded(codes: Bytes, each: int) -> Bytes:
-    return np.pad(codes, (0, -len(codes) % each)).reshape(-1, each)
+def _pad_to_groups(codes: Bytes, group_size: int) -> Bytes:
+    return np.pad(codes, (0, -len(codes) % group_size)).reshape(-1, group_size)
 
 
-def _joined(fields: Bytes, bits: int) -> Bytes:
+def _join_fields(fields: Bytes, bits: int) -> Bytes:
     joined: Bytes = np.bitwise_or.reduce(fields << np.arange(8 - bits, -1, -bits, dtype=np.uint8), axis=-1)
     return joined
 
 
-def _strings(data: Bytes, count: int) -> Array:
-    """Raises FormatError [ir.constant-strings] where the header does not fit the bytes or the shape."""
+def _decode_strings(data: Bytes, count: int) -> Array:
+    """Decode strings. Raises FormatError [ir.constant-strings] where the header does not fit the bytes or the shape."""
     header = 4 * (count + 2)
     if data.size < header:
-        raise FormatError("ir.constant-strings", f"{data.size} bytes cannot hold {count} strings")
+        raise FormatError("ir.constant-strings", f"{count} strings need at least {header} bytes, got {data.size}")
     numbers = np.frombuffer(data[:header], "<i4")
     ends = numbers[1:]
     if int(numbers[0]) != count or ends[0] != 0 or np.any(ends[1:] < ends[:-1]) or header + int(ends[-1]) != data.size:
-        raise FormatError("ir.constant-strings", f"the string table does not describe {count} strings in {data.size} bytes")
+        raise FormatError("ir.constant-strings", f"the string table must describe {count} strings in {data.size} bytes")
     text = data[header:].tobytes()
     array = np.empty(count, object)
     try:
         array[:] = [text[start:end].decode() for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
     except UnicodeDecodeError:
-        raise FormatError("ir.constant-strings", "a string is not UTF-8") from None
+        raise FormatError("ir.constant-strings", "a string must be UTF-8") from None
     return array
 
 
-def _from_strings(array: Array) -> bytes:
+def _encode_strings(array: Array) -> bytes:
     texts = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1).tolist()]
     ends = np.cumsum([0, *map(len, texts)])
     if ends[-1] > 2**31 - 1:
-        raise UnsupportedError("ir.constant-strings", f"{ends[-1]} characters are more than an IR string constant holds")
+        raise UnsupportedError("ir.constant-strings", f"a string constant must have at most 2**31 - 1 bytes, got {ends[-1]}")
     return np.array([len(texts), *ends], "<i4").tobytes() + b"".join(texts)

@@ -1,4 +1,4 @@
-"""Faults of an IR file, collected, and the checks that every element goes through."""
+"""The errors and deviations of an IR file, and the checks of XML elements."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dovetail.ir.types import INT64_MAX
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-MOST_FAULTS = 1000
+MAX_ERRORS = 1000
 
 
 @dataclass(slots=True)
 class Layer:
-    """One layer as the file has it: its ports by number, its child elements by tag."""
+    """One layer of the file: its ports by number, its child elements by tag."""
 
     id: str
     name: str
@@ -38,18 +38,18 @@ class Layer:
         return f"layer {self.id}"
 
 
-def _placed(error: DovetailError, layer: Layer | None) -> DovetailError:
+def _with_layer(error: DovetailError, layer: Layer | None) -> DovetailError:
     if layer is None:
         return error
     return type(error)(error.code, f"layer {layer.id}: {error.message}", node=layer.name or layer.place)
 
 
-class TooMany(Exception):
-    """More faults than anybody reads: the rest of the file is not looked at."""
+class TooManyErrors(Exception):
+    """The limit of errors is reached; the rest of the file is not read."""
 
 
 class Checks:
-    """The faults found so far in one file, and its deviations; without ``deviations`` each of these is a fault."""
+    """Collects the errors and deviations of one file; without ``deviations`` each deviation is an error."""
 
     def __init__(self, file: str, deviations: Deviations | None = None) -> None:
         self.file = file
@@ -63,16 +63,16 @@ class Checks:
         self.add(UnsupportedError(code, message), layer)
 
     def deviate(self, error: DovetailError, layer: Layer | None = None) -> None:
-        """Note a deviation."""
+        """Report a deviation."""
         if self.deviations is None:
             self.add(error, layer)
         else:
-            self.deviations.add(_placed(error, layer).at(file=self.file))
+            self.deviations.add(_with_layer(error, layer).at(file=self.file))
 
     def add(self, error: DovetailError, layer: Layer | None = None) -> None:
-        self.errors.append(_placed(error, layer).at(file=self.file))
-        if len(self.errors) >= MOST_FAULTS:
-            raise TooMany
+        self.errors.append(_with_layer(error, layer).at(file=self.file))
+        if len(self.errors) >= MAX_ERRORS:
+            raise TooManyErrors
 
     def refuse_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
@@ -80,20 +80,20 @@ class Checks:
                 self.unsupported("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
 
     def ignore_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
-        """Note attributes of the file's structure that OpenVINO passes over."""
+        """Report unknown attributes of the file's structure, which OpenVINO ignores, as deviations."""
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in known:
-                self._pass_over_attribute(f"<{element.tag}>", name, layer)
+                self._ignore_attribute(f"<{element.tag}>", name, layer)
 
     def ignore_element(self, parent: str, child: Element, layer: Layer | None = None) -> None:
-        """Note an element of the file's structure that OpenVINO passes over."""
-        message = f"<{parent}> holds <{child.tag}>, which dovetail does not know"
+        """Report an unknown element of the file's structure, which OpenVINO ignores, as a deviation."""
+        message = f"<{parent}> has the unknown element <{child.tag}>"
         self.deviate(UnsupportedError("ir.element-unknown", message), layer)
 
-    def _pass_over_attribute(self, what: str, name: str, layer: Layer | None) -> None:
-        error = UnsupportedError("ir.attribute-unknown", f"{what} has the unknown attribute {name!r}")
+    def _ignore_attribute(self, owner: str, name: str, layer: Layer | None) -> None:
+        error = UnsupportedError("ir.attribute-unknown", f"{owner} has the unknown attribute {name!r}")
         if name.startswith("{"):
-            # An attribute in a namespace is somebody's extension.
+            # An attribute in an XML namespace belongs to an extension.
             self.add(error, layer)
         else:
             self.deviate(error, layer)
@@ -104,12 +104,12 @@ class Checks:
         if missing:
             self.fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
         for name in unknown:
-            self._pass_over_attribute(layer.kind, name, layer)
+            self._ignore_attribute(layer.kind, name, layer)
         return not missing
 
-    def is_number(self, text: str, what: str, layer: Layer, least: int = 0) -> bool:
+    def is_number(self, text: str, label: str, layer: Layer, least: int = 0) -> bool:
         if xml_attributes.NUMBER.fullmatch(text) is None or not least <= int(text) <= INT64_MAX:
-            self.fault("ir.number", f"{what} is {text[:40]!r}, no whole number from {least} to 2**63 - 1", layer)
+            self.fault("ir.number", f"{label} must be an integer from {least} to 2**63 - 1, got {text[:40]!r}", layer)
             return False
         return True
 
@@ -126,5 +126,5 @@ class Checks:
         try:
             return xml_attributes.TYPES[text.upper()]
         except KeyError:
-            self.unsupported("ir.dtype", f"{text!r} is no element type that dovetail knows", layer)
+            self.unsupported("ir.dtype", f"the element type {text!r} is not known", layer)
             return None

@@ -1,4 +1,4 @@
-"""OpenVINO IR as lift and lower see it."""
+"""The OpenVINO dialect: its type check and its attribute encoding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.types import Tensor
 
 
 def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Value]) -> None:
-    """Raise RuleError [type.version] where a value has an element type that OpenVINO does not have, or is no tensor."""
+    """Raise RuleError [type.version] where a value is not a tensor, or has an element type that OpenVINO lacks."""
     for value in (*xs, *ys):
         if value is None:
             continue
@@ -24,8 +24,8 @@ def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Valu
             raise RuleError("type.version", f"OpenVINO has no element type {value.type.dtype}")
 
 
-def spell(value: Any) -> str:
-    """A core attribute value as the text of an xml attribute."""
+def encode_attribute(value: Any) -> str:
+    """Convert a core attribute value to the text of an XML attribute."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, DType):
@@ -33,10 +33,10 @@ def spell(value: Any) -> str:
             raise UnsupportedError("type.version", f"OpenVINO has no element type {value}")
         return value.openvino
     if isinstance(value, tuple | list):
-        return ", ".join(map(spell, value))
+        return ", ".join(map(encode_attribute, value))
     if isinstance(value, float):
         return repr(value)
     return str(value)
 
 
-OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, is_text=True, spell=spell)
+OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, is_text=True, encode_attribute=encode_attribute)

@@ -1,4 +1,4 @@
-"""The layers of a graph of an IR file, and their ports."""
+"""The layers of an IR graph, and their ports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dovetail.ir.types import Shape, Size, Tensor
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-# The element of a body, and that of its port map.
+# Elements of subgraphs, and the elements of their port maps.
 BODIES = {"body": "port_map", "then_body": "then_port_map", "else_body": "else_port_map"}
 
 
 class LayerReader:
-    """Reads layers. ``path`` sets the names of the unknown dimensions of one graph apart."""
+    """Reads the layers of a graph. ``path`` distinguishes the names of unknown dimensions between graphs."""
 
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
@@ -37,7 +37,7 @@ class LayerReader:
                 continue
             if layer.id in layers:
                 self.checks.fault(
-                    "ir.layer-repeated", f"two layers have the id {layer.id}, {layers[layer.id].name!r} is the first", layer
+                    "ir.layer-repeated", f"the id {layer.id} is that of another layer, {layers[layer.id].name!r}", layer
                 )
             else:
                 layers[layer.id] = layer
@@ -56,11 +56,11 @@ class LayerReader:
         layer.id = str(int(layer.id))
         for child in element:
             if child.tag in layer.children and child.tag == "rt_info":
-                # It says nothing about the answer; the first is kept.
-                self.checks.deviate(FormatError("ir.element-repeated", "the layer holds two <rt_info>"), layer)
+                # <rt_info> does not affect results; the first one is read.
+                self.checks.deviate(FormatError("ir.element-repeated", "the layer has two <rt_info>"), layer)
                 continue
             if child.tag in layer.children:
-                self.checks.fault("ir.element-repeated", f"the layer holds two <{child.tag}>", layer)
+                self.checks.fault("ir.element-repeated", f"the layer has two <{child.tag}>", layer)
             elif child.tag == "input":
                 for port in self._ports(child, layer):
                     self._input(port, layer)
@@ -70,7 +70,7 @@ class LayerReader:
             elif child.tag == "rt_info":
                 layer.rt_info = self.checks.info(child, layer)
             elif child.tag not in ("data", "back_edges") and child.tag not in BODIES and child.tag not in BODIES.values():
-                self.checks.unsupported("ir.element-unknown", f"<layer> holds <{child.tag}>, which dovetail does not know", layer)
+                self.checks.unsupported("ir.element-unknown", f"<layer> has the unknown element <{child.tag}>", layer)
             layer.children[child.tag] = child
         layer.inputs = dict(sorted(layer.inputs.items()))
         layer.outputs = dict(sorted(layer.outputs.items()))
@@ -99,11 +99,11 @@ class LayerReader:
             return
         key = f"{layer.id}:{number}"
         shape: Shape | None = None
-        # A port without dims is a scalar or of unknown rank: OpenVINO writes both so.
+        # A port without dims is a scalar or has unknown rank: OpenVINO writes both alike.
         if sizes:
             shape = tuple(symbolic.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
         value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
-        value.names = xml_attributes.names(port.get("names", ""))
+        value.names = xml_attributes.parse_names(port.get("names", ""))
         info = self.checks.info(port.find("rt_info"), layer)
         if info:
             value.metadata["rt_info"] = info
@@ -122,24 +122,24 @@ class LayerReader:
         return int(text)
 
     def _shape(self, port: Element, layer: Layer) -> tuple[Size | None, ...]:
-        """The sizes that a port declares, None for an unknown one."""
+        """Return the declared sizes of a port; None for an unknown size."""
         texts: list[str | None] = []
         for child in port:
             if child.tag == "dim":
                 texts.append(child.text)
                 if child.keys() or len(child):
-                    self.checks.unsupported("ir.element-unknown", "<dim> holds more than a number", layer)
+                    self.checks.unsupported("ir.element-unknown", "<dim> must contain only a number", layer)
             elif child.tag != "rt_info":
                 self.checks.ignore_element("port", child, layer)
         known = tuple(texts)
-        found = self._sizes.get(known)
-        if found is None:
-            found = self._sizes[known] = xml_attributes.port_sizes(known)
-        if isinstance(found, str) and any(text is None or xml_attributes.LEADING_NUMBER.match(text) is None for text in known):
-            self.checks.fault("ir.dims", found, layer)
+        sizes = self._sizes.get(known)
+        if sizes is None:
+            sizes = self._sizes[known] = xml_attributes.port_sizes(known)
+        if isinstance(sizes, str) and any(text is None or xml_attributes.LEADING_NUMBER.match(text) is None for text in known):
+            self.checks.fault("ir.dims", sizes, layer)
             return ()
-        if isinstance(found, str):
-            # What a port declares is inferred anew; OpenVINO reads no more of it than the first number.
-            self.checks.deviate(FormatError("ir.dims", found), layer)
+        if isinstance(sizes, str):
+            # Declared sizes are inferred again; OpenVINO reads only the leading number of each.
+            self.checks.deviate(FormatError("ir.dims", sizes), layer)
             return tuple(None for _ in known)
-        return found
+        return sizes

@@ -1,7 +1,7 @@
-"""Which versions of each operator the opsets of OpenVINO hold, and how an IR layer's ``version`` selects one.
+"""Operator versions in the opsets of OpenVINO, and the version that an IR layer's ``version`` attribute selects.
 
-An operator's own version is the opset that introduced that meaning: Reshape in ``opset8`` is Reshape-1. Source:
-OpenVINO's ``opsets/opset<N>_tbl.hpp``, 1 to 17. Names are those that IR uses (Const, ReLU, PReLU, SoftMax).
+An operator's own version is the opset that introduced the current meaning: Reshape in ``opset8`` is Reshape-1. Source:
+OpenVINO's ``opsets/opset<N>_tbl.hpp``, 1 to 17. Names are those of IR (Const, ReLU, PReLU, SoftMax).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 
 LATEST = 17
 
-# versions: the kinds that have exactly these
+# versions -> kinds with exactly these versions
 _KINDS: dict[tuple[int, ...], str] = {
     (1,): (
         "Abs Acos Add Asin Atan BinaryConvolution CTCGreedyDecoder Ceiling Clamp Concat Const Convert ConvertLike "
@@ -71,24 +71,24 @@ _KINDS: dict[tuple[int, ...], str] = {
     (17,): "BGRtoNV12 ErfInv GroupedMatMul RGBtoNV12",
 }
 VERSIONS: dict[str, tuple[int, ...]] = {kind: versions for versions, kinds in _KINDS.items() for kind in kinds.split()}
-_SPELLINGS = {kind.lower(): kind for kind in VERSIONS}
+_KIND_BY_LOWER = {kind.lower(): kind for kind in VERSIONS}
 
-# Operators that OpenVINO finds in opset6 when a file calls them "experimental" or "extension" (its XmlDeserializer).
+# Operators of "experimental" or "extension" that OpenVINO's XmlDeserializer looks up in opset6.
 _ADOPTED = frozenset(
     "ExperimentalDetectronDetectionOutput ExperimentalDetectronGenerateProposalsSingleImage "
     "ExperimentalDetectronPriorGridGenerator ExperimentalDetectronROIFeatureExtractor ExperimentalDetectronTopKROIs "
     "GRUCell RNNCell Proposal".split()
 )
-# And those that it takes from opset2 when a file says opset1.
+# Operators of opset1 that it looks up in opset2.
 _LATE = frozenset(("MVN", "ROIPooling", "ReorgYolo"))
 _OPSET = re.compile(r"opset([1-9][0-9]{0,3})")
 
 
 def resolve(kind: str, version: str) -> tuple[str, int, str]:
-    """The kind (spelled as IR does), own version and domain of a layer with these ``type`` and ``version``.
+    """Resolve a layer's ``type`` and ``version`` to the operator's kind (in IR's case), own version and domain.
 
-    The greatest version introduced at or before the opset; the opset itself where the kind, or the opset, is not in
-    the table. Any other ``version`` is a domain, whose operators have version 1.
+    The version is the greatest one introduced at or before the opset; the opset itself where kind or opset is unknown. Any
+    other ``version`` is a domain, whose operators have version 1.
     """
     if version in ("experimental", "extension") and kind in _ADOPTED:
         version = "opset6"
@@ -96,14 +96,14 @@ def resolve(kind: str, version: str) -> tuple[str, int, str]:
     if opset is None:
         return kind, 1, version
     number = int(opset[1])
-    kind = _SPELLINGS.get(kind.lower(), kind)
+    kind = _KIND_BY_LOWER.get(kind.lower(), kind)
     if number == 1 and kind in _LATE:
         number = 2
     known = VERSIONS.get(kind, ())
-    place = bisect_right(known, number)
-    return kind, known[place - 1] if place and number <= LATEST else number, ""
+    index = bisect_right(known, number)
+    return kind, known[index - 1] if index and number <= LATEST else number, ""
 
 
-def spelled(version: int, domain: str) -> str:
-    """The ``version`` attribute of a layer: the inverse of resolve."""
+def format_version(version: int, domain: str) -> str:
+    """Format the ``version`` attribute of a layer: the inverse of :func:`resolve`."""
     return domain or f"opset{version}"

@@ -1,4 +1,4 @@
-"""The maps between a layer of an IR file and the body inside it: which port feeds which Parameter, which Result which port."""
+"""The port maps of an IR layer with subgraphs: ports to Parameters, Results to ports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ MAP_NUMBERS = ("external_port_id", "internal_layer_id", "axis", "start", "end", 
 PURPOSES = ("current_iteration", "execution_condition")
 
 
-def port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph) -> list[dict[str, str]]:
-    """The entries, with ``port`` = input or output; external ids are renumbered: inputs from 0, outputs after them."""
+def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph) -> list[dict[str, str]]:
+    """Read the entries of a port map.
+
+    ``port`` is "input" or "output"; external port ids are renumbered: inputs from 0, outputs after them.
+    """
     checks.refuse_attributes(element, (), layer)
     outer = {"input": list(layer.inputs), "output": list(layer.outputs)}
     inner = {"input": _layer_ids(body.inputs), "output": _layer_ids(body.outputs)}
     entries = []
     for child in element:
         if child.tag not in outer:
-            checks.unsupported("ir.element-unknown", f"<{element.tag}> holds <{child.tag}>", layer)
+            checks.unsupported("ir.element-unknown", f"<{element.tag}> has the unknown element <{child.tag}>", layer)
             continue
         checks.refuse_attributes(child, (*MAP_NUMBERS, "purpose"), layer)
         entry = {"port": child.tag, **child.attrib}
@@ -30,15 +33,15 @@ def port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph)
             continue
         number = int(entry["external_port_id"])
         if number != -1 and number not in outer[child.tag]:
-            checks.fault("ir.port-map", f"<{element.tag}> names the {child.tag} port {number}, which the layer has not", layer)
+            checks.fault("ir.port-map", f"<{element.tag}>: the layer has no {child.tag} port {number}", layer)
             continue
         if entry["internal_layer_id"] not in inner[child.tag]:
-            what = f"layer {entry['internal_layer_id']} is no {child.tag} of the body"
-            checks.fault("ir.port-map", f"<{element.tag}>: {what}", layer)
+            message = f"layer {entry['internal_layer_id']} is not an {child.tag} of the body"
+            checks.fault("ir.port-map", f"<{element.tag}>: {message}", layer)
             continue
         if number != -1:
-            place = outer[child.tag].index(number)
-            entry["external_port_id"] = str(place if child.tag == "input" else place + len(outer["input"]))
+            index = outer[child.tag].index(number)
+            entry["external_port_id"] = str(index if child.tag == "input" else index + len(outer["input"]))
         entries.append(entry)
     return entries
 
@@ -48,12 +51,12 @@ def _is_entry(checks: Checks, entry: dict[str, str], layer: Layer) -> bool:
     if missing:
         checks.fault("ir.port-map", f"an entry has no {', '.join(missing)}", layer)
     if entry.get("purpose", PURPOSES[0]) not in PURPOSES:
-        checks.unsupported("ir.port-map", f"the purpose {entry['purpose']!r}", layer)
+        checks.unsupported("ir.port-map", f"the purpose {entry['purpose']!r} is not supported", layer)
     wrong = [name for name in MAP_NUMBERS if name in entry and not checks.is_number(entry[name], name, layer, -(2**63))]
     return not missing and not wrong
 
 
-def back_edges(checks: Checks, element: Element, layer: Layer, body: ForeignGraph) -> list[dict[str, str]]:
+def read_back_edges(checks: Checks, element: Element, layer: Layer, body: ForeignGraph) -> list[dict[str, str]]:
     checks.refuse_attributes(element, (), layer)
     starts, ends = _layer_ids(body.outputs), _layer_ids(body.inputs)
     edges: list[dict[str, str]] = []
@@ -63,11 +66,11 @@ def back_edges(checks: Checks, element: Element, layer: Layer, body: ForeignGrap
         if child.tag != "edge" or start is None or end is None or start not in starts or end not in ends:
             checks.fault(
                 "ir.back-edge",
-                f"the back edge {start} -> {end} leads from no Result or to no Parameter of the body",
+                f"the back edge {start} -> {end} must lead from a Result to a Parameter of the body",
                 layer,
             )
         elif any(end == edge["to-layer"] for edge in edges):
-            checks.fault("ir.back-edge", f"two back edges lead to layer {end}", layer)
+            checks.fault("ir.back-edge", f"layer {end} has two back edges", layer)
         else:
             edges.append({"from-layer": start, "to-layer": end})
     return edges

@@ -1,7 +1,7 @@
-"""From the elements of an IR file to a foreign graph, every independent fault in one pass. Knows no operator's meaning.
+"""Reads the elements of an IR file into a foreign graph; knows no operator, and collects all errors in one pass.
 
-OpenVINO's own reader (``XmlDeserializer``) takes the last of two layers with one id and the first of two edges; such files
-mean different things to different readers and are refused here.
+OpenVINO's own reader (``XmlDeserializer``) takes the last of two layers with one id, and the first of two edges. Such files
+mean different things to different readers, and are refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dovetail.limits import current, weight_of_node
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-# What the tools of IR 10 wrote instead of the model's rt_info; OpenVINO reads them where that is missing.
+# Tools of IR 10 wrote these sections instead of the model's rt_info; OpenVINO reads them where rt_info is missing.
 LEGACY = ("meta_data", "quantization_parameters")
-# Arithmetic on the inputs, which older tools did and OpenVINO no longer does.
+# Preprocessing of the inputs, which older tools applied and OpenVINO no longer does.
 PREPROCESSING = ("pre-process", "preprocess")
 
 
 class Reader:
-    """Reads one file. ``weights`` gives the bytes of the .bin when the first constant asks for them."""
+    """Reads one file. ``weights`` returns the bytes of the .bin; it is called for the first constant."""
 
     def __init__(self, file: str, weights: Callable[[], constants.Bytes], deviations: Deviations | None = None) -> None:
         self.checks = Checks(file, deviations)
@@ -42,16 +42,16 @@ class Reader:
         self._read = 0
 
     def graph(self, element: Element, path: str = "", depth: int = 0) -> ForeignGraph:
-        """The graph in ``element`` (net or a body); ``path`` sets the names of its unknown dimensions apart."""
+        """Read the graph in ``element`` (net or a body); ``path`` distinguishes the names of its unknown dimensions."""
         graph = ForeignGraph(name=element.get("name", "") if not depth else "")
         sections = self._sections(element, depth)
         layers = self._layers.layers(sections.get("layers"), path)
         self._read += sum(weight_of_node(len(layer.inputs) + len(layer.outputs)) for layer in layers.values())
         if self._read > (limits := current().limits).nodes:
-            raise UnsupportedError("graph.size", f"the network has {self._read} layers or more; {limits.bound('nodes')}")
+            raise UnsupportedError("graph.size", f"the model has at least {self._read} layers; {limits.bound('nodes')}")
         sources = edges.read_edges(self.checks, sections.get("edges"), layers)
         for layer in edges.sort(self.checks, layers, sources):
-            self._place(graph, layer, sources, path, depth)
+            self._add_layer(graph, layer, sources, path, depth)
         if not graph.outputs and not self.checks.errors:
             self.checks.fault("ir.result-missing", "the graph has no Result layer")
         info = self.checks.info(sections.get("rt_info"))
@@ -65,36 +65,36 @@ class Reader:
     def _sections(self, element: Element, depth: int) -> dict[str, Element]:
         known = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
         self.checks.ignore_attributes(element, () if depth else ("name", "version"))
-        found: dict[str, Element] = {}
+        sections: dict[str, Element] = {}
         for child in element:
             if child.tag in PREPROCESSING:
-                message = f"<{element.tag}> holds <{child.tag}>, which changes what the model computes in the tools that know it"
+                message = f"<{element.tag}> has <{child.tag}>, which changes the results in the tools that support it"
                 self.checks.unsupported("ir.element-unknown", message)
             elif child.tag not in known:
                 self.checks.ignore_element(element.tag, child)
-            elif child.tag in found and child.tag == "rt_info":
-                self.checks.deviate(FormatError("ir.element-repeated", f"<{element.tag}> holds two <rt_info>"))
-            elif child.tag in found:
-                self.checks.fault("ir.element-repeated", f"<{element.tag}> holds two <{child.tag}>")
+            elif child.tag in sections and child.tag == "rt_info":
+                self.checks.deviate(FormatError("ir.element-repeated", f"<{element.tag}> has two <rt_info>"))
+            elif child.tag in sections:
+                self.checks.fault("ir.element-repeated", f"<{element.tag}> has two <{child.tag}>")
             else:
-                found[child.tag] = child
-        if "layers" not in found:
+                sections[child.tag] = child
+        if "layers" not in sections:
             self.checks.fault("ir.element-missing", f"<{element.tag}> has no <layers>")
-        return found
+        return sections
 
-    def _place(self, graph: ForeignGraph, layer: Layer, sources: dict[tuple[str, int], str], path: str, depth: int) -> None:
+    def _add_layer(self, graph: ForeignGraph, layer: Layer, sources: dict[tuple[str, int], str], path: str, depth: int) -> None:
         data = layer.children.get("data")
         attributes: dict[str, Any] = {} if data is None else dict(data.attrib)
         if data is not None and len(data):
-            self.checks.unsupported("ir.element-unknown", f"<data> holds <{data[0].tag}>", layer)
+            self.checks.unsupported("ir.element-unknown", f"<data> has the unknown element <{data[0].tag}>", layer)
         if any(name.startswith("{") for name in attributes):
-            self.checks.unsupported("ir.attribute-unknown", "an attribute in a namespace", layer)
+            self.checks.unsupported("ir.attribute-unknown", "attributes in an XML namespace are not supported", layer)
         inputs = [sources.get((layer.id, number)) for number in layer.inputs]
         if layer.kind in ("Parameter", "Const", "Result"):
-            self._end(graph, layer, attributes, inputs, path)
+            self._read_end(graph, layer, attributes, inputs, path)
             return
         kind, version, domain = resolve(layer.kind, layer.version)
-        self._bodies(layer, attributes, path, depth)
+        self._read_subgraphs(layer, attributes, path, depth)
         node = ForeignNode(kind, version, list(inputs), [value.key for value in layer.outputs.values()], attributes)
         node.domain, node.name, node.place = domain, layer.name, layer.place
         if layer.rt_info:
@@ -108,21 +108,21 @@ class Reader:
             graph.values[value.key] = value
         graph.nodes.append(node)
 
-    def _end(self, graph: ForeignGraph, layer: Layer, data: dict[str, str], inputs: list[str | None], path: str) -> None:
-        """A layer at an end of the graph: Parameter, Const or Result."""
+    def _read_end(self, graph: ForeignGraph, layer: Layer, data: dict[str, str], inputs: list[str | None], path: str) -> None:
+        """Read a Parameter, Const or Result."""
         counts = (1, 0) if layer.kind == "Result" else (0, 1)
         if (len(inputs), len(layer.outputs)) != counts:
             self.checks.fault(
                 "ir.ports",
-                f"{layer.kind} has {len(inputs)} input and {len(layer.outputs)} output ports, not {counts[0]} and {counts[1]}",
+                f"{layer.kind} needs {counts[0]} input and {counts[1]} output ports, got {len(inputs)} and {len(layer.outputs)}",
                 layer,
             )
             return
         if not layer.version.startswith("opset"):
-            self.checks.unsupported("ir.version", f"{layer.kind} of {layer.version!r}", layer)
+            self.checks.unsupported("ir.version", f"{layer.kind} must be of an opset, got {layer.version!r}", layer)
         others = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
         if others:
-            self.checks.unsupported("ir.element-unknown", f"{layer.kind} holds <{others[0]}>", layer)
+            self.checks.unsupported("ir.element-unknown", f"{layer.kind} has the unknown element <{others[0]}>", layer)
         if layer.kind == "Result":
             self._result(graph, layer, data, inputs[0])
             return
@@ -141,8 +141,8 @@ class Reader:
         source = graph.values.get(key) or next((item for item in graph.inputs if item.key == key), None)
         if source is not None:
             value.type = source.type
-            # Without names of its own a Result has those of the tensor that it reads (OpenVINO's reader).
-            value.names = xml_attributes.names(layer.output_names or "") or source.names
+            # A Result without names has those of its input (OpenVINO's reader).
+            value.names = xml_attributes.parse_names(layer.output_names or "") or source.names
         if layer.rt_info:
             value.metadata["result_rt_info"] = layer.rt_info
         (info,) = layer.inputs.values()
@@ -154,17 +154,17 @@ class Reader:
         graph.inputs.append(value)
         if self.checks.has_data(data, ("shape", "element_type"), layer):
             name = self._unique(path + (value.names[0] if value.names else layer.name))
-            value.type = Tensor(self.checks.dtype(data["element_type"], layer), self._partial(data["shape"], name, layer))
+            value.type = Tensor(self.checks.dtype(data["element_type"], layer), self._parse_shape(data["shape"], name, layer))
 
     def _unique(self, name: str) -> str:
-        # Layer names may come twice, and one name would make two unknown sizes equal.
+        # Layer names may repeat, and equal symbol names would make two unknown sizes equal.
         while name in self._symbols:
             name += "'"
         self._symbols.add(name)
         return name
 
-    def _partial(self, text: str, name: str, layer: Layer) -> Shape | None:
-        """A partial shape: "1,3,?", "1..8,2..", "..." (rank unknown), "" (scalar)."""
+    def _parse_shape(self, text: str, name: str, layer: Layer) -> Shape | None:
+        """Parse a partial shape: "1,3,?", "1..8,2..", "..." (rank unknown), "" (scalar)."""
         inner = text.strip()
         if inner.startswith("[") and inner.endswith("]"):
             inner = inner[1:-1].strip()
@@ -175,7 +175,7 @@ class Reader:
             match = xml_attributes.SIZES.fullmatch(piece)
             size = None if match is None else xml_attributes.size_of(match, f"?{name}.{axis}")
             if size is None:
-                self.checks.fault("ir.shape", f"{piece.strip()!r} in the shape {text!r} is no size", layer)
+                self.checks.fault("ir.shape", f"{piece.strip()!r} in the shape {text!r} is not a size", layer)
                 return None
             shape.append(size)
         if fault := impossible(shape):
@@ -188,15 +188,15 @@ class Reader:
         if not self.checks.has_data(data, ("element_type", "shape", "offset", "size"), layer):
             return
         dtype = self.checks.dtype(data["element_type"], layer)
-        shape = self._partial(data["shape"], "", layer)
+        shape = self._parse_shape(data["shape"], "", layer)
         numbers = [self.checks.is_number(data[name], name, layer) for name in ("offset", "size")]
         if dtype is None or shape is None or not all(numbers):
             if data["element_type"].upper() in xml_attributes.TYPES and dtype is None:
-                self.checks.fault("ir.dtype", f"a constant of type {data['element_type']!r}", layer)
+                self.checks.fault("ir.dtype", f"a constant must have a known element type, got {data['element_type']!r}", layer)
             return
         sizes = tuple(size for size in shape if isinstance(size, int))
         if len(sizes) < len(shape):
-            self.checks.fault("ir.shape", f"a constant's shape has to be known, and is {data['shape']!r}", layer)
+            self.checks.fault("ir.shape", f"a constant must have a static shape, got {data['shape']!r}", layer)
             return
         value.type = Tensor(dtype, sizes)
         weights = self._weight_bytes(layer)
@@ -204,7 +204,7 @@ class Reader:
             return
         accept = partial(self.checks.deviate, layer=layer)
         try:
-            array = xml_attributes.constant(weights, dtype, sizes, int(data["offset"]), int(data["size"]), accept)
+            array = xml_attributes.read_elements(weights, dtype, sizes, int(data["offset"]), int(data["size"]), accept)
         except DovetailError as error:
             self.checks.add(error, layer)
             return
@@ -219,26 +219,28 @@ class Reader:
                 self.checks.add(error, layer)
         return self._bytes
 
-    def _bodies(self, layer: Layer, attributes: dict[str, Any], path: str, depth: int) -> None:
-        found = [tag for tag in BODIES if tag in layer.children]
+    def _read_subgraphs(self, layer: Layer, attributes: dict[str, Any], path: str, depth: int) -> None:
+        body_tags = [tag for tag in BODIES if tag in layer.children]
         maps = [tag for tag in (*BODIES.values(), "back_edges") if tag in layer.children]
-        clash = [tag for tag in (*found, *maps) if tag in attributes]
+        clash = [tag for tag in (*body_tags, *maps) if tag in attributes]
         if clash:
-            self.checks.fault("ir.attribute-unknown", f"<data> has an attribute {clash[0]!r}, which is an element's name", layer)
-        if (found or maps) and list(layer.inputs) != list(range(len(layer.inputs))):
-            # OpenVINO takes external_port_id for the input's index, whatever the ids of the ports are.
-            self.checks.fault("ir.port-map", "the input ports of a layer with a body have to be numbered from 0", layer)
-        if depth >= (limits := current().limits).depth and found:
-            self.checks.unsupported("ir.depth", f"bodies nest deeper than {limits.depth} levels; {limits.bound('depth')}", layer)
+            self.checks.fault("ir.attribute-unknown", f"<data>: the attribute {clash[0]!r} has the name of an element", layer)
+        if (body_tags or maps) and list(layer.inputs) != list(range(len(layer.inputs))):
+            # OpenVINO reads external_port_id as the index of the input, whatever the ids of the ports are.
+            self.checks.fault("ir.port-map", "the input ports of a layer with a body must be numbered from 0", layer)
+        if depth >= (limits := current().limits).depth and body_tags:
+            self.checks.unsupported(
+                "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}", layer
+            )
             return
-        for tag in found:
+        for tag in body_tags:
             body = self.graph(layer.children[tag], f"{path}{layer.id}.{tag}/", depth + 1)
             attributes[tag] = body
             if BODIES[tag] in layer.children:
-                attributes[BODIES[tag]] = port_maps.port_map(self.checks, layer.children[BODIES[tag]], layer, body)
+                attributes[BODIES[tag]] = port_maps.read_port_map(self.checks, layer.children[BODIES[tag]], layer, body)
         for tag in maps:
-            if tag != "back_edges" and next(name for name, other in BODIES.items() if other == tag) not in found:
-                self.checks.fault("ir.port-map", f"<{tag}> without its body", layer)
+            if tag != "back_edges" and next(name for name, map_tag in BODIES.items() if map_tag == tag) not in body_tags:
+                self.checks.fault("ir.port-map", f"<{tag}> has no body", layer)
         if "back_edges" in maps:
             whole = attributes.get("body") or ForeignGraph()
-            attributes["back_edges"] = port_maps.back_edges(self.checks, layer.children["back_edges"], layer, whole)
+            attributes["back_edges"] = port_maps.read_back_edges(self.checks, layer.children["back_edges"], layer, whole)

@@ -1,8 +1,7 @@
-"""``<rt_info>``: what tools write beside the graph. Kept whole, as plain nested data.
+"""``<rt_info>``: metadata that tools write beside the graph; preserved as nested plain data.
 
-An item is ``{"tag": str, "attributes": {str: str}, "children": [item]}``, with ``"text"`` where there is any. OpenVINO
-names an item by its ``name`` attribute or else by its tag, and its value is the ``value`` attribute: ``get`` and ``put``
-do so too.
+An item is ``{"tag": str, "attributes": {str: str}, "children": [item]}``, with ``"text"`` where it has text. OpenVINO names an
+item by its ``name`` attribute, or else by its tag; its value is the ``value`` attribute. ``get`` and ``put`` follow that.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ _TAG = re.compile(r"(?!(?i:xml))[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def items_of(element: Element, depth: int = 0) -> list[Item]:
-    """The items below ``element``. Raises FormatError [ir.depth] where they nest deeper than DEPTH."""
+    """Read the items below ``element``. Raises FormatError [ir.depth] where they nest deeper than DEPTH."""
     if depth > DEPTH:
-        raise FormatError("ir.depth", f"<{element.tag}> nests deeper than {DEPTH} levels")
-    found = []
+        raise FormatError("ir.depth", f"<{element.tag}> must nest at most {DEPTH} levels deep")
+    items = []
     for child in element:
         item: Item = {"tag": child.tag, "attributes": dict(child.attrib), "children": items_of(child, depth + 1)}
         if child.text and not child.text.isspace():
             item["text"] = child.text
-        found.append(item)
-    return found
+        items.append(item)
+    return items
 
 
 def name_of(item: Item) -> str:
@@ -37,7 +36,7 @@ def name_of(item: Item) -> str:
 
 
 def get(items: list[Item], *path: str) -> str | None:
-    """The value at ``path`` (names from the outermost in), or None."""
+    """Return the value at ``path`` (names from the outermost in), or None."""
     for item in items:
         if path and name_of(item) == path[0]:
             return get(item["children"], *path[1:]) if len(path) > 1 else item["attributes"].get("value")
@@ -45,12 +44,12 @@ def get(items: list[Item], *path: str) -> str | None:
 
 
 def put(items: list[Item], value: str, *path: str) -> None:
-    """Set the value at ``path``, adding items that are missing."""
+    """Set the value at ``path``, and add missing items."""
     for item in items:
         if name_of(item) == path[0]:
             break
     else:
-        # A name that is no XML tag travels as an attribute, as OpenVINO writes it.
+        # A name that is not an XML tag is written as an attribute, as OpenVINO does.
         is_tag = _TAG.fullmatch(path[0]) is not None and path[0] != "info"
         item = {"tag": path[0] if is_tag else "info", "attributes": {} if is_tag else {"name": path[0]}, "children": []}
         items.append(item)

@@ -1,14 +1,14 @@
-"""Why OpenVINO cannot say operators on lists, maps, optional values and texts."""
+"""The reasons why OpenVINO has no equal of operators on sequences, maps, optional values and strings."""
 
 from __future__ import annotations
 
 from dovetail.formats.openvino.dialect import OPENVINO
 
-_LISTS = "OpenVINO has no lists, and what is in this one is known only at run time"
-_OPTIONAL = "OpenVINO has no value that may be nothing, and whether this one is there is known only at run time"
-_TEXTS = "OpenVINO has no operator that computes with texts"
+_SEQUENCES = "OpenVINO has no sequences, and the elements of this one are known only at run time"
+_OPTIONAL = "OpenVINO has no optional values, and this one is present or absent only at run time"
+_STRINGS = "OpenVINO has no operator that computes with strings"
 
-OPENVINO.reasons.update(
+OPENVINO.unsupported_reasons.update(
     dict.fromkeys(
         (
             "ConcatFromSequence",
@@ -20,12 +20,16 @@ OPENVINO.reasons.update(
             "SequenceLength",
             "SplitToSequence",
         ),
-        _LISTS,
+        _SEQUENCES,
     )
 )
-OPENVINO.reasons.update(dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL))
-OPENVINO.reasons.update(dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer"), _TEXTS))
-OPENVINO.reasons["TfIdfVectorizer"] = "OpenVINO has no operator that counts n-grams"
-OPENVINO.reasons["ZipMap"] = "OpenVINO has no maps: export the model without ZipMap, whose input is the same numbers as a tensor"
-OPENVINO.reasons.update(dict.fromkeys(("CastMap", "DictVectorizer"), "OpenVINO has no maps"))
-OPENVINO.reasons["_PairwiseCoupling"] = "OpenVINO has no operator that couples the probabilities of pairs of classes"
+OPENVINO.unsupported_reasons.update(dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL))
+OPENVINO.unsupported_reasons.update(
+    dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer"), _STRINGS)
+)
+OPENVINO.unsupported_reasons["TfIdfVectorizer"] = "OpenVINO has no operator that counts n-grams"
+OPENVINO.unsupported_reasons["ZipMap"] = (
+    "OpenVINO has no maps: export the model without ZipMap, whose input has the same numbers as a tensor"
+)
+OPENVINO.unsupported_reasons.update(dict.fromkeys(("CastMap", "DictVectorizer"), "OpenVINO has no maps"))
+OPENVINO.unsupported_reasons["_PairwiseCoupling"] = "OpenVINO has no operator that couples the probabilities of pairs of classes"

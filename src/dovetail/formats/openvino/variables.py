@@ -1,77 +1,139 @@
-"""The states of a model on their way into IR: graph inputs and outputs become ReadValue and Assign."""
+"""Variables of OpenVINO IR: ReadValue and Assign are inputs and outputs of a graph that has states."""
 
 from __future__ import annotations
 
-from dovetail.errors import UnsupportedError
+import re
+from typing import Any
+
+from dovetail import symbolic
+from dovetail.dtypes import DType
+from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
-from dovetail.formats.openvino.xml_attributes import partial_text
-from dovetail.ir.graph import Model
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.formats.openvino.xml_attributes import format_shape
+from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import State
-from dovetail.ir.types import Tensor
+from dovetail.ir.types import Shape, Tensor
 
 VERSION = 6
+"""The version of ReadValue and Assign that is written."""
+_SIZE = re.compile(r"\s*(?:(?P<exact>\d+)|\?|-1|(?P<low>\d*)\.\.(?P<high>\d*))\s*")
 
 
-def put_variables(model: Model, foreign: ForeignModel) -> None:
-    """Put variables in the place of the inputs and outputs that are states of ``model``.
+@OPENVINO.importer("ReadValue", 3, 6)
+def import_read_value(ctx: ImportContext) -> Value:
+    """ReadValue: the value of a variable becomes a graph input. Without an initial value a variable begins with zeros."""
+    variable = ctx.attribute("variable_id", "str")
+    initial = ctx.optional_input(0)
+    if ctx.node.version == 6:
+        type: Any = Tensor(_dtype(ctx, initial), _shape(ctx.attribute("variable_shape", "str"), variable))
+    else:
+        type = ctx.input(0).type
+    return ctx.scope.variables.read(variable, type, initial)
 
-    Raises UnsupportedError [state.first] where what a state begins with is computed from a state.
+
+def _dtype(ctx: ImportContext, initial: Value | None) -> DType | None:
+    text = ctx.attribute("variable_type", "str")
+    if text in ("dynamic", "undefined"):
+        return None if initial is None else initial.dtype
+    dtype: DType = ctx.attribute("variable_type", "DType")
+    return dtype
+
+
+def _shape(text: str, variable: str) -> Shape | None:
+    """Parse a partial shape of IR: "1,3,?", "1..8,2..", "..." (rank unknown), "" (scalar)."""
+    inner = text.strip().removeprefix("[").removesuffix("]").strip()
+    if inner == "...":
+        return None
+    sizes: list[Any] = []
+    for axis, text_of_size in enumerate(inner.split(",") if inner else ()):
+        match = _SIZE.fullmatch(text_of_size)
+        if match is None:
+            raise FormatError(
+                "ir.shape", f"{text_of_size.strip()!r} in the shape {text!r} of the variable {variable!r} is not a size"
+            )
+        if match["exact"]:
+            sizes.append(int(match["exact"]))
+            continue
+        low, high = (int(match[side]) if match[side] else None for side in ("low", "high"))
+        sizes.append(symbolic.symbol(f"?{variable}.{axis}", 0 if low is None else low, high))
+    return tuple(sizes)
+
+
+@OPENVINO.importer("Assign", 3, 6)
+def import_assign(ctx: ImportContext) -> Value:
+    """Assign: the value that is assigned to a variable becomes a graph output."""
+    variable = ctx.attribute("variable_id", "str")
+    ctx.ignore("variable_type", "variable_shape")
+    value: Value = ctx.b.Identity(ctx.input(0))
+    ctx.scope.variables.assign(variable, value)
+    return value
+
+
+# Export
+
+
+def add_variables(model: Model, foreign: ForeignModel) -> None:
+    """Replace the inputs and outputs that are states of ``model`` by ReadValue and Assign.
+
+    Raises UnsupportedError [state.first] where the initial value of a state is computed from a state.
     """
     if not model.states:
         return
     graph = foreign.graph
     inputs = dict(zip((value.name for value in model.inputs), graph.inputs, strict=True))
     outputs = dict(zip((value.name for value in model.outputs), graph.outputs, strict=True))
-    before = _needed(graph, [outputs[state.initial].key for state in model.states if state.initial is not None])
-    read, kept = [], []
+    initial_keys = _dependencies(graph, [outputs[state.initial].key for state in model.states if state.initial is not None])
+    reads, assigns = [], []
     for state in model.states:
         item = inputs[state.input]
-        if item.key in before:
-            raise UnsupportedError("state.first", f"what a state begins with is computed from the state {state.input!r}")
-        read.append(_reading(state, item, outputs))
-        kept.append(_keeping(state, item, outputs[state.output], graph))
-    first = [node for node in graph.nodes if before.intersection(key for key in node.outputs if key is not None)]
-    chosen = {id(node) for node in first}
-    graph.nodes = [*first, *read, *(node for node in graph.nodes if id(node) not in chosen), *kept]
+        if item.key in initial_keys:
+            raise UnsupportedError("state.first", f"the initial value of a state is computed from the state {state.input!r}")
+        reads.append(_read_node(state, item, outputs))
+        assigns.append(_assign_node(state, item, outputs[state.output], graph))
+    first = [node for node in graph.nodes if initial_keys.intersection(key for key in node.outputs if key is not None)]
+    first_ids = {id(node) for node in first}
+    graph.nodes = [*first, *reads, *(node for node in graph.nodes if id(node) not in first_ids), *assigns]
     names = {state.input for state in model.states}
     graph.inputs = [inputs[value.name] for value in model.inputs if value.name not in names]
-    gone = {name for state in model.states for name in state.outputs}
-    graph.outputs = [outputs[value.name] for value in model.outputs if value.name not in gone]
+    state_outputs = {name for state in model.states for name in state.outputs}
+    graph.outputs = [outputs[value.name] for value in model.outputs if value.name not in state_outputs]
     for state in model.states:
         item = inputs[state.input]
         graph.values[item.key] = item
 
 
-def _needed(graph: ForeignGraph, keys: list[str]) -> set[str]:
-    """The keys of all values that those of ``keys`` are made from, with them."""
-    makers = {key: node for node in graph.nodes for key in node.outputs if key is not None}
-    found: set[str] = set()
-    open_ = list(keys)
-    while open_:
-        key = open_.pop()
-        if key in found:
+def _dependencies(graph: ForeignGraph, keys: list[str]) -> set[str]:
+    """The keys of all values that those of ``keys`` depend on, and ``keys`` themselves."""
+    producers = {key: node for node in graph.nodes for key in node.outputs if key is not None}
+    dependencies: set[str] = set()
+    pending = list(keys)
+    while pending:
+        key = pending.pop()
+        if key in dependencies:
             continue
-        found.add(key)
-        maker = makers.get(key)
-        if maker is not None:
-            open_ += [each for each in maker.inputs if each is not None]
-    return found
+        dependencies.add(key)
+        producer = producers.get(key)
+        if producer is not None:
+            pending += [x for x in producer.inputs if x is not None]
+    return dependencies
 
 
 def _attributes(state: State, item: ForeignValue) -> dict[str, str]:
     type = item.type
     if not isinstance(type, Tensor) or type.dtype is None or type.dtype.openvino is None:
         raise UnsupportedError("ir.type", f"OpenVINO has no variable of the type {type}")
-    shape = "..." if type.shape is None else partial_text(type.shape)
+    shape = "..." if type.shape is None else format_shape(type.shape)
     return {"variable_id": state.variable, "variable_type": type.dtype.openvino, "variable_shape": shape}
 
 
-def _reading(state: State, item: ForeignValue, outputs: dict[str, ForeignValue]) -> ForeignNode:
+def _read_node(state: State, item: ForeignValue, outputs: dict[str, ForeignValue]) -> ForeignNode:
     first: list[str | None] = [] if state.initial is None else [outputs[state.initial].key]
     return ForeignNode("ReadValue", VERSION, first, [item.key], _attributes(state, item), name=state.input)
 
 
-def _keeping(state: State, item: ForeignValue, kept: ForeignValue, graph: ForeignGraph) -> ForeignNode:
-    key = f"{kept.key}/kept"
-    graph.values[key] = ForeignValue(key, kept.type)
-    return ForeignNode("Assign", VERSION, [kept.key], [key], _attributes(state, item), name=f"{state.input}/kept")
+def _assign_node(state: State, item: ForeignValue, next_value: ForeignValue, graph: ForeignGraph) -> ForeignNode:
+    key = f"{next_value.key}/kept"
+    graph.values[key] = ForeignValue(key, next_value.type)
+    return ForeignNode("Assign", VERSION, [next_value.key], [key], _attributes(state, item), name=f"{state.input}/kept")

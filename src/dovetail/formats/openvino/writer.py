@@ -1,8 +1,7 @@
-"""From a foreign graph to the text and the constants of an IR file, version 11, as OpenVINO lays it out.
+"""Writes a foreign graph as the XML and constants of IR version 11, in OpenVINO's layout.
 
-Layers are numbered in order: Parameters, then nodes with each constant before its first reader, then Results. Ports:
-inputs from 0, outputs after them. Dimensions of ports that are not known are -1; the bounds of a Parameter's stand in
-its ``shape``.
+Layers are numbered in order: Parameters, then nodes, with each constant before its first reader, then Results. Ports: inputs
+from 0, outputs after them. Unknown dimensions of ports are -1; the bounds of a Parameter's dimensions are in its ``shape``.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import constants, rt_info
 from dovetail.formats.openvino.layers import BODIES
-from dovetail.formats.openvino.opsets import spelled
+from dovetail.formats.openvino.opsets import format_version
 from dovetail.formats.openvino.port_maps import MAP_NUMBERS
 from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
-from dovetail.formats.openvino.xml_attributes import PRECISIONS, partial_text
+from dovetail.formats.openvino.xml_attributes import PRECISIONS, format_shape
 from dovetail.ir.types import Tensor, Type
 from dovetail.limits import current
 
-# Constants start at multiples of this, so that every element type can be read where it lies.
+# Alignment of constants in bytes: every element type can be read in place.
 ALIGNMENT = 8
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = re.compile('[&<>"\t\n\r]')
-# What XML 1.0 cannot hold, in any spelling (production 2, Char).
+# Characters that XML 1.0 excludes, also as references (production 2, Char).
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Writer:
-    """Writes one file: ``document`` gives the xml, ``chunks`` then holds the .bin as (zero bytes before, bytes).
+    """Writes one file. ``document`` returns the XML; ``chunks`` is then the .bin as (zero bytes before, bytes).
 
-    With ``references`` the constants are kept there instead, each for itself, and the xml names no digest of them.
+    With ``references`` the constants are stored there by reference, and the XML has no digest of them.
     """
 
     def __init__(self, file: str, references: Weights | None = None) -> None:
@@ -67,7 +66,7 @@ class Writer:
         for tag in LEGACY:
             self._section(tag, model.metadata.get(tag, []), 1)
         self._lines.append("</net>\n")
-        raise_all(self.errors, f"faults that keep the model from being written to {self.file}")
+        raise_all(self.errors, f"faults in the model to write to {self.file}")
         return "\n".join(self._lines).encode()
 
     # Faults
@@ -78,9 +77,9 @@ class Writer:
     # Text
 
     def _quoted(self, text: str) -> str:
-        found = _FORBIDDEN.search(text)
-        if found is not None:
-            self._refuse(UnsupportedError("ir.character", f"{text!r} holds {found[0]!r}, which no XML file can hold"), text)
+        excluded = _FORBIDDEN.search(text)
+        if excluded is not None:
+            self._refuse(UnsupportedError("ir.character", f"{text!r} contains {excluded[0]!r}, which XML excludes"), text)
             return '""'
         if _SPECIAL.search(text):
             text = _SPECIAL.sub(lambda match: _ESCAPES[match[0]], text)
@@ -90,7 +89,7 @@ class Writer:
         parts = []
         for name, text in pairs:
             if _XML_NAME.fullmatch(name) is None:
-                self._refuse(UnsupportedError("ir.character", f"{name!r} cannot be an XML attribute's name"), node)
+                self._refuse(UnsupportedError("ir.character", f"{name!r} is not a valid XML attribute name"), node)
                 continue
             parts.append(f" {name}={self._quoted(text)}")
         return "".join(parts)
@@ -107,7 +106,7 @@ class Writer:
         for item in items:
             tag = item["tag"]
             if _XML_NAME.fullmatch(tag) is None or depth > DEPTH:
-                self._refuse(UnsupportedError("ir.character", f"rt_info: {tag!r} cannot be an element here"))
+                self._refuse(UnsupportedError("ir.character", f"rt_info: {tag!r} is not a valid element, or nests too deeply"))
                 continue
             head = f"{tabs}<{tag}{self._attributes(item['attributes'].items())}"
             text, children = item.get("text", ""), item["children"]
@@ -124,7 +123,7 @@ class Writer:
     # Graphs
 
     def _graph(self, graph: ForeignGraph, indent: int, depth: int) -> tuple[dict[str, str], dict[str, str]]:
-        """Writes the layers and edges; answers how the ``layer`` of each input and output was renumbered."""
+        """Write layers and edges; return how the ``layer`` of each input and output was renumbered."""
         tabs = "\t" * indent
         layers = _Layers(self, graph, indent + 1, depth)
         self._lines.append(f"{tabs}<layers>")
@@ -132,25 +131,25 @@ class Writer:
         self._lines.append(f"{tabs}</layers>")
         self._lines.append(f"{tabs}<edges>")
         self._lines.extend(
-            f'{tabs}\t<edge from-layer="{start}" from-port="{port}" to-layer="{end}" to-port="{place}" />'
-            for start, port, end, place in sorted(layers.edges)
+            f'{tabs}\t<edge from-layer="{start}" from-port="{port}" to-layer="{end}" to-port="{to_port}" />'
+            for start, port, end, to_port in sorted(layers.edges)
         )
         self._lines.append(f"{tabs}</edges>")
         return inputs, outputs
 
     def type_text(self, type: Type | None, node: str | None) -> tuple[str, tuple[str, ...]]:
-        """The precision of a port and its dimensions."""
-        found = self._types.get(type)
-        if found is None:
+        """Return the precision and the dimensions of a port."""
+        texts_of_type = self._types.get(type)
+        if texts_of_type is None:
             if type is not None and not isinstance(type, Tensor):
                 self._refuse(UnsupportedError("ir.type", f"OpenVINO IR has no values of type {type}"), node)
                 type = None
             dtype = None if type is None else type.dtype
             shape = () if type is None or type.shape is None else type.shape
             texts = tuple(str(size) if isinstance(size, int) else "-1" for size in shape)
-            found = self._precision(dtype, node), texts
-            self._types[type] = found
-        return found
+            texts_of_type = self._precision(dtype, node), texts
+            self._types[type] = texts_of_type
+        return texts_of_type
 
     def element_type(self, dtype: DType | None, node: str | None) -> str:
         if dtype is None:
@@ -165,13 +164,13 @@ class Writer:
         return "UNSPECIFIED" if name == "dynamic" else PRECISIONS.get(name, name.upper())
 
     def store(self, tensor: ForeignTensor) -> tuple[int, int]:
-        """Where the tensor's bytes lie in the .bin, and how many they are; equal bytes lie there once."""
+        """Store the tensor's bytes in the .bin, equal bytes once; return their offset and size."""
         data = constants.pack(tensor.data, tensor.dtype)
         if not len(data):
-            # The trailer keeps the .bin from being empty: OpenVINO would take it for none, and no constant for initialised.
+            # The .bin is never empty because of its trailer: OpenVINO reads an empty file as none, and fails on constants.
             return 0, 0
         if self._references is not None:
-            return self._references.place(np.frombuffer(data, np.uint8)), len(data)
+            return self._references.store(np.frombuffer(data, np.uint8)), len(data)
         content = hashlib.blake2b(data, digest_size=32).digest(), len(data)
         offset = self._stored.get(content)
         if offset is None:
@@ -182,15 +181,15 @@ class Writer:
         return offset, len(data)
 
     def names(self, names: tuple[str, ...], node: str | None) -> str:
-        """The list of tensor names as the attribute says it. Raises nothing; refuses names that no list can hold."""
+        """Format a list of tensor names; report names that a list cannot contain."""
         for index, name in enumerate(names):
             if not name or (name.endswith("\\") and index < len(names) - 1):
-                self._refuse(UnsupportedError("ir.names", f"the tensor name {name!r} cannot stand in a list of names"), node)
+                self._refuse(UnsupportedError("ir.names", f"the tensor name {name!r} cannot be in a list of names"), node)
         return ",".join(name.replace(",", "\\,") for name in names)
 
 
 class _Layers:
-    """The layers of one graph on their way out."""
+    """Writes the layers of one graph."""
 
     def __init__(self, writer: Writer, graph: ForeignGraph, indent: int, depth: int) -> None:
         self.writer = writer
@@ -217,7 +216,7 @@ class _Layers:
         self._constants([value.key for value in self.graph.outputs])
         self._constants(list(self.graph.constants))
         if not self.graph.outputs:
-            self._refuse(RuleError("ir.result-missing", "a graph without outputs cannot be written"))
+            self._refuse(RuleError("ir.result-missing", "the graph must have an output"))
         for value in self.graph.outputs:
             outputs[str(value.metadata.get("layer", value.key))] = str(self.count)
             self._result(value)
@@ -240,7 +239,7 @@ class _Layers:
 
     def _define(self, key: str, layer: int, port: int) -> None:
         if key in self.ends:
-            self._refuse(RuleError("ir.value-repeated", f"two nodes make the value {key!r}"))
+            self._refuse(RuleError("ir.value-repeated", f"two nodes produce the value {key!r}"))
         self.ends[key] = layer, port
 
     # Layers
@@ -253,7 +252,7 @@ class _Layers:
             type = None
         number = self._open(name, "Parameter", "opset1")
         element = self.writer.element_type(None if type is None else type.dtype, name)
-        shape = "..." if type is None or type.shape is None else partial_text(type.shape)
+        shape = "..." if type is None or type.shape is None else format_shape(type.shape)
         self.lines.append(f'{self.tabs}\t<data shape="{shape}" element_type="{element}" />')
         self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
         self._outputs([value.key], number, 0, name)
@@ -278,7 +277,7 @@ class _Layers:
         element = tensor.dtype.openvino
         self.lines.append(f'{self.tabs}\t<data element_type="{element}" shape="{shape}" offset="{offset}" size="{size}" />')
         self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
-        # The data says what the type is, whatever was declared.
+        # The type is that of the data, whatever the declaration.
         self.values[key] = ForeignValue(key, Tensor(tensor.dtype, tensor.data.shape), value.names, metadata=value.metadata)
         self._outputs([key], number, 0, name)
         self._close()
@@ -303,8 +302,8 @@ class _Layers:
             keys.pop()
         inputs = [key for key in keys if key is not None]
         if len(inputs) < len(keys):
-            self._refuse(UnsupportedError("ir.input-absent", f"{node.kind} leaves out an input before its last one"), name)
-        number = self._open(name, node.kind, spelled(node.version, node.domain))
+            self._refuse(UnsupportedError("ir.input-absent", f"{node.kind}: inputs before the last one must not be absent"), name)
+        number = self._open(name, node.kind, format_version(node.version, node.domain))
         texts, bodies = self._split(node, name)
         if texts:
             self.lines.append(f"{self.tabs}\t<data{self.writer._attributes(texts.items(), name)} />")
@@ -332,8 +331,8 @@ class _Layers:
             elif key in BODIES or key in BODIES.values() or key == "back_edges":
                 bodies[key] = value
             else:
-                what = f"{node.kind}: {key} is no text, but {type(value).__name__}"
-                self._refuse(UnsupportedError("ir.attribute-value", what), name)
+                message = f"{node.kind}: {key} must be a string, got {type(value).__name__}"
+                self._refuse(UnsupportedError("ir.attribute-value", message), name)
         return texts, bodies
 
     # Ports
@@ -345,7 +344,7 @@ class _Layers:
         for index, key in enumerate(keys):
             end = self.ends.get(key)
             if end is None:
-                self._refuse(RuleError("ir.dangling", f"input {index} reads {key!r}, which nothing before it makes"), name)
+                self._refuse(RuleError("ir.dangling", f"input {index} reads {key!r}, which no layer before it produces"), name)
             else:
                 self.edges.append((*end, number, index))
             source = self.values.get(key)
@@ -355,7 +354,7 @@ class _Layers:
     def _outputs(self, keys: list[str | None] | list[str], number: int, first: int, name: str) -> None:
         self.lines.append(f"{self.tabs}\t<output>")
         for index, key in enumerate(keys, first):
-            # An output that nobody reads is still a port.
+            # An unread output has a port too.
             value = ForeignValue("") if key is None else self.values.get(key) or ForeignValue(key)
             if key is not None:
                 self._define(key, number, index)
@@ -380,7 +379,8 @@ class _Layers:
     def _bodies(self, parts: dict[str, Any], name: str) -> None:
         if self.depth >= (limits := current().limits).depth:
             self._refuse(
-                UnsupportedError("ir.depth", f"bodies nest deeper than {limits.depth} levels; {limits.bound('depth')}"), name
+                UnsupportedError("ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}"),
+                name,
             )
             return
         tabs = self.tabs + "\t"
@@ -400,7 +400,7 @@ class _Layers:
             for edge in parts["back_edges"]:
                 ends = outputs.get(edge["from-layer"]), inputs.get(edge["to-layer"])
                 if None in ends:
-                    self._refuse(RuleError("ir.back-edge", f"the back edge {edge} names no layer of the body"), name)
+                    self._refuse(RuleError("ir.back-edge", f"the back edge {edge} must name layers of the body"), name)
                 self.lines.append(f'{tabs}\t<edge from-layer="{ends[0]}" to-layer="{ends[1]}" />')
             self.lines.append(f"{tabs}</back_edges>")
 
@@ -412,12 +412,12 @@ class _Layers:
         for entry in entries:
             number = renumbered[entry["port"] == "output"].get(entry["internal_layer_id"])
             if number is None:
-                what = f"{tag}: {entry['internal_layer_id']!r} is no {entry['port']} of the body"
-                self._refuse(RuleError("ir.port-map", what), name)
+                message = f"{tag}: {entry['internal_layer_id']!r} is not an {entry['port']} of the body"
+                self._refuse(RuleError("ir.port-map", message), name)
                 continue
             texts = {**entry, "internal_layer_id": number}
-            kept = [(key, texts[key]) for key in (*MAP_NUMBERS, "purpose") if key in texts]
-            self.lines.append(f"{tabs}\t<{entry['port']}{self.writer._attributes(kept, name)} />")
+            attributes = [(key, texts[key]) for key in (*MAP_NUMBERS, "purpose") if key in texts]
+            self.lines.append(f"{tabs}\t<{entry['port']}{self.writer._attributes(attributes, name)} />")
         self.lines.append(f"{tabs}</{tag}>")
 
 

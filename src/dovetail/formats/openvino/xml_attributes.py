@@ -1,4 +1,4 @@
-"""What stands in the attributes of an IR file: numbers, element types, sizes, lists of names, constants' bytes."""
+"""Parsers for the XML attributes of IR: numbers, element types, sizes, lists of names; and the elements of constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import constants
 from dovetail.ir.types import INT64_MAX, Size, impossible
 
-# IR's names for port precisions, where they are not the element type's name in capitals.
+# Port precisions that are not the element type's name in capitals.
 PRECISIONS = {"boolean": "BOOL", "u1": "BIN", "f16": "FP16", "f32": "FP32", "f64": "FP64"}
 TYPES: dict[str, DType | None] = {name.upper(): item for name, item in BY_OPENVINO.items()}
 TYPES.update({precision: BY_OPENVINO[name] for name, precision in PRECISIONS.items()})
@@ -24,8 +24,8 @@ LEADING_NUMBER = re.compile(r"\s*[0-9]")
 COMMA = re.compile(r"(?<!\\),")
 
 
-def names(text: str) -> tuple[str, ...]:
-    """A list of tensor names: separated by commas, a comma inside a name behind a backslash; empty ones do not count."""
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse a list of tensor names, separated by commas: ``\\`` escapes a comma in a name; empty names are dropped."""
     if not text:
         return ()
     return tuple(dict.fromkeys(piece.replace("\\,", ",") for piece in COMMA.split(text) if piece))
@@ -50,12 +50,12 @@ def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:
         if stripped == "?":
             stripped = "-1"
         if NUMBER.fullmatch(stripped) is None or not -1 <= int(stripped) <= INT64_MAX:
-            return f"{stripped[:40]!r} is no dimension"
+            return f"{stripped[:40]!r} is not a dimension"
         sizes.append(None if stripped == "-1" else int(stripped))
     return impossible(sizes) or tuple(sizes)
 
 
-def constant(
+def read_elements(
     weights: constants.Bytes,
     dtype: DType,
     shape: tuple[int, ...],
@@ -63,23 +63,25 @@ def constant(
     size: int,
     accept: Callable[[DovetailError], None],
 ) -> constants.Array:
-    """The elements, after offset and size have been held against the bytes there and against what the shape needs.
+    """Read the elements of a constant, after checking offset and size.
 
-    Bytes beyond these are passed over by OpenVINO: ``accept`` gets that deviation."""
+    Offset and size must be within the weights, and fit the shape. OpenVINO ignores bytes beyond that size: ``accept`` receives
+    the deviation.
+    """
     if offset > weights.size or size > weights.size - offset:
-        raise FormatError("ir.constant-range", f"bytes {offset} to {offset + size} of a .bin of {weights.size} bytes")
+        raise FormatError("ir.constant-range", f"the range {offset} to {offset + size} exceeds the .bin of {weights.size} bytes")
     count = 1
-    for each in shape:
-        count *= each
+    for axis_size in shape:
+        count *= axis_size
     needed = constants.size_of(dtype, count)
     if not count:
-        # OpenVINO writes a byte or more for a constant without elements.
+        # For a constant without elements OpenVINO writes at least one byte.
         try:
             return constants.unpack(weights[:0], dtype, shape)
         except ValueError:
-            raise FormatError("ir.dims", f"no array can have the shape {list(shape)}") from None
+            raise FormatError("ir.dims", f"the shape {list(shape)} is too large for an array") from None
     if needed is not None and needed != size:
-        fault = FormatError("ir.constant-size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
+        fault = FormatError("ir.constant-size", f"{dtype}{list(shape)} needs {needed} bytes, got {size}")
         if size < needed:
             raise fault
         accept(fault)
@@ -87,13 +89,13 @@ def constant(
     return constants.unpack(weights[offset : offset + size], dtype, shape)
 
 
-def partial_text(shape: Iterable[Size]) -> str:
-    """A shape as a Parameter's ``shape`` says it, without brackets."""
-    return ",".join(map(_size_text, shape))
+def format_shape(shape: Iterable[Size]) -> str:
+    """Format a shape for a Parameter's ``shape`` attribute, without brackets."""
+    return ",".join(map(_format_size, shape))
 
 
-def _size_text(size: Size) -> str:
-    """A size as a Parameter's ``shape`` says it: a number, "?", "2..", "..8", "1..8"."""
+def _format_size(size: Size) -> str:
+    """Format a size for a Parameter's ``shape`` attribute: a number, "?", "2..", "..8", "1..8"."""
     if isinstance(size, int):
         return str(size)
     low, high = symbolic.bounds(size)

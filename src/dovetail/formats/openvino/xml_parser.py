@@ -1,4 +1,4 @@
-"""The text of an IR file as an element tree: no DTD, no entities, nothing fetched, and a place in the file for every fault."""
+"""The XML parser: no DTD, no entities, no external resources; errors have a position in the file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dovetail.errors import FormatError, UnsupportedError
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-# The tree takes up to some 40 bytes for each byte of the file; a layer takes about 300 bytes of it.
+# The element tree takes up to 40 bytes per byte of the file; a layer takes about 300 bytes of the file.
 LIMIT = 128 * 2**20
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"'>]*)""")
-# Elements that may hold text. Beyond these only <rt_info> and the legacy sections do, and they are kept whole.
+# Elements without text. Only <rt_info> and the legacy sections have text, and they are preserved.
 _STRUCTURE = frozenset(
     "net layers layer data input output port edges edge body then_body else_body "
     "port_map then_port_map else_port_map back_edges".split()
@@ -22,16 +22,16 @@ _STRUCTURE = frozenset(
 
 
 def parse(text: bytes, file: str) -> Element:
-    """The root element.
+    """Parse the file, and return the root element.
 
     Raises FormatError [ir.xml] (not well-formed, with line and column), [ir.dtd] (a DTD or entity); UnsupportedError
     [ir.encoding] (neither UTF-8 nor ASCII).
     """
     declared = _ENCODING.match(text[:200].lstrip())
     if declared is not None and declared[1].lower() not in (b"utf-8", b"utf8", b"us-ascii", b"ascii"):
-        raise UnsupportedError("ir.encoding", f"the encoding {declared[1].decode('latin-1')!r} is not UTF-8", file=file)
+        raise UnsupportedError("ir.encoding", f"the encoding must be UTF-8, got {declared[1].decode('latin-1')!r}", file=file)
     if text[:2] in (b"\xff\xfe", b"\xfe\xff") or text[:2] in (b"\0<", b"<\0"):
-        raise UnsupportedError("ir.encoding", "the file is UTF-16 or UTF-32, not UTF-8", file=file)
+        raise UnsupportedError("ir.encoding", "the encoding must be UTF-8, got UTF-16 or UTF-32", file=file)
     return _tree(text, file)
 
 
@@ -48,14 +48,14 @@ def _tree(text: bytes, file: str) -> Element:
         line, column = getattr(error, "position", (0, 0))
         raise FormatError("ir.xml", f"line {line}, column {column}: {ErrorString(error.code)}", file=file) from None
     except DefusedXmlException as error:
-        raise FormatError("ir.dtd", f"a DTD or entity stands in the file ({type(error).__name__})", file=file) from None
+        raise FormatError("ir.dtd", f"the file must not have a DTD or entity ({type(error).__name__})", file=file) from None
     except (ValueError, LookupError) as error:
         raise FormatError("ir.xml", f"not XML: {error}", file=file) from None
     return root
 
 
 def stray_texts(root: Element) -> Iterator[FormatError]:
-    """A FormatError [ir.text] for each text where the format has none."""
+    """Yield a FormatError [ir.text] for each text where the format has none."""
     for element in root.iter():
         stray = element.tail if element.tail and not element.tail.isspace() else None
         if stray is None and element.tag in _STRUCTURE and element.text and not element.text.isspace():

@@ -52,7 +52,7 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
         turned = x if axis == rank - 1 else b.Transpose(x, order)
-        y = b.add(last(axis=rank - 1, coerce=True), turned)[0]
+        y = b.add(last(axis=rank - 1, coerce_to_2d=True), turned)[0]
         return y if axis == rank - 1 else b.Transpose(y, order)
 
 

@@ -1,4 +1,4 @@
-"""ONNX operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
+"""Converters for ONNX operators that no op mapping covers, one module per family. Importing a module registers its converters."""
 
 from dovetail.formats.onnx.converters import (
     ai_onnx_ml,

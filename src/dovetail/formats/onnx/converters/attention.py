@@ -1,4 +1,4 @@
-"""Attention as ONNX has it: heads are an axis of their own, and a row that sees no key is 0."""
+"""ScaledDotProductAttention as ONNX Attention, in which heads are an axis and a row that sees no key is 0."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 
 
-@ONNX.lower("ScaledDotProductAttention")
-def scaled_dot_product(b: Any, node: Node) -> Any:
-    """As Attention, where every row is known to see a key; what the target has no Attention for is taken apart from there."""
+@ONNX.legalize("ScaledDotProductAttention")
+def legalize_scaled_dot_product_attention(b: Any, node: Node) -> Any:
+    """Write as Attention where every row is known to see a key.
+
+    A target without Attention decomposes it further.
+    """
     op = node.op
     assert isinstance(op, ScaledDotProductAttention)
     q, k, v, mask, scale, sink = (*node.inputs, None, None, None)[:6]
@@ -27,12 +30,12 @@ def scaled_dot_product(b: Any, node: Node) -> Any:
 
 
 def _adds_nothing(mask: Value | None) -> bool:
-    """Whether a mask is the one number 0, which says that there is none."""
+    """Tell whether a mask is the scalar 0, which stands for no mask."""
     return mask is not None and mask.shape == () and mask.constant is not None and not mask.constant.any()
 
 
 def _are_heads(*xs: Value) -> bool:
-    """Whether these are [batch, heads, rows, size] with the same batch and heads."""
+    """Tell whether all tensors are [batch, heads, rows, size] with equal batch and heads."""
     if any(x.shape is None or len(x.shape) != 4 for x in xs):
         return False
     first = xs[0].dims
@@ -40,7 +43,7 @@ def _are_heads(*xs: Value) -> bool:
 
 
 def _sees_keys(mask: Value | None) -> bool:
-    """Whether every row is known to see some key, and the mask has a size for each."""
+    """Tell whether every row is known to see some key, and the mask has an element for each key."""
     if mask is None:
         return True
     if mask.constant is None or mask.constant.ndim < 2 or mask.constant.ndim > 4:

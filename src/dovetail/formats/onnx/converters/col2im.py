@@ -1,4 +1,4 @@
-"""What windows took apart, in ONNX's words."""
+"""Col2Im and DeformConv."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.nn.deform_conv import with_explicit_pads
 
 
-@ONNX.lower("Col2Im")
-def blocks(b: Any, node: Node) -> Any:
-    """With a batch, and sizes of i64."""
+@ONNX.legalize("Col2Im")
+def legalize_col2im(b: Any, node: Node) -> Any:
+    """Write a batch axis, and the sizes as i64."""
     x, image, block = node.inputs
     assert x is not None and image is not None and block is not None
     if len(x.dims) == 3 and image.dtype == "i64" and block.dtype == "i64":
@@ -24,9 +24,9 @@ def blocks(b: Any, node: Node) -> Any:
     return y if wide is x else b.Squeeze(y, [0])
 
 
-@ONNX.lower("DeformConv")
-def deformable(b: Any, node: Node) -> Any:
-    """The padding is written out, and there are zeros around the tensor."""
+@ONNX.legalize("DeformConv")
+def legalize_deform_conv(b: Any, node: Node) -> Any:
+    """Write explicit padding; the core samples zeros around the tensor, as ONNX does."""
     op: Any = node.op
     x, w = node.inputs[:2]
     assert x is not None and w is not None

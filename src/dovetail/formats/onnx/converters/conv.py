@@ -1,4 +1,4 @@
-"""Convolutions that ONNX says with pads of at least 0, and transposed ones with pads alone."""
+"""Conv with padding of at least 0, and ConvTranspose by padding alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("ConvTranspose")
-def conv_transpose(b: Any, node: Node) -> Any:
-    """An output shape that keeps the padding at the beginning, which is OpenVINO's explicit and valid."""
+@ONNX.legalize("ConvTranspose")
+def legalize_conv_transpose(b: Any, node: Node) -> Any:
+    """Write explicit padding for an output shape that keeps the padding at the beginning (OpenVINO's explicit, valid)."""
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
     if target is None or op.auto_pad.startswith("same"):
@@ -18,9 +18,9 @@ def conv_transpose(b: Any, node: Node) -> Any:
     return op.decompose(b, x, w, bias, target)
 
 
-@ONNX.lower("Conv")
-def conv(b: Any, node: Node) -> Any:
-    """A negative pad, which crops: OpenVINO has them."""
+@ONNX.legalize("Conv")
+def legalize_conv(b: Any, node: Node) -> Any:
+    """Crop the input for negative padding, which OpenVINO has."""
     op: Any = node.op
     x, *rest = node.inputs
     pads = op.pads or ()

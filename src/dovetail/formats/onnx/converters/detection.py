@@ -1,4 +1,4 @@
-"""Export NonMaxSuppression to ONNX."""
+"""NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("NonMaxSuppression")
-def write_nms(b: Any, node: Node) -> Any:
-    """Write the plain form: one output, f32, each class by itself."""
+@ONNX.legalize("NonMaxSuppression")
+def legalize_non_max_suppression(b: Any, node: Node) -> Any:
+    """Write one output, boxes suppressed within each class, and f32 inputs."""
     op: Any = node.op
     return op.decompose(b, *node.inputs)

@@ -1,4 +1,4 @@
-"""Fourier transforms in ONNX's words: one axis, counted with that of the parts."""
+"""DFT over one axis, which is counted with the axis of real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
@@ -19,27 +19,27 @@ from dovetail.ops.shape_values import elements_of, integers_of
 from dovetail.ops.signal.dft import DFT
 
 
-@ONNX.lift("DFT", 17, 20)
-def transform(node: Lifting) -> list[Value]:
-    b, x, length = node.b, node.input(0), node.optional(1)
-    if node.node.version == 17:
-        axes = _axis(b, x, node.attribute("axis", "int", 1))
-    elif (axis := node.optional(2)) is None or axis.constant is not None:
-        axes = _axis(b, x, node.constant(2, "int", -2))
+@ONNX.importer("DFT", 17, 20)
+def import_dft(ctx: ImportContext) -> list[Value]:
+    b, x, length = ctx.b, ctx.input(0), ctx.optional_input(1)
+    if ctx.node.version == 17:
+        axes = _add_axis(b, x, ctx.attribute("axis", "int", 1))
+    elif (axis := ctx.optional_input(2)) is None or axis.constant is not None:
+        axes = _add_axis(b, x, ctx.constant_input(2, "int", -2))
     else:
-        # Counted from the end, the axis of the parts is one of them.
+        # ONNX counts the axis of the parts, so that negative axes differ by one.
         axes = b.Reshape(b.Where(b.Less(axis, 0), b.Add(axis, 1), axis), [1])
-    op = DFT(node.attribute("inverse", "bool", False), node.attribute("onesided", "bool", False))
-    given = () if length is None else (length,)
-    return b.add(op, x, axes, *given)
+    op = DFT(ctx.attribute("inverse", "bool", False), ctx.attribute("onesided", "bool", False))
+    lengths = () if length is None else (length,)
+    return b.add(op, x, axes, *lengths)
 
 
-def _axis(b: Any, x: Value, axis: int) -> Value:
-    place = axis_in(axis, len(x.dims))
-    if place == len(x.dims) - 1:
-        raise UnsupportedError("fourier.parts", "DFT over the axis of the parts")
-    found: Value = b.constant([place])
-    return found
+def _add_axis(b: Any, x: Value, axis: int) -> Value:
+    positive_axis = axis_in(axis, len(x.dims))
+    if positive_axis == len(x.dims) - 1:
+        raise UnsupportedError("fourier.parts", "DFT: axis must not be the axis of real and imaginary parts")
+    result: Value = b.constant([positive_axis])
+    return result
 
 
 class _AxisDFT(
@@ -47,7 +47,7 @@ class _AxisDFT(
     sig="x: F, length?!: I1, axis!: I -> y: F",
     onnx="DFT-20(x, length?, axis; inverse=0, onesided=0)",
 ):
-    """DFT as ONNX has it: over one axis, which counts that of the parts from the end."""
+    """DFT of ONNX: over one axis; negative axes count the axis of the parts."""
 
     inverse: bool = False
     onesided: bool = False
@@ -58,9 +58,9 @@ class _AxisDFT(
 
 
 def _one_axis(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
-    """Over the axis that only run time knows."""
+    """Write DFT over one axis that is computed at run time."""
     if axes.shape != (1,) or (lengths is not None and lengths.shape != ()):
-        raise UnsupportedError("fourier.axes", "axes that only run time knows")
+        raise UnsupportedError("fourier.axes", "DFT: several axes must be constant")
     axis = _read_axis(axes)
     if axis is None:
         zero = b.constant(np.zeros(1, axes.dtype.numpy))
@@ -69,7 +69,7 @@ def _one_axis(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
 
 
 def _read_axis(axes: Value) -> Value | None:
-    """The scalar of which :func:`transform` has made ``axes``."""
+    """Return the scalar from which :func:`import_dft` built ``axes``; None where it did not."""
     where = axes.node.inputs[0] if axes.node is not None and type(axes.node.op).__name__ == "Reshape" else None
     if where is None or where.node is None or type(where.node.op).__name__ != "Where":
         return None
@@ -79,71 +79,71 @@ def _read_axis(axes: Value) -> Value | None:
     return axis if is_so and axis.shape == () else None  # type: ignore[union-attr]
 
 
-@ONNX.lower("DFT")
-def lower_transform(b: Any, node: Node) -> Any:
-    """One axis after the other."""
+@ONNX.legalize("DFT")
+def legalize_dft(b: Any, node: Node) -> Any:
+    """Write DFT over several axes as one DFT per axis."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
-    places = integers_of(axes)
-    if places is None:
+    known_axes = integers_of(axes)
+    if known_axes is None:
         return _one_axis(b, op, x, axes, lengths)
-    if len(places) == 1 and (lengths is None or (lengths.shape == () and (integers_of(lengths) or [0])[0] != -1)):
-        return _halved(b, op, x, places[0], lengths) if op.inverse and op.onesided else None
-    return _each(b, op, x, places, _lengths(b, lengths, len(places)))
+    if len(known_axes) == 1 and (lengths is None or (lengths.shape == () and (integers_of(lengths) or [0])[0] != -1)):
+        return _slice_half_spectrum(b, op, x, known_axes[0], lengths) if op.inverse and op.onesided else None
+    return _split_axes(b, op, x, known_axes, _lengths(b, lengths, len(known_axes)))
 
 
 def _lengths(b: Any, lengths: Any, count: int) -> list[Any]:
-    """Each length as a scalar; None for one that is left out."""
+    """Return each length as a scalar; None for an absent one."""
     if lengths is None:
         return [None] * count
     known = elements_of(lengths)
     if known is None:
-        raise UnsupportedError("fourier.length", "a length that only run time knows, and that may be -1")
+        raise UnsupportedError("fourier.length", "DFT: signal lengths of several axes must be constant")
     if lengths.shape == ():
         return [None if known[0] == -1 else lengths]
     scalar = np.zeros((), np.int64)
     return [None if item == -1 else b.Gather(lengths, scalar + index, axis=0) for index, item in enumerate(known)]
 
 
-def _halved(b: Any, op: Any, x: Any, place: int, lengths: Any) -> Any:
-    """With as many elements as the length asks for: onnxruntime does not leave out what is beyond."""
+def _slice_half_spectrum(b: Any, op: Any, x: Any, signal_axis: int, lengths: Any) -> Any:
+    """Slice the half spectrum to the elements that the length needs: onnxruntime does not ignore the others."""
     length = next(iter(integers_of(lengths) or ()), None)
-    axis = axis_in(place, len(x.dims) - 1)
+    axis = axis_in(signal_axis, len(x.dims) - 1)
     size = x.dims[axis]
     if length is None or symbolic.less_equal(size, length // 2 + 1) is True:
         return None
-    return b.add(op, b.Slice(x, [0], [length // 2 + 1], [axis]), b.constant([place]), lengths)[0]
+    return b.add(op, b.Slice(x, [0], [length // 2 + 1], [axis]), b.constant([signal_axis]), lengths)[0]
 
 
-def _each(b: Any, op: Any, x: Any, places: list[int], lengths: list[Any]) -> Any:
-    order = list(range(len(places)))
+def _split_axes(b: Any, op: Any, x: Any, axes: list[int], lengths: list[Any]) -> Any:
+    order = list(range(len(axes)))
     for index in order if op.inverse else reversed(order):
-        each = DFT(op.inverse, op.onesided and index == order[-1])
+        one_axis = DFT(op.inverse, op.onesided and index == order[-1])
         length = lengths[index]
-        given = () if length is None else (length,)
-        x = b.add(each, x, b.constant([places[index]]), *given)[0]
+        length_input = () if length is None else (length,)
+        x = b.add(one_axis, x, b.constant([axes[index]]), *length_input)[0]
     return x
 
 
-@ONNX.substitute("DFT")
-def by_matrices(b: Any, node: Node) -> Any:
-    """Before version 17, where the sizes are known."""
+@ONNX.fallback("DFT")
+def replace_dft(b: Any, node: Node) -> Any:
+    """Decompose DFT before version 17, where sizes are static."""
     return node.op.decompose(b, *node.inputs)
 
 
-@ONNX.emit("DFT")
-def emit_transform(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("DFT")
+def export_dft(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
     assert x is not None
-    version = lowering.version_of("", "DFT")
+    version = ctx.version_of("", "DFT")
     if version is None:
         raise UnsupportedError("op.unsayable", "the target has no DFT")
     (axis,) = integers_of(axes) or [0]
-    place = axis_in(axis, len(x.dims) - 1)
+    positive_axis = axis_in(axis, len(x.dims) - 1)
     attributes = {"inverse": int(op.inverse), "onesided": int(op.onesided)}
-    inputs = [lowering.key(x), lowering.key(lengths)]
+    inputs = [ctx.key(x), ctx.key(lengths)]
     if version < 20:
-        return [lowering.finish(node, "", "DFT", version, inputs, {**attributes, "axis": place})]
-    inputs.append(lowering.initializer(node, ForeignTensor(dtypes.i64, np.array(place, np.int64), ""), "axis"))
-    return [lowering.finish(node, "", "DFT", version, inputs, attributes)]
+        return [ctx.add_node(node, "", "DFT", version, inputs, {**attributes, "axis": positive_axis})]
+    inputs.append(ctx.add_constant(node, ForeignTensor(dtypes.i64, np.array(positive_axis, np.int64), ""), "axis"))
+    return [ctx.add_node(node, "", "DFT", version, inputs, attributes)]

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, reductions and casts where ONNX and the core differ by more than a slot line."""
+"""Arithmetic, comparisons, reductions and casts that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.legacy_broadcast import aligned
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -25,40 +25,40 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
-@ONNX.lift("Add", 1, 6)
-@ONNX.lift("Sub", 1, 6)
-@ONNX.lift("Mul", 1, 6)
-@ONNX.lift("Div", 1, 6)
-@ONNX.lift("Pow", 1)
-@ONNX.lift("Equal", 1)
-@ONNX.lift("Less", 1)
-@ONNX.lift("Greater", 1)
-@ONNX.lift("And", 1)
-@ONNX.lift("Or", 1)
-@ONNX.lift("Xor", 1)
-def one_way_broadcast(node: Lifting) -> Value | None:
-    """Before version 7 the second input broadcasts, on demand, to the first from ``axis`` on."""
-    if not node.attribute("broadcast", "bool", False):
+@ONNX.importer("Add", 1, 6)
+@ONNX.importer("Sub", 1, 6)
+@ONNX.importer("Mul", 1, 6)
+@ONNX.importer("Div", 1, 6)
+@ONNX.importer("Pow", 1)
+@ONNX.importer("Equal", 1)
+@ONNX.importer("Less", 1)
+@ONNX.importer("Greater", 1)
+@ONNX.importer("And", 1)
+@ONNX.importer("Or", 1)
+@ONNX.importer("Xor", 1)
+def import_legacy_broadcast(ctx: ImportContext) -> Value | None:
+    """Import a binary operator before version 7: with ``broadcast`` the second input is aligned with ``axis``."""
+    if not ctx.attribute("broadcast", "bool", False):
         return None
-    x, y = node.input(0), node.input(1)
-    axis = node.attribute("axis", "int", None)
+    x, y = ctx.input(0), ctx.input(1)
+    axis = ctx.attribute("axis", "int", None)
     if axis is not None and axis < 0:
-        raise FormatError("attribute.value", f"{node.node.kind}: axis = {axis} is negative")
-    op, xs = node.reading(x, aligned(node.b, x, y, axis))
-    return node.b.add(op.with_(broadcast=True), *xs)[0]
+        raise FormatError("attribute.value", f"{ctx.node.kind}: axis must not be negative, got {axis}")
+    op, xs = ctx.apply_mapping(x, align_second(ctx.b, x, y, axis))
+    return ctx.b.add(op.with_(broadcast=True), *xs)[0]
 
 
-@ONNX.lift("Mod", 10, 13)
-def mod(node: Lifting) -> None:
-    """Floats had only the remainder of C's fmod."""
-    dtype = getattr(node.input(0).type, "dtype", None)
-    if dtype is not None and dtype.is_float and not node.attribute("fmod", "bool", False):
-        raise FormatError("mod.fmod", f"Mod-{node.node.version} of floats needs fmod=1")
+@ONNX.importer("Mod", 10, 13)
+def import_mod(ctx: ImportContext) -> None:
+    """Import Mod before version 28: for floats it is C's fmod only."""
+    dtype = getattr(ctx.input(0).type, "dtype", None)
+    if dtype is not None and dtype.is_float and not ctx.attribute("fmod", "bool", False):
+        raise FormatError("mod.fmod", f"Mod-{ctx.node.version}: floats need fmod=1")
 
 
-@ONNX.lower("Mod")
-def float_mod(b: Builder, node: Node) -> Value | None:
-    """The floor remainder of floats, which came only with version 28, from the truncated one."""
+@ONNX.legalize("Mod")
+def legalize_mod(b: Builder, node: Node) -> Value | None:
+    """Write the floored remainder of floats, which ONNX has since version 28, by the truncated one."""
     op: Any = node.op
     x, y = node.inputs
     assert x is not None and y is not None
@@ -66,15 +66,15 @@ def float_mod(b: Builder, node: Node) -> Value | None:
         return None
     rest = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
     zero = scalar_like(b, 0, x)
-    other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
+    has_other_sign = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
     signed = b.Multiply(b.Abs(rest), b.Sign(y))
-    result: Value = b.Where(other, b.Add(rest, y), b.Where(b.Equal(rest, zero), signed, rest))
+    result: Value = b.Where(has_other_sign, b.Add(rest, y), b.Where(b.Equal(rest, zero), signed, rest))
     return result
 
 
-@ONNX.lower("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
-def bits_of_truth(b: Builder, node: Node) -> Value | None:
-    """ONNX's are for integers; those of truth values are the connectives."""
+@ONNX.legalize("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
+def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
+    """Write bitwise operators of booleans as logical operators: ONNX's are for integers."""
     assert node.inputs[0] is not None
     if node.inputs[0].dtype.kind != "bool":
         return None
@@ -84,9 +84,9 @@ def bits_of_truth(b: Builder, node: Node) -> Value | None:
     return result
 
 
-@ONNX.lower("Where")
-def choice_of_truth(b: Builder, node: Node) -> Value | None:
-    """Truth values are chosen by the connectives: onnxruntime has no kernel of Where for them."""
+@ONNX.legalize("Where")
+def legalize_where(b: Builder, node: Node) -> Value | None:
+    """Write Where of booleans by logical operators: onnxruntime has no kernel for it."""
     condition, x, y = node.inputs
     assert condition is not None and x is not None and y is not None
     if x.dtype.kind != "bool":
@@ -96,14 +96,14 @@ def choice_of_truth(b: Builder, node: Node) -> Value | None:
     if y.constant is not None and y.constant.size == 1 and not y.constant.any():
         result = b.And(condition, x, broadcast=op.broadcast)
     else:
-        chosen, other = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
-        result = b.Or(chosen, other, broadcast=op.broadcast)
+        chosen, otherwise = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
+        result = b.Or(chosen, otherwise, broadcast=op.broadcast)
     return result
 
 
-@ONNX.lower(*REDUCTIONS)
-def reduction(b: Builder, node: Node) -> Value | None:
-    """Axes are an i64 vector; where there surely are some, what none would mean is left at its default."""
+@ONNX.legalize(*REDUCTIONS)
+def legalize_reduction(b: Builder, node: Node) -> Value | None:
+    """Write the axes as an i64 vector, and reset the meaning of an empty list where the axes are not empty."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is None:
@@ -123,41 +123,41 @@ def _as_vector(b: Builder, axes: Value) -> Value:
     return b.Reshape(axes, [-1]) if axes.shape == () else axes
 
 
-@ONNX.lift("Cast", 19, 21, 23)
-def cast(node: Lifting) -> Op | None:
-    """Until version 24 infinities became NaN in the types that lack them, saturated or not."""
+@ONNX.importer("Cast", 19, 21, 23)
+def import_cast(ctx: ImportContext) -> Op | None:
+    """Import Cast before version 25: infinities became NaN in types without infinity."""
     from dovetail.ops.elementwise.cast import Cast
 
-    to, saturate = node.attribute("to", "DType"), node.attribute("saturate", "bool", True)
+    to, saturate = ctx.attribute("to", "DType"), ctx.attribute("saturate", "bool", True)
     return Cast(to, saturate=saturate, saturate_infinity=not saturate) if to in FNUZ and saturate else None
 
 
-@ONNX.lift("CastLike", 19, 21, 23)
-def cast_like(node: Lifting) -> Value | None:
-    to, saturate = node.input(1).dtype, node.attribute("saturate", "bool", True)
+@ONNX.importer("CastLike", 19, 21, 23)
+def import_cast_like(ctx: ImportContext) -> Value | None:
+    to, saturate = ctx.input(1).dtype, ctx.attribute("saturate", "bool", True)
     if to not in FNUZ or not saturate:
         return None
-    made: Value = node.b.Cast(node.input(0), to=to, saturate_infinity=False)
-    return made
+    result: Value = ctx.b.Cast(ctx.input(0), to=to, saturate_infinity=False)
+    return result
 
 
 def _means_infinity(op: Any, version: int) -> bool:
     return op.to not in FNUZ or not op.saturate or op.saturate_infinity == (version >= 24)
 
 
-@ONNX.emit("Cast", says=_means_infinity)
-def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Cast", supports=_means_infinity)
+def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    version = lowering.version_of("", "Cast") or 0
+    version = ctx.version_of("", "Cast") or 0
     if not _means_infinity(op, version):
-        raise UnsupportedError("op.unsayable", f"Cast-{version} does not mean saturate_infinity={op.saturate_infinity}")
-    return [lowering.spelled(node)]
+        raise UnsupportedError("op.unsayable", f"Cast-{version} has no saturate_infinity={op.saturate_infinity}")
+    return [ctx.export_by_mapping(node)]
 
 
-@ONNX.lower("CastLike")
-def plain_cast(b: Builder, node: Node) -> Value | None:
-    """To types whose infinities the versions treat differently, Cast says which way."""
+@ONNX.legalize("CastLike")
+def legalize_cast_like(b: Builder, node: Node) -> Value | None:
+    """Write CastLike as Cast where versions convert infinities to the type differently."""
     x, like = node.inputs
     assert x is not None and like is not None
-    made: Value | None = node.op.decompose(b, x, like) if like.dtype in FNUZ else None
-    return made
+    result: Value | None = node.op.decompose(b, x, like) if like.dtype in FNUZ else None
+    return result

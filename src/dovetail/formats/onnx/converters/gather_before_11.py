@@ -1,4 +1,4 @@
-"""Indexing that came with ONNX 11, in the words of 9 and 10: elements and slices by their number from the beginning."""
+"""Gather and scatter operators for opsets 9 and 10, by flat indices of elements and slices."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ops.elementwise.broadcast import scalar_like
 
 
-@ONNX.substitute("Gather")
-def gather(b: Any, node: Node) -> Any:
-    """Negative indices, which came with version 11."""
+@ONNX.fallback("Gather")
+def replace_gather(b: Any, node: Node) -> Any:
+    """Make negative indices positive before version 11."""
     op: Any = node.op
     x, indices = node.inputs
     if op.bounds != "error" or op.batch_dims or x is None or indices is None or x.shape is None:
         return None
     axis = op.axis % max(len(x.shape), 1)
-    return b.add(op.with_(axis=axis, bounds="natural"), x, _from_the_front(b, indices, _size(b, x, axis, indices)))
+    return b.add(op.with_(axis=axis, bounds="natural"), x, _make_positive(b, indices, _size(b, x, axis, indices)))
 
 
-@ONNX.substitute("GatherElements")
-def gather_elements(b: Any, node: Node) -> Any:
+@ONNX.fallback("GatherElements")
+def replace_gather_elements(b: Any, node: Node) -> Any:
+    """Write GatherElements as Gather of the flat tensor."""
     op: Any = node.op
     x, indices = node.inputs
     shape, table = _sizes(x), _sizes(indices)
@@ -35,9 +36,9 @@ def gather_elements(b: Any, node: Node) -> Any:
     return b.Gather(b.Reshape(x, [-1]), numbers, axis=0, bounds="natural")
 
 
-@ONNX.substitute("ScatterND")
-def scatter_nd(b: Any, node: Node) -> Any:
-    """Whole slices, each element of which goes where Scatter puts it."""
+@ONNX.fallback("ScatterND")
+def replace_scatter_nd(b: Any, node: Node) -> Any:
+    """Write ScatterND as ScatterElements of the flattened slices."""
     op: Any = node.op
     x, indices, updates = node.inputs
     shape, table = _sizes(x), _sizes(indices)
@@ -45,16 +46,16 @@ def scatter_nd(b: Any, node: Node) -> Any:
         return None
     depth = table[-1]
     rows, columns = prod(shape[:depth]), prod(shape[depth:])
-    places = b.Reshape(_slice_numbers(b, indices, shape[:depth]), [-1, 1], special_zero=False)
-    places = b.Expand(places, [prod(table[:-1]), columns])
+    rows_of_updates = b.Reshape(_slice_numbers(b, indices, shape[:depth]), [-1, 1], special_zero=False)
+    rows_of_updates = b.Expand(rows_of_updates, [prod(table[:-1]), columns])
     flat = b.Reshape(x, [rows, columns], special_zero=False)
     new = b.Reshape(updates, [prod(table[:-1]), columns], special_zero=False)
-    return b.Reshape(b.ScatterElements(flat, places, new, axis=0), shape, special_zero=False)
+    return b.Reshape(b.ScatterElements(flat, rows_of_updates, new, axis=0), shape, special_zero=False)
 
 
-@ONNX.substitute("GatherND")
-def gather_nd(b: Any, node: Node) -> Any:
-    """Also batches, which came with version 12."""
+@ONNX.fallback("GatherND")
+def replace_gather_nd(b: Any, node: Node) -> Any:
+    """Write GatherND as Gather of flat slices, also with batch axes."""
     op: Any = node.op
     x, indices = node.inputs
     if x is None or indices is None or x.shape is None or indices.shape is None or not isinstance(indices.shape[-1], int):
@@ -75,7 +76,7 @@ def gather_nd(b: Any, node: Node) -> Any:
 
 
 def _sizes(x: Value | None) -> list[int] | None:
-    """The sizes where all are known, and there are some."""
+    """Return the sizes where all are static, and the rank is not 0."""
     if x is None or not x.shape or not all(isinstance(size, int) for size in x.shape):
         return None
     return [int(size) for size in x.dims]
@@ -86,7 +87,7 @@ def _size(b: Any, x: Value, axis: int, like: Value) -> Any:
     return scalar_like(b, size, like) if isinstance(size, int) else b.Cast(b.Gather(b.Shape(x), [axis], axis=0), to=like.dtype)
 
 
-def _from_the_front(b: Any, indices: Value, size: Any) -> Any:
+def _make_positive(b: Any, indices: Value, size: Any) -> Any:
     return b.Where(b.Less(indices, scalar_like(b, 0, indices)), b.Add(indices, size), indices)
 
 
@@ -95,32 +96,37 @@ def _strides(shape: list[int]) -> list[int]:
 
 
 def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
-    """The number, among the slices of all of ``shape``, that each row of coordinates speaks of."""
-    sizes, strides = (b.constant(np.asarray(each), indices.dtype) for each in (shape, _strides(shape)))
-    scaled = b.Multiply(_from_the_front(b, indices, sizes), strides)
+    """Return the flat index of the slice of ``shape`` that each row of coordinates selects."""
+    sizes, strides = (b.constant(np.asarray(numbers), indices.dtype) for numbers in (shape, _strides(shape)))
+    scaled = b.Multiply(_make_positive(b, indices, sizes), strides)
     return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
-    """The number in ``shape`` of the elements at ``indices`` along ``axis`` and at the place itself on the others."""
+    """Return flat indices in ``shape``: ``indices`` along ``axis``, and the element's own coordinates along the others."""
     strides = _strides(shape)
-    here = b.Multiply(_from_the_front(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
+    here = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
     grid = np.zeros([1] * len(table), np.int64)
-    for other, size in enumerate(table):
-        if other != axis:
-            grid = grid + (np.arange(size) * strides[other]).reshape([-1 if place == other else 1 for place in range(len(table))])
+    for other_axis, size in enumerate(table):
+        if other_axis != axis:
+            grid = grid + (np.arange(size) * strides[other_axis]).reshape(
+                [-1 if index == other_axis else 1 for index in range(len(table))]
+            )
     return b.Add(here, b.constant(grid, indices.dtype))
 
 
-@ONNX.substitute("CumSum", "CumProd")
-def running(b: Any, node: Node) -> Any:
-    """Each element with the one before it, then with the two before that, then the four, until all are in."""
+@ONNX.fallback("CumSum", "CumProd")
+def replace_cumulative(b: Any, node: Node) -> Any:
+    """Write a cumulative operator by doubling: combine each element with those 1, 2, 4, ... positions before.
+
+    Needs log2(length) steps.
+    """
     op: Any = node.op
     x, axis = node.inputs
     assert x is not None and axis is not None
-    place = None if axis.constant is None else int(axis.constant.reshape(()))
+    axis_index = None if axis.constant is None else int(axis.constant.reshape(()))
     kind = x.dtype
-    if place is None or x.shape is None or not isinstance(x.shape[place], int):
+    if axis_index is None or x.shape is None or not isinstance(x.shape[axis_index], int):
         return None
     if kind not in ("f16", "f32", "f64", "i32", "u32", "i64", "u64"):
         return None
@@ -128,17 +134,17 @@ def running(b: Any, node: Node) -> Any:
         return b.Cast(b.add(op, b.Cast(x, to=dtypes.f32), axis)[0], to=kind)
     is_sum = type(op).__name__ == "CumSum"
     combine, start = (b.Add, 0) if is_sum else (b.Multiply, 1)
-    place %= len(x.shape)
-    length = x.dims[place]
+    axis_index %= len(x.shape)
+    length = x.dims[axis_index]
 
-    def moved(y: Any, count: int) -> Any:
-        """``y`` moved along by ``count``, with what changes nothing in the places that become free."""
-        kept = (count, length) if op.reverse else (0, length - count)
-        edge = b.apply("ConstantOfShape", b.Shape(b.Slice(y, [0], [count], [place])), np.full(1, start, kind.numpy))
-        parts = [edge, b.Slice(y, [kept[0]], [kept[1]], [place])]
-        return b.Concat(*(reversed(parts) if op.reverse else parts), axis=place)
+    def shift(y: Any, count: int) -> Any:
+        """Shift ``y`` by ``count`` positions, and fill with the neutral element."""
+        bounds = (count, length) if op.reverse else (0, length - count)
+        edge = b.apply("ConstantOfShape", b.Shape(b.Slice(y, [0], [count], [axis_index])), np.full(1, start, kind.numpy))
+        parts = [edge, b.Slice(y, [bounds[0]], [bounds[1]], [axis_index])]
+        return b.Concat(*(reversed(parts) if op.reverse else parts), axis=axis_index)
 
-    y, count = (moved(x, 1) if op.exclusive and length else x), 1
+    y, count = (shift(x, 1) if op.exclusive and length else x), 1
     while count < length:
-        y, count = combine(y, moved(y, count)), 2 * count
+        y, count = combine(y, shift(y, count)), 2 * count
     return y

@@ -1,44 +1,44 @@
-"""The operator that stands for the gradients of what was computed before it."""
+"""The operator Gradient of ai.onnx.preview.training."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Value
 from dovetail.ir.types import Tensor
 
 
-@ONNX.lift("Gradient", 1, domain="ai.onnx.preview.training")
-def gradient(node: Lifting) -> list[Value]:
-    """Written out, where it is taken at the values of the graph itself, of one number."""
+@ONNX.importer("Gradient", 1, domain="ai.onnx.preview.training")
+def import_gradient(ctx: ImportContext) -> list[Value]:
+    """Import Gradient by writing the gradients; the values must be those of the graph, and y a scalar."""
     from dovetail.autodiff import adjoints
 
-    named = node.attribute("xs", "tuple[str, ...]"), node.attribute("zs", "tuple[str, ...]", ())
-    target = _found(node, node.attribute("y", "str"))
-    wanted = [_found(node, name) for part in named for name in part]
-    given = [node.input(place) for place in range(len(node.inputs))]
-    if len(wanted) != len(given):
-        raise FormatError("node.inputs", f"Gradient names {len(wanted)} tensors, and has {len(given)} inputs")
-    if any(x is not y for x, y in zip(wanted, given, strict=True)):
-        raise UnsupportedError("attribute.value", "Gradient with xs: at other values than those of the graph")
+    named = ctx.attribute("xs", "tuple[str, ...]"), ctx.attribute("zs", "tuple[str, ...]", ())
+    target = _value_of(ctx, ctx.attribute("y", "str"))
+    wanted = [_value_of(ctx, name) for part in named for name in part]
+    inputs = [ctx.input(index) for index in range(len(ctx.inputs))]
+    if len(wanted) != len(inputs):
+        raise FormatError("node.inputs", f"Gradient must have one input per name ({len(wanted)}), got {len(inputs)}")
+    if any(x is not y for x, y in zip(wanted, inputs, strict=True)):
+        raise UnsupportedError("attribute.value", "Gradient: xs must be the values of the graph itself")
     sources = wanted[: len(named[0])]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
-            raise FormatError("attribute.value", f"Gradient: {value.name!r} is {value.type}; only float tensors have gradients")
+            raise FormatError("attribute.value", f"Gradient: {value.name!r} must be a float tensor, got {value.type}")
     if target.shape != ():
-        raise UnsupportedError("attribute.value", f"Gradient with y: {target.type} is not one number")
-    b = node.b
+        raise UnsupportedError("attribute.value", f"Gradient: y must be a scalar, got {target.type}")
+    b = ctx.b
     return adjoints(b, [target], [b.constant(np.ones((), target.dtype.numpy), target.dtype)], sources)
 
 
-def _found(node: Lifting, name: str) -> Value:
-    value = node.lifter.found.get(name)
+def _value_of(ctx: ImportContext, name: str) -> Value:
+    value = ctx.scope.values.get(name)
     if value is None:
-        raise FormatError("attribute.value", f"Gradient: there is no {name!r} in this graph before it")
+        raise FormatError("attribute.value", f"Gradient: no node before it produces {name!r}")
     return value
 
 
-__all__ = ["gradient"]
+__all__ = ["import_gradient"]

@@ -1,4 +1,4 @@
-"""Loop and Scan. The core cuts and lays end to end along an axis that stays; ONNX takes it out and puts it in."""
+"""Loop and Scan. The core slices and concatenates along an axis that stays; ONNX removes and inserts the axis."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.loop_slices import cut_inside, parts_are_one
-from dovetail.formats.onnx.converters.if_op import _version
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, replace_uses
@@ -27,133 +26,139 @@ SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
 NUMBER, BOOLEAN = Tensor(dtypes.i64, ()), Tensor(dtypes.boolean, ())
 
 
-# Reading
+# Import
 
 
-@ONNX.lift("Loop", *LOOP_VERSIONS)
-def lift_loop(node: Lifting) -> list[Value]:
-    """Inside, the condition is true: where it is not, the body does not run."""
-    foreign: ForeignGraph = node.attribute("body", "Graph")
-    trips, condition = node.optional(0), node.optional(1)
-    states = [node.input(index) for index in range(2, len(node.inputs))]
+@ONNX.importer("Loop", *LOOP_VERSIONS)
+def import_loop(ctx: ImportContext) -> list[Value]:
+    """Import Loop: the condition input of the body is true, as the body does not run otherwise."""
+    foreign: ForeignGraph = ctx.attribute("body", "Graph")
+    trips, condition = ctx.optional_input(0), ctx.optional_input(1)
+    states = [ctx.input(index) for index in range(2, len(ctx.inputs))]
     carried = len(states)
-    _hold(foreign, 2 + carried, 1 + carried)
+    _check_body(foreign, 2 + carried, 1 + carried)
     number, going, *inner = foreign.inputs
     true = {going.key: ForeignTensor(dtypes.boolean, np.array(True), going.key)}
-    types = [NUMBER, *(_open(x.type, item) for x, item in zip(states, inner, strict=True))]
+    types = [NUMBER, *(_state_type(x.type, item) for x, item in zip(states, inner, strict=True))]
     inputs = [replace(item, type=type) for item, type in zip((number, *inner), types, strict=True)]
     captures: list[Value] = []
-    body = node.body(replace(foreign, inputs=inputs, constants={**foreign.constants, **true}), captures)
+    body = ctx.import_subgraph(replace(foreign, inputs=inputs, constants={**foreign.constants, **true}), captures)
     if condition is None and not is_endless(body):
         raise UnsupportedError(
-            "loop.condition", "without a condition the specification goes on whatever the body says, and runtimes do not"
+            "loop.condition",
+            "Loop without a condition input: the specification ignores the condition of the body, and runtimes do not",
         )
     stacked = len(body.outputs) - 1 - carried
-    for place in range(1 + carried, len(body.outputs)):
-        body.outputs[place] = Builder(graph=body).apply("Unsqueeze", body.outputs[place], [0])
+    for position in range(1 + carried, len(body.outputs)):
+        body.outputs[position] = Builder(graph=body).apply("Unsqueeze", body.outputs[position], [0])
     loop = Loop(body=body, carried=carried, scan_outputs=((0, False),) * stacked, outputs=carried + stacked)
-    return node.b.add(loop, trips, condition, *states, *captures)
+    return ctx.b.add(loop, trips, condition, *states, *captures)
 
 
-@ONNX.lift("Scan", *SCAN_VERSIONS)
-def lift_scan(node: Lifting) -> list[Value]:
-    count: int = node.attribute("num_scan_inputs", "int")
-    xs = [node.input(index) for index in range(len(node.inputs))]
-    carried = _states(len(xs), count)
-    cut = _entries(node, "input", count, [_rank(x) for x in xs[carried:]])
+@ONNX.importer("Scan", *SCAN_VERSIONS)
+def import_scan(ctx: ImportContext) -> list[Value]:
+    count: int = ctx.attribute("num_scan_inputs", "int")
+    xs = [ctx.input(index) for index in range(len(ctx.inputs))]
+    carried = _state_count(len(xs), count)
+    cut = _scan_entries(ctx, "input", count, [_rank(x) for x in xs[carried:]])
     captures: list[Value] = []
-    body = _scan_body(node, [x.type for x in xs], cut, captures)
-    stacked = _entries(node, "output", len(body.outputs) - carried, [_rank(value, 1) for value in body.outputs[carried:]])
-    loop = _scan(body, carried, cut, stacked)
-    return node.b.add(loop, None, None, *xs, *captures)
+    body = _scan_body(ctx, [x.type for x in xs], cut, captures)
+    stacked = _scan_entries(ctx, "output", len(body.outputs) - carried, [_rank(value, 1) for value in body.outputs[carried:]])
+    loop = _build_scan(body, carried, cut, stacked)
+    return ctx.b.add(loop, None, None, *xs, *captures)
 
 
-@ONNX.lift("Scan", 8)
-def lift_scan_of_batch(node: Lifting) -> list[Value]:
-    """Each item of the batch is scanned alone; up to its length, where lengths are given, and zeros are put out after that."""
-    lengths = node.optional(0)
-    count: int = node.attribute("num_scan_inputs", "int")
-    turned: Several[int] = node.attribute("directions", "tuple[int, ...]", (0,) * count)
-    xs = [node.input(index) for index in range(1, len(node.inputs))]
-    carried = _states(len(xs), count)
-    if len(turned) != count or any(each not in (0, 1) for each in turned):
-        raise FormatError("attribute.value", f"Scan: {count} directions, not {list(turned)}")
-    if lengths is not None and any(turned):
-        raise UnsupportedError("loop.lengths", "Scan-8 with sequence_lens that scans backwards")
-    cut = [(0, bool(each)) for each in turned]
+@ONNX.importer("Scan", 8)
+def import_scan_8(ctx: ImportContext) -> list[Value]:
+    """Import Scan-8: each batch item is scanned separately.
+
+    With sequence_lens an item is scanned up to its length, and zeros follow.
+    """
+    lengths = ctx.optional_input(0)
+    count: int = ctx.attribute("num_scan_inputs", "int")
+    directions: Several[int] = ctx.attribute("directions", "tuple[int, ...]", (0,) * count)
+    xs = [ctx.input(index) for index in range(1, len(ctx.inputs))]
+    carried = _state_count(len(xs), count)
+    if len(directions) != count or any(direction not in (0, 1) for direction in directions):
+        raise FormatError("attribute.value", f"Scan: directions must be {count} values of 0 or 1, got {list(directions)}")
+    if lengths is not None and any(directions):
+        raise UnsupportedError("loop.lengths", "Scan-8: sequence_lens with a reverse direction is not supported")
+    cut = [(0, bool(direction)) for direction in directions]
     captures: list[Value] = []
-    body = _scan_body(node, [_without(x.type, 0) for x in xs], cut, captures)
-    loop = _scan(body, carried, cut, [(0, False)] * (len(body.outputs) - carried))
+    body = _scan_body(ctx, [_remove_axis(x.type, 0) for x in xs], cut, captures)
+    loop = _build_scan(body, carried, cut, [(0, False)] * (len(body.outputs) - carried))
     batch = Graph("batch")
     b = Builder(graph=batch)
-    items = [b.input_of(f"{x.name}_item", _with_one(x.type, 0)) for x in xs]
+    items = [b.input_of(f"{x.name}_item", _set_axis_to_one(x.type, 0)) for x in xs]
     rest = [b.input_of(x.name, x.type) for x in captures]
     for inner, x in zip(rest, captures, strict=True):
         inner.value = x.value
     alone = [b.apply("Squeeze", item, [0]) for item in items]
     if lengths is None:
-        made = b.add(loop, None, None, *alone, *rest)
+        outputs = b.add(loop, None, None, *alone, *rest)
     else:
         xs, items = [*xs, lengths], [*items, Value(batch.claim("length"), Tensor(lengths.dtype, (1,)))]
         batch.inputs[len(items) - 1 : len(items) - 1] = items[-1:]
-        made = b.add(loop, b.apply("Squeeze", items[-1], [0]), None, *alone, *rest)
-        made = [*made[:carried], *(_filled(b, y, alone[carried]) for y in made[carried:])]
-    batch.outputs = [b.apply("Unsqueeze", y, [0]) for y in made]
+        outputs = b.add(loop, b.apply("Squeeze", items[-1], [0]), None, *alone, *rest)
+        outputs = [*outputs[:carried], *(_pad_to_length(b, y, alone[carried]) for y in outputs[carried:])]
+    batch.outputs = [b.apply("Unsqueeze", y, [0]) for y in outputs]
     batch.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
     batch.inputs.insert(0, Value(batch.claim("item"), NUMBER))
-    whole = Loop(body=batch, scan_inputs=((0, 1, False),) * len(xs), scan_outputs=((0, False),) * len(made), outputs=len(made))
-    return node.b.add(whole, None, None, *xs, *captures)
+    whole = Loop(
+        body=batch, scan_inputs=((0, 1, False),) * len(xs), scan_outputs=((0, False),) * len(outputs), outputs=len(outputs)
+    )
+    return ctx.b.add(whole, None, None, *xs, *captures)
 
 
-def _filled(b: Builder, y: Value, cut: Value) -> Value:
-    """``y`` with zeros behind it, as long as what was cut."""
+def _pad_to_length(b: Builder, y: Value, cut: Value) -> Value:
+    """Pad ``y`` with zeros to the length of ``cut``."""
     end, size = (b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), [0], axis=0) for x in (cut, y))
     pads = b.apply("Concat", [0], b.apply("Subtract", end, size), axis=0)
     return b.apply("Pad", y, pads, None, [0], mode="constant")  # type: ignore[no-any-return]
 
 
-def _states(inputs: int, cut: int) -> int:
+def _state_count(inputs: int, cut: int) -> int:
     if not 0 < cut <= inputs:
-        raise FormatError("loop.body", f"{cut} inputs to cut of {inputs}")
+        raise FormatError("loop.body", f"num_scan_inputs must be in [1, {inputs}], got {cut}")
     return inputs - cut
 
 
-def _scan_body(node: Lifting, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
-    """The body of a Scan over inputs of these types; the last of them are cut."""
-    foreign: ForeignGraph = node.attribute("body", "Graph")
+def _scan_body(ctx: ImportContext, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
+    """Import the body of a Scan over inputs of these types, of which the last are scanned."""
+    foreign: ForeignGraph = ctx.attribute("body", "Graph")
     carried = len(types) - len(cut)
-    _hold(foreign, len(types), carried)
-    inside = [_open(type, item) for type, item in zip(types[:carried], foreign.inputs, strict=False)]
-    inside += [_without(type, axis) for type, (axis, _) in zip(types[carried:], cut, strict=True)]
+    _check_body(foreign, len(types), carried)
+    inside = [_state_type(type, item) for type, item in zip(types[:carried], foreign.inputs, strict=False)]
+    inside += [_remove_axis(type, axis) for type, (axis, _) in zip(types[carried:], cut, strict=True)]
     inputs = [replace(item, type=type) for item, type in zip(foreign.inputs, inside, strict=True)]
-    body = node.body(replace(foreign, inputs=inputs), captures)
-    for place, (axis, _) in enumerate(cut, carried):
-        _take_whole(body, place, axis, types[place])
+    body = ctx.import_subgraph(replace(foreign, inputs=inputs), captures)
+    for index, (axis, _) in enumerate(cut, carried):
+        _take_whole(body, index, axis, types[index])
     return body
 
 
-def _scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stacked: Several[tuple[int, bool]]) -> Loop:
+def _build_scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stacked: Several[tuple[int, bool]]) -> Loop:
     b = Builder(graph=body)
-    for place, (axis, _) in enumerate(stacked, carried):
-        body.outputs[place] = b.apply("Unsqueeze", body.outputs[place], [axis])
+    for index, (axis, _) in enumerate(stacked, carried):
+        body.outputs[index] = b.apply("Unsqueeze", body.outputs[index], [axis])
     body.inputs.insert(0, Value(body.claim("trip"), NUMBER))
     body.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
     scanned = tuple((axis, 1, is_reversed) for axis, is_reversed in cut)
     return Loop(body=body, carried=carried, scan_inputs=scanned, scan_outputs=tuple(stacked), outputs=carried + len(stacked))
 
 
-def _hold(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
+def _check_body(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
     if len(foreign.inputs) != inputs or len(foreign.outputs) < outputs:
-        has = f"the body takes {len(foreign.inputs)} and makes {len(foreign.outputs)}"
-        raise FormatError("loop.body", f"{has}, where {inputs} and at least {outputs} are needed")
+        has = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
+        raise FormatError("loop.body", f"the body must have {inputs} inputs and at least {outputs} outputs, {has}")
 
 
-def _open(type: Type, item: ForeignValue) -> Type:
-    """What is known of a state inside: element type and rank of the first one; a size may differ from trip to trip."""
+def _state_type(type: Type, item: ForeignValue) -> Type:
+    """Return the type of a state inside the body: element type and rank of the initial value, with sizes that may change."""
     if isinstance(type, Sequence):
         return Sequence(Tensor(getattr(type.element, "dtype", None), None))
     if isinstance(type, Optional):
-        return Optional(_open(type.element, item))
+        return Optional(_state_type(type.element, item))
     if isinstance(type, Map):
         return type
     if type.shape is None:
@@ -164,7 +169,7 @@ def _open(type: Type, item: ForeignValue) -> Type:
     return Tensor(type.dtype, tuple(symbolic.symbol(f"?{name}@loop.{axis}") for axis in range(len(type.shape))))
 
 
-def _without(type: Type, axis: int) -> Type:
+def _remove_axis(type: Type, axis: int) -> Type:
     if not isinstance(type, Tensor):
         return UNKNOWN
     if type.shape is None:
@@ -172,7 +177,7 @@ def _without(type: Type, axis: int) -> Type:
     return Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
 
 
-def _with_one(type: Type, axis: int) -> Type:
+def _set_axis_to_one(type: Type, axis: int) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     return Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
@@ -183,46 +188,49 @@ def _rank(x: Value, more: int = 0) -> int | None:
     return None if shape is None else len(shape) + more
 
 
-def _entries(node: Lifting, what: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
-    axes: Several[int] = node.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
-    turned: Several[int] = node.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
-    if len(axes) != count or len(turned) != count or any(each not in (0, 1) for each in turned):
+def _scan_entries(ctx: ImportContext, side: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
+    axes: Several[int] = ctx.attribute(f"scan_{side}_axes", "tuple[int, ...]", (0,) * count)
+    directions: Several[int] = ctx.attribute(f"scan_{side}_directions", "tuple[int, ...]", (0,) * count)
+    if len(axes) != count or len(directions) != count or any(direction not in (0, 1) for direction in directions):
         raise FormatError(
-            "attribute.value", f"Scan: {count} axes and directions for its {what}s, not {list(axes)}, {list(turned)}"
+            "attribute.value", f"Scan: {count} {side}s need as many axes and directions, got {list(axes)}, {list(directions)}"
         )
     for axis, rank in zip(axes, ranks, strict=True):
         if rank is None and axis < 0:
-            raise Unknown(f"axis {axis} of an {what} of unknown rank")
+            raise Unknown(f"axis {axis} of an {side} of unknown rank")
         if rank is not None and not -rank <= axis < rank:
-            raise FormatError("loop.axis", f"Scan: axis {axis} of an {what} of rank {rank}")
-    return [(axis % rank if rank else axis, bool(way)) for axis, rank, way in zip(axes, ranks, turned, strict=True)]
+            raise FormatError("loop.axis", f"Scan: axis {axis} is out of range for an {side} of rank {rank}")
+    return [(axis % rank if rank else axis, bool(way)) for axis, rank, way in zip(axes, ranks, directions, strict=True)]
 
 
-def _take_whole(body: Graph, place: int, axis: int, type: Type) -> None:
-    """Let the body take a part with its axis, and take the axis out itself."""
-    old = body.inputs[place]
-    part = Value(body.claim(f"{old.name}_part"), _with_one(type, axis))
+def _take_whole(body: Graph, index: int, axis: int, type: Type) -> None:
+    """Let the body take a part with its axis, and remove the axis itself."""
+    old = body.inputs[index]
+    part = Value(body.claim(f"{old.name}_part"), _set_axis_to_one(type, axis))
     nodes, body.nodes = body.nodes, []
     new = Builder(graph=body).apply("Squeeze", part, [axis])
     body.nodes += nodes
     replace_uses(body, old, new)
-    body.inputs[place] = part
-    # For the part without its axis, when it is written.
+    body.inputs[index] = part
+    # The export names the part without its axis again.
     body.release(old.name)
 
 
-# Writing
+# Export
 
 
-@ONNX.lower("Loop")
-def lower_loop(b: Builder, node: Node) -> Any:
-    """What neither of ONNX's loops can say: a cut is made in the body, parts are laid along a new first axis and moved after."""
+@ONNX.legalize("Loop")
+def legalize_loop(b: Builder, node: Node) -> Any:
+    """Write a Loop that neither ONNX operator can express.
+
+    Slices are taken in the body; parts are stacked along a new first axis, and moved after the loop.
+    """
     op: Any = node.op
     if _is_scan(node) or _is_loop(node):
         return None
-    if not op.scan_inputs and all(entry == (0, False) for entry in op.scan_outputs) and parts_are_one(op):
+    if not op.scan_inputs and all(entry == (0, False) for entry in op.scan_outputs) and has_unit_parts(op):
         return _with_scalars(b, node)
-    return cut_inside(b, node)
+    return slice_inside_body(b, node)
 
 
 def _is_scan(node: Node) -> bool:
@@ -234,13 +242,13 @@ def _is_scan(node: Node) -> bool:
         and not op.body.inputs[0].uses
         and all(value is not op.body.inputs[0] for value in op.body.outputs)
         and is_endless(op.body)
-        and parts_are_one(op)
+        and has_unit_parts(op)
     )
 
 
 def _is_loop(node: Node) -> bool:
     op: Any = node.op
-    if op.scan_inputs or any(entry != (0, False) for entry in op.scan_outputs) or not parts_are_one(op):
+    if op.scan_inputs or any(entry != (0, False) for entry in op.scan_outputs) or not has_unit_parts(op):
         return False
     trips, condition = node.inputs[:2] if len(node.inputs) > 1 else (*node.inputs, None, None)[:2]
     return (trips is None or trips.dtype == "i64") and (condition is not None or (trips is not None and is_endless(op.body)))
@@ -255,22 +263,22 @@ def _with_scalars(b: Builder, node: Node) -> Any:
     return b.add(node.op, trips, condition, *xs)
 
 
-@ONNX.emit("Loop")
-def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Loop")
+def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     body: Graph = op.body
     b = Builder(graph=body)
-    for place, (axis, _) in enumerate(op.scan_outputs, 1 + op.carried):
-        body.outputs[place] = _taken_out(b, body.outputs[place], axis)
-    keys = [lowering.key(x) for x in node.inputs]
+    for index, (axis, _) in enumerate(op.scan_outputs, 1 + op.carried):
+        body.outputs[index] = _remove_stack_axis(b, body.outputs[index], axis)
+    keys = [ctx.key(x) for x in node.inputs]
     own = op.carried + len(op.scan_inputs)
     outer = node.inputs[2 + own :]
     if _is_scan(node) or op.scan_inputs:
-        version = _version(lowering, "Scan")
+        version = ctx.version("Scan")
         if version < SCAN_VERSIONS[0]:
-            raise UnsupportedError("op.unsayable", f"Scan-{version} runs over a batch")
-        for place, (axis, _, _) in enumerate(op.scan_inputs, 1 + op.carried):
-            _take_part(body, place, axis)
+            raise UnsupportedError("op.unsayable", f"Scan-{version} scans a batch, which the core Loop does not")
+        for index, (axis, _, _) in enumerate(op.scan_inputs, 1 + op.carried):
+            _take_part(body, index, axis)
         del body.inputs[0], body.outputs[0]
         attributes = {
             "num_scan_inputs": len(op.scan_inputs),
@@ -279,27 +287,27 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
             "scan_output_axes": [axis for axis, _ in op.scan_outputs],
             "scan_output_directions": [int(is_reversed) for _, is_reversed in op.scan_outputs],
         }
-        said = {name: value for name, value in attributes.items() if name == "num_scan_inputs" or any(value)}  # type: ignore[arg-type]
-        attributes = {"body": _body(lowering, body, outer, own), **said}
-        return [lowering.finish(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
-    for y, made in zip(node.outputs, body.outputs[1:], strict=True):
-        # ONNX goes by what a trip makes, also where there may be none.
-        if isinstance(y.type, Optional) and not isinstance(made.type, Optional):
+        non_default = {name: value for name, value in attributes.items() if name == "num_scan_inputs" or any(value)}  # type: ignore[arg-type]
+        attributes = {"body": _body(ctx, body, outer, own), **non_default}
+        return [ctx.add_node(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
+    for y, body_output in zip(node.outputs, body.outputs[1:], strict=True):
+        # The type of an output is that of a body output, also for a loop that may make no trips.
+        if isinstance(y.type, Optional) and not isinstance(body_output.type, Optional):
             y.type = y.type.element
     body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
-    attributes = {"body": _body(lowering, body, outer, 2 + own)}
-    return [lowering.finish(node, "", "Loop", _version(lowering, "Loop"), keys[: 2 + own], attributes)]
+    attributes = {"body": _body(ctx, body, outer, 2 + own)}
+    return [ctx.add_node(node, "", "Loop", ctx.version("Loop"), keys[: 2 + own], attributes)]
 
 
-def _body(lowering: Lowering, body: Graph, outer: Several[Value | None], own: int) -> ForeignGraph:
+def _body(ctx: ExportContext, body: Graph, outer: Several[Value | None], own: int) -> ForeignGraph:
     remove_dead(body)
-    lowering.own_outputs(body)
-    keys = {id(inner): lowering.keys[id(x)] for inner, x in zip(body.inputs[own:], outer, strict=True) if x is not None}
-    return lowering.graph(body, keys, own)
+    copy_captured_outputs(body)
+    keys = {id(inner): ctx.keys[id(x)] for inner, x in zip(body.inputs[own:], outer, strict=True) if x is not None}
+    return ctx.export_graph(body, keys, own)
 
 
-def _taken_out(b: Builder, value: Value, axis: int) -> Value:
-    """A part without the axis along which it is laid."""
+def _remove_stack_axis(b: Builder, value: Value, axis: int) -> Value:
+    """Return a part without the axis along which parts are stacked."""
     node = value.node
     if node is not None and type(node.op).__name__ == "Unsqueeze" and node.inputs[0] is not None:
         known = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
@@ -308,10 +316,10 @@ def _taken_out(b: Builder, value: Value, axis: int) -> Value:
     return b.apply("Squeeze", value, [axis])  # type: ignore[no-any-return]
 
 
-def _take_part(body: Graph, place: int, axis: int) -> None:
-    """Let the body take a part without the axis along which it was cut."""
-    old = body.inputs[place]
-    type = _without(old.type, axis)
+def _take_part(body: Graph, part_index: int, axis: int) -> None:
+    """Let the body take a part without the axis along which it is sliced."""
+    old = body.inputs[part_index]
+    type = _remove_axis(old.type, axis)
     new = Value(body.claim(old.name.removesuffix("_part")), type)
     nodes, body.nodes = body.nodes, []
     if all(_squeezes(user, index, axis) for user, index in old.uses) and old not in body.outputs:
@@ -320,7 +328,7 @@ def _take_part(body: Graph, place: int, axis: int) -> None:
     else:
         replace_uses(body, old, Builder(graph=body).apply("Unsqueeze", new, [axis]))
     body.nodes += nodes
-    body.inputs[place] = new
+    body.inputs[part_index] = new
 
 
 def _squeezes(node: Node, index: int, axis: int) -> bool:

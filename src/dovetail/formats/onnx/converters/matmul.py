@@ -1,4 +1,4 @@
-"""Products whose axes are named, as runtimes read them."""
+"""Einsum."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dovetail.ir.graph import Node
 from dovetail.ops.linalg.einsum import Einsum
 
 
-@ONNX.lower("Einsum")
-def einsum(b: Any, node: Node) -> Any:
-    """With its result where there are capital letters: onnxruntime takes these only so."""
+@ONNX.legalize("Einsum")
+def legalize_einsum(b: Any, node: Node) -> Any:
+    """Write the output subscripts explicitly where there are capital letters: onnxruntime requires it."""
     op = node.op
     assert isinstance(op, Einsum)
-    left, arrow, _ = op.equation.partition("->")
-    return None if arrow or left == left.lower() else b.add(op.with_explicit_result(), *node.inputs)
+    operands, arrow, _ = op.equation.partition("->")
+    return None if arrow or operands == operands.lower() else b.add(op.with_explicit_result(), *node.inputs)

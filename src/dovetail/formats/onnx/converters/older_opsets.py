@@ -1,4 +1,4 @@
-"""Operators, types and inputs that came late to ONNX, in the words of the opsets before: exact, and only where these need it."""
+"""Fallbacks for opsets in which an operator, a type or an input does not exist yet; each is exact."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from dovetail.ops.shape_values import elements_of
 _HALVES = ("f16", "bf16")
 
 
-@ONNX.substitute("Range")
-def counted(b: Any, node: Node) -> Any:
-    """Before version 11 the places of as many ones as there are; before 27 halves in f32, in which they are computed."""
+@ONNX.fallback("Range")
+def replace_range(b: Any, node: Node) -> Any:
+    """Write Range before version 11 by NonZero of ones.
+
+    Before version 27 half precision is cast to f32, in which Range is computed.
+    """
     op: Any = node.op
     start, stop, step = node.inputs
     kind = start.dtype  # type: ignore[union-attr]
@@ -32,23 +35,23 @@ def counted(b: Any, node: Node) -> Any:
         return b.Cast(b.Range(*(b.Cast(x, to=wide) for x in node.inputs)), to=kind)
     if kind not in ("i64", "f32", "f64"):
         return None
-    first, last, each = (b.Reshape(x, []) for x in node.inputs)
+    first, last, item = (b.Reshape(x, []) for x in node.inputs)
     zero = b.constant(0, dtypes.i64)
     if kind.is_integer:
-        # Up to the next whole step, then cut off toward zero.
-        count = b.Divide(b.Subtract(b.Add(b.Subtract(last, first), each), b.Sign(each)), each)
+        # ceil((last - first) / step) for integer division that rounds toward zero.
+        count = b.Divide(b.Subtract(b.Add(b.Subtract(last, first), item), b.Sign(item)), item)
     else:
-        length, size = b.Cast(b.Subtract(last, first), to=dtypes.f64), b.Cast(each, to=dtypes.f64)
+        length, size = b.Cast(b.Subtract(last, first), to=dtypes.f64), b.Cast(item, to=dtypes.f64)
         count = b.Cast(b.Ceil(b.Divide(length, size)), to=dtypes.i64)
     count = b.Where(b.Less(count, zero), zero, count)
     ones = b.apply("ConstantOfShape", b.Reshape(count, [1]), np.ones(1, np.int64))
-    places = b.Squeeze(b.NonZero(ones), [0])
-    return b.Add(first, b.Multiply(places if kind == "i64" else b.Cast(places, to=kind), each))
+    counters = b.Squeeze(b.NonZero(ones), [0])
+    return b.Add(first, b.Multiply(counters if kind == "i64" else b.Cast(counters, to=kind), item))
 
 
-@ONNX.substitute("Equal")
-def neither_less_nor_greater(b: Any, node: Node) -> Any:
-    """Version 7 compares integers of 32 and 64 bits and truth values only."""
+@ONNX.fallback("Equal")
+def replace_equal(b: Any, node: Node) -> Any:
+    """Write Equal by Less and Greater: version 7 compares i32, i64 and booleans only."""
     x, y = node.inputs
     kind = x.dtype  # type: ignore[union-attr]
     if not (kind.is_integer or kind in ("f16", "f32", "f64")):
@@ -60,9 +63,9 @@ def neither_less_nor_greater(b: Any, node: Node) -> Any:
     return b.Not(differs)
 
 
-@ONNX.substitute("Maximum", "Minimum")
-def chosen(b: Any, node: Node) -> Any:
-    """Before version 12 these are for floats."""
+@ONNX.fallback("Maximum", "Minimum")
+def replace_maximum_minimum(b: Any, node: Node) -> Any:
+    """Write Maximum and Minimum of integers by Where before version 12."""
     first, *rest = node.inputs
     if first is None or not first.dtype.is_integer:
         return None
@@ -70,9 +73,9 @@ def chosen(b: Any, node: Node) -> Any:
     return reduce(lambda x, y: b.Where(compare(x, y), x, y), rest, b.Identity(first))
 
 
-@ONNX.substitute("Clip")
-def bounded(b: Any, node: Node) -> Any:
-    """Bounds that are no constants, or not both there, before version 11; integers before 12."""
+@ONNX.fallback("Clip")
+def replace_clip(b: Any, node: Node) -> Any:
+    """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats."""
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
     if low is None and high is None:
@@ -82,9 +85,12 @@ def bounded(b: Any, node: Node) -> Any:
     return y if high is None else b.Minimum(y, high)
 
 
-@ONNX.substitute("Round")
-def rounded(b: Any, node: Node) -> Any:
-    """Before version 11: what is left of the magnitude after its whole part is exact, and a zero keeps its sign."""
+@ONNX.fallback("Round")
+def replace_round(b: Any, node: Node) -> Any:
+    """Write Round before version 11 by Floor.
+
+    The fraction of the magnitude is exact, and a zero keeps its sign.
+    """
     x = node.inputs[0]
     if x is None or x.dtype not in ("f16", "f32", "f64") or node.op.mode != "half_to_even":  # type: ignore[attr-defined]
         return None
@@ -97,9 +103,9 @@ def rounded(b: Any, node: Node) -> Any:
     return b.Where(b.Less(nearest, scalar_like(b, 1, x)), b.Multiply(x, scalar_like(b, 0, x)), b.Multiply(nearest, b.Sign(x)))
 
 
-@ONNX.substitute("IsInf")
-def beyond_the_greatest(b: Any, node: Node) -> Any:
-    """Before version 10, and before 20 for other floats than f32 and f64."""
+@ONNX.fallback("IsInf")
+def replace_is_inf(b: Any, node: Node) -> Any:
+    """Write IsInf by comparisons before version 10, and before version 20 for types other than f32 and f64."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -113,9 +119,9 @@ def beyond_the_greatest(b: Any, node: Node) -> Any:
     return b.Less(x, low) if op.detect_negative else b.Greater(x, high)
 
 
-@ONNX.substitute("Mod")
-def rest_of_division(b: Any, node: Node) -> Any:
-    """Of integers, before version 10."""
+@ONNX.fallback("Mod")
+def replace_mod(b: Any, node: Node) -> Any:
+    """Write Mod of integers by Divide before version 10."""
     op: Any = node.op
     x, y = node.inputs
     kind = x.dtype  # type: ignore[union-attr]
@@ -130,9 +136,9 @@ def rest_of_division(b: Any, node: Node) -> Any:
     return b.Where(is_other, b.Add(rest, y), rest)
 
 
-@ONNX.substitute("BitShift")
-def shifted_without_sign(b: Any, node: Node) -> Any:
-    """Signed integers, before version 28: those of the same bits without a sign; a negative one as what it lacks of -1."""
+@ONNX.fallback("BitShift")
+def replace_bit_shift(b: Any, node: Node) -> Any:
+    """Write BitShift of signed integers by unsigned ones before version 28; -1 - x for negative x."""
     op: Any = node.op
     x, amount = node.input(0), node.input(1)
     kind = x.dtype
@@ -150,17 +156,17 @@ def shifted_without_sign(b: Any, node: Node) -> Any:
     return b.Where(is_negative, b.Subtract(minus_one, y), y)
 
 
-@ONNX.substitute("BitwiseNot")
-def complement(b: Any, node: Node) -> Any:
-    """Before version 18: what an integer lacks of all bits."""
+@ONNX.fallback("BitwiseNot")
+def replace_bitwise_not(b: Any, node: Node) -> Any:
+    """Write BitwiseNot before version 18: -1 - x, or max - x for unsigned x."""
     x = node.inputs[0]
     assert x is not None
     return b.Subtract(scalar_like(b, -1 if x.dtype.kind == "int" else x.dtype.range()[1], x), x) if x.dtype.is_integer else None
 
 
-@ONNX.substitute("Cast")
-def cast_infinities(b: Any, node: Node) -> Any:
-    """To the types without infinity, where the target takes it for the other of NaN and the greatest value."""
+@ONNX.fallback("Cast")
+def replace_cast(b: Any, node: Node) -> Any:
+    """Replace infinities before a cast to a type without infinity, where the target's cast treats them differently."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -172,9 +178,9 @@ def cast_infinities(b: Any, node: Node) -> Any:
     return b.add(op.with_(saturate_infinity=not op.saturate_infinity), b.Where(b.IsInf(wide), instead, wide))
 
 
-@ONNX.substitute("Dropout")
-def dropped_nothing(b: Any, node: Node) -> Any:
-    """In inference a seed says nothing, and the mask is all true."""
+@ONNX.fallback("Dropout")
+def replace_dropout(b: Any, node: Node) -> Any:
+    """Write Dropout in inference without a seed; the mask is all true."""
     op: Any = node.op
     x, _, training = (*node.inputs, None, None)[:3]
     if not is_inference(training):
@@ -185,13 +191,13 @@ def dropped_nothing(b: Any, node: Node) -> Any:
     return y if op.outputs == 1 else [y, b.apply("ConstantOfShape", b.Shape(x), np.ones(1, bool))]
 
 
-@ONNX.substitute("Reshape")
-def copying_zeros(b: Any, node: Node) -> Any:
-    """Sizes that may be 0, before version 14, where a 0 copies the size in its place.
+@ONNX.fallback("Reshape")
+def replace_reshape(b: Any, node: Node) -> Any:
+    """Write Reshape with sizes that may be 0 before version 14, where a 0 copies the input's size at that axis.
 
-    Sizes that equal those in their places stay. One other size that may be 0 stays where it alone may be: a tensor that is not
-    empty then refuses it, and an empty one has a 0 in its place. Beside others it is written as -1, which an empty tensor
-    refuses. A 0 that is written down, or a target that only run time knows, cannot be said.
+    Sizes equal to the input's stay. One other size that may be 0 stays if no other size may: a non-empty tensor then refuses 0,
+    and an empty one has a 0 at that axis. Beside others it is written as -1, which an empty tensor refuses. A constant 0, and a
+    target computed at run time, cannot be expressed.
     """
     op: Any = node.op
     x, target = node.inputs
@@ -219,73 +225,75 @@ def _at(shape: tuple[Any, ...], axis: int) -> Any:
     return shape[axis] if axis < len(shape) else -1
 
 
-@ONNX.substitute("MaxPool", "AveragePool")
-def padded_to_the_last_window(b: Any, node: Node) -> Any:
-    """Rounding up, before version 10: enough padding for the last windows, where it does not count. Bytes, before version 12, as
-    floats."""
+@ONNX.fallback("MaxPool", "AveragePool")
+def replace_ceil_pool(b: Any, node: Node) -> Any:
+    """Write pooling that rounds up before version 10: pad for the last windows, where padding does not count.
+
+    Before version 12 i8 and u8 are cast to f32.
+    """
     op: Any = node.op
     x = node.inputs[0]
     if x is not None and x.dtype in ("i8", "u8"):
-        y, *places = b.add(op, b.Cast(x, to=dtypes.f32))
-        return [b.Cast(y, to=x.dtype), *places]
+        y, *indices = b.add(op, b.Cast(x, to=dtypes.f32))
+        return [b.Cast(y, to=x.dtype), *indices]
     if op.rounding_type == "floor" or getattr(op, "divisor", "inside") != "inside":
         return None
     simple = op.with_floor_rounding(node.inputs[0])
     return None if simple is None else b.add(simple, node.inputs[0])
 
 
-@ONNX.substitute("Bernoulli")
-def drawn(b: Any, node: Node) -> Any:
-    """Before version 15: a number between 0 and 1 lies below the chance."""
+@ONNX.fallback("Bernoulli")
+def replace_bernoulli(b: Any, node: Node) -> Any:
+    """Write Bernoulli before version 15: a uniform random number is less than the probability."""
     return node.op.decompose(b, *node.inputs)
 
 
-@ONNX.substitute("TopK")
-def least_of_negatives(b: Any, node: Node) -> Any:
-    """Before version 11 the greatest only."""
+@ONNX.fallback("TopK")
+def replace_top_k(b: Any, node: Node) -> Any:
+    """Write TopK of the smallest elements before version 11: TopK of the negated tensor."""
     op: Any = node.op
     x, k = node.inputs
     if op.largest or x is None or x.dtype not in ("f16", "f32", "f64"):
         return None
-    values, places = b.add(op.with_(largest=True), b.Negative(x), k)
-    return [b.Negative(values), places]
+    values, indices = b.add(op.with_(largest=True), b.Negative(x), k)
+    return [b.Negative(values), indices]
 
 
-@ONNX.substitute("ReverseSequence", "_OneHot")
-def moved_as_floats(b: Any, node: Node) -> Any:
-    """bf16 before version 28, by way of f32."""
-    place = 2 if type(node.op).__name__ == "_OneHot" else 0
-    x = node.inputs[place]
+@ONNX.fallback("ReverseSequence", "_OneHot")
+def replace_by_float_operator(b: Any, node: Node) -> Any:
+    """Cast bf16 to f32 before version 28."""
+    data_index = 2 if type(node.op).__name__ == "_OneHot" else 0
+    x = node.inputs[data_index]
     if x is None or x.dtype != "bf16":
         return None
-    xs: list[Value | None] = [b.Cast(x, to=dtypes.f32) if each is x else each for each in node.inputs]
+    xs: list[Value | None] = [b.Cast(x, to=dtypes.f32) if other_input is x else other_input for other_input in node.inputs]
     return b.Cast(b.add(node.op, *xs)[0], to=x.dtype)
 
 
-@ONNX.substitute("Slice")
-def taken_by_places(b: Any, node: Node) -> Any:
-    """Steps, before version 10: the elements at the places that they reach."""
+@ONNX.fallback("Slice")
+def replace_slice(b: Any, node: Node) -> Any:
+    """Write Slice with steps before version 10 as Gather."""
     x, *bounds = (*node.inputs, None, None)[:5]
     assert x is not None
     lists = [None if item is None else elements_of(item) for item in bounds]
-    if x.shape is None or not all(isinstance(item, int) for each in lists for item in each or ()):
+    if x.shape is None or not all(isinstance(item, int) for bound in lists for item in bound or ()):
         return None
     starts, stops, axes, steps = lists
     if starts is None or stops is None or steps is None or (axes is None and bounds[2] is not None):
         return None
-    places = range(len(starts)) if axes is None else [axis % len(x.shape) for axis in axes]
-    if not all(isinstance(x.shape[axis], int) for axis in places):
+    sliced_axes = range(len(starts)) if axes is None else [axis % len(x.shape) for axis in axes]
+    if not all(isinstance(x.shape[axis], int) for axis in sliced_axes):
         return None
-    for axis, start, stop, step in zip(places, starts, stops, steps, strict=True):
-        cut = (np.array([each], np.int64) for each in (start, stop, 0, step))
+    for axis, start, stop, step in zip(sliced_axes, starts, stops, steps, strict=True):
+        cut = (np.array([bound], np.int64) for bound in (start, stop, 0, step))
         taken = node.op.evaluate(np, np.arange(x.dims[axis], dtype=np.int64), *cut)
         x = b.Gather(x, b.constant(taken), axis=axis)
     return x
 
 
-@ONNX.substitute("Split")
-def sliced(b: Any, node: Node) -> Any:
-    """Lengths that only run time knows, before version 13."""
+@ONNX.fallback("Split")
+def replace_split(b: Any, node: Node) -> Any:
+    """Write Split with lengths computed at run time before version 13 as Slices."""
     op: Any = node.op
     x, sizes = (*node.inputs, None)[:2]
     if op.wildcard or x is None or x.shape is None or (sizes is None and (not op.ragged or isinstance(x.shape[op.axis], int))):
@@ -293,9 +301,9 @@ def sliced(b: Any, node: Node) -> Any:
     if sizes is None:
         whole = b.Gather(b.Shape(x), [op.axis % len(x.shape)], axis=0)
         piece = b.Divide(b.Add(whole, op.outputs - 1), op.outputs)
-    found, start = [], b.constant(np.zeros(1, np.int64))
+    parts, start = [], b.constant(np.zeros(1, np.int64))
     for index in range(op.outputs):
         stop = b.Add(start, piece if sizes is None else b.Gather(sizes, [index], axis=0))
-        found.append(b.Slice(x, start, stop, [op.axis]))
+        parts.append(b.Slice(x, start, stop, [op.axis]))
         start = stop
-    return found
+    return parts

@@ -1,4 +1,4 @@
-"""Pooling in ONNX's words."""
+"""Pooling."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("MaxPool")
-def max_pool(b: Any, node: Node) -> Any:
-    """Indices that nobody reads are left out; others count from the first axis and are of i64."""
+@ONNX.legalize("MaxPool")
+def legalize_max_pool(b: Any, node: Node) -> Any:
+    """Drop unread indices; other indices count from the first axis and are i64."""
     op: Any = node.op
     x = node.inputs[0]
     if op.outputs == 2 and not node.outputs[1].uses and not any(node.outputs[1] is value for value in b.graph.outputs):
         return [b.add(op.with_(outputs=1, axis=0, index_element_type=dtypes.i64, storage_order=0), x)[0], None]
     if op.outputs == 2 and (op.axis % max(len(x.dims), 1) or op.index_element_type != "i64"):  # type: ignore[union-attr]
         return op.decompose(b, x)
-    return _rounded(b, op, x)
+    return _legalize_rounding(b, op, x)
 
 
-@ONNX.lower("AveragePool")
-def average_pool(b: Any, node: Node) -> Any:
-    """An average over whole windows: over the padded input, which they do not leave where their padding is written out."""
+@ONNX.legalize("AveragePool")
+def legalize_average_pool(b: Any, node: Node) -> Any:
+    """Write an average that divides by the whole window as one over the padded input, with explicit padding."""
     op: Any = node.op
     x = node.inputs[0]
     if op.divisor == "window":
@@ -34,13 +34,13 @@ def average_pool(b: Any, node: Node) -> Any:
             return b.add(op.with_(divisor="inside"), x)
         simple = op.with_floor_rounding(x)
         if simple is None:
-            raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
+            raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
         return b.add(simple.with_(divisor="padded"), x)
-    return _rounded(b, op, x)
+    return _legalize_rounding(b, op, x)
 
 
-def _trimmed(b: Any, op: Any, x: Any) -> Any:
-    """A last window that would begin in the padding is left out by less padding: the versions do not agree on such a one."""
+def _trim_padding(b: Any, op: Any, x: Any) -> Any:
+    """Reduce the padding so that no last window begins in it: ONNX versions differ for such a window."""
     simple = op.with_floor_rounding(x)
     if simple is None or op.auto_pad != "explicit":
         return None
@@ -50,23 +50,23 @@ def _trimmed(b: Any, op: Any, x: Any) -> Any:
         return None
     if outs["floor"] == outs["ceil_torch"]:
         return b.add(op.with_(rounding_type="floor"), x)
-    # Padding that counts may only become less.
+    # Padding that is counted in the average may only be reduced.
     ends = zip(simple.pads[count:], op.explicit_pads(count)[1], strict=True)
     counts = getattr(op, "divisor", "inside") != "inside"
     return b.add(simple, x) if not counts or all(new <= old for new, old in ends) else None
 
 
-def _rounded(b: Any, op: Any, x: Any) -> Any:
-    """``ceil`` may make a window of padding alone, and ``valid`` has no rounding up: both are written out as padding."""
+def _legalize_rounding(b: Any, op: Any, x: Any) -> Any:
+    """Write the rounding as padding: ``ceil`` may produce a window of padding alone, and ``valid`` has no rounding up."""
     canonical = op.canonical(x)
     if op.rounding_type == "ceil_torch" and op.auto_pad != "valid":
-        return _trimmed(b, op, x)
+        return _trim_padding(b, op, x)
     if op.rounding_type == "floor" or canonical.rounding_type == "floor":
         return None
     torch = op.with_(rounding_type="ceil_torch", auto_pad="explicit")
     simple = op.with_floor_rounding(x)
     if simple is None:
-        raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
+        raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
     if getattr(op, "divisor", "inside") == "inside":
         same = torch.geometry(x.dims[2:], op.kernel_shape).outs == op.geometry(x.dims[2:], op.kernel_shape).outs
         return b.add(torch if same else simple, x)

@@ -1,29 +1,29 @@
-"""Quantisation where versions of ONNX differ by more than a slot line."""
+"""QuantizeLinear, where versions differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 NARROW = ("f16", "bf16")
 
 
-@ONNX.lift("QuantizeLinear", 23, 24, 25, 28)
-def quantize(node: Lifting) -> Any:
-    """From 23 on the quotient is of the type of the scale where ``precision`` does not say otherwise."""
-    kind = node.input(1).dtype
-    if node.node.attributes.get("precision", 0) or kind.name not in NARROW:
+@ONNX.importer("QuantizeLinear", 23, 24, 25, 28)
+def import_quantize_linear(ctx: ImportContext) -> Any:
+    """Import QuantizeLinear: from version 23 the quotient has the type of the scale unless ``precision`` is given."""
+    kind = ctx.input(1).dtype
+    if ctx.node.attributes.get("precision", 0) or kind.name not in NARROW:
         return None
-    return node.reading(*node.inputs, **{**node.node.attributes, "precision": kind.onnx})
+    return ctx.apply_mapping(*ctx.inputs, **{**ctx.node.attributes, "precision": kind.onnx})
 
 
-@ONNX.lower("QuantizeLinear")
-def lower_quantize(b: Any, node: Node) -> Any:
-    """A quotient in f32 by a narrower scale, which versions from 23 on have to be told."""
+@ONNX.legalize("QuantizeLinear")
+def legalize_quantize_linear(b: Any, node: Node) -> Any:
+    """Write ``precision`` for a quotient in f32 by a narrower scale, which versions from 23 require."""
     op: Any = node.op
     scale = node.inputs[1]
     if op.precision is not None or scale is None or scale.dtype.name not in NARROW:

@@ -1,4 +1,4 @@
-"""Import and export RNN, GRU, LSTM and DynamicQuantizeLSTM."""
+"""LSTM, GRU and RNN: activation names in any case on import, ONNX's form on export."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail import dtypes
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
@@ -18,34 +18,34 @@ WORDS = (
 _BY_LOWER = {word.lower(): word for word in WORDS}
 
 
-@ONNX.lift("RNN", 1, 7, 14, 22)
-@ONNX.lift("GRU", 1, 3, 7, 14, 22)
-@ONNX.lift("LSTM", 1, 7, 14, 22)
-@ONNX.lift("DynamicQuantizeLSTM", 1, domain="com.microsoft")
-def recurrent(node: Lifting) -> Any:
-    attributes = dict(node.node.attributes)
+@ONNX.importer("RNN", 1, 7, 14, 22)
+@ONNX.importer("GRU", 1, 3, 7, 14, 22)
+@ONNX.importer("LSTM", 1, 7, 14, 22)
+@ONNX.importer("DynamicQuantizeLSTM", 1, domain="com.microsoft")
+def import_recurrent(ctx: ImportContext) -> Any:
+    attributes = dict(ctx.node.attributes)
     if "activations" in attributes:
-        words = node.attribute("activations", "tuple[str, ...]")
+        words = ctx.attribute("activations", "tuple[str, ...]")
         attributes["activations"] = [_BY_LOWER.get(word.lower(), word) for word in words]
     if "direction" in attributes:
-        attributes["direction"] = node.attribute("direction", "str").lower()
-    if node.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
-        # The schema's default lists the activations of two directions.
+        attributes["direction"] = ctx.attribute("direction", "str").lower()
+    if ctx.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
+        # The default in the schema lists the activations of two directions.
         attributes["activations"] = attributes["activations"][:1]
-    limit = node.attribute("clip", "float", None)
+    limit = ctx.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
-        raise UnsupportedError("recurrent.clip", f"{node.node.kind} with clip = {limit}")
-    op, xs = node.reading(*node.inputs, **attributes)
+        raise UnsupportedError("recurrent.clip", f"{ctx.node.kind}: clip must be positive, got {limit}")
+    op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
     if isinstance(op, DynamicQuantizeLSTM) and has_full_lengths(op, xs[0], xs[4]):
         xs[4] = None
     return op, xs
 
 
-@ONNX.lower("RNN", "GRU", "LSTM")
-def lower_recurrent(b: Any, node: Node) -> Any:
-    """Write ONNX's form: separate biases, gates in the order iofc, lengths in i32 or omitted where every row is full.
+@ONNX.legalize("RNN", "GRU", "LSTM")
+def legalize_recurrent(b: Any, node: Node) -> Any:
+    """Write separate biases, gates in ONNX's order, and lengths in i32 or absent for full rows.
 
-    ``hidden_size`` is optional, but onnxruntime does not run without it.
+    The hidden size is written: it is optional, and onnxruntime does not run without it.
     """
     op: Any = node.op.canonical(*node.inputs)
     xs = pad_inputs(op, node.inputs)
@@ -65,8 +65,8 @@ def lower_recurrent(b: Any, node: Node) -> Any:
     return convert_form(b, op, xs, **wanted)
 
 
-@ONNX.lower("DynamicQuantizeLSTM")
-def lower_quantized(b: Any, node: Node) -> Any:
+@ONNX.legalize("DynamicQuantizeLSTM")
+def legalize_dynamic_quantize_lstm(b: Any, node: Node) -> Any:
     """Write the hidden size, without which onnxruntime does not run."""
     op: Any = node.op
     size = op.sizes_of(*node.inputs)["h"]

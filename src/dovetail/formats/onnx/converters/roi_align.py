@@ -1,4 +1,4 @@
-"""Export RoiAlign to ONNX."""
+"""RoiAlign."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("RoiAlign")
-def write_roi_align(b: Any, node: Node) -> Any:
-    """Cast batch_indices to i64, the only type that ONNX allows."""
+@ONNX.legalize("RoiAlign")
+def legalize_roi_align(b: Any, node: Node) -> Any:
+    """Cast the batch indices to i64."""
     x, rois, batch_indices = node.inputs
     assert batch_indices is not None
     return None if batch_indices.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch_indices, to=dtypes.i64))[0]

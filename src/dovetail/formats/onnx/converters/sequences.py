@@ -1,4 +1,4 @@
-"""Optional values, and SequenceMap, which is a loop over lists."""
+"""Optional, and SequenceMap, which is a Loop over sequences."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.onnx.converters.if_op import _version
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import rename, replace_uses
@@ -22,78 +21,78 @@ from dovetail.ir.types import Sequence, Tensor, Type, Unknown, common_type, sequ
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.sequence.optional import Optional
 
-ONNX.reasons.update(
-    dict.fromkeys(("StringTensorPack", "StringTensorUnpack"), "ONNX has no operator that takes texts for their bytes")
+ONNX.unsupported_reasons.update(
+    dict.fromkeys(("StringTensorPack", "StringTensorUnpack"), "ONNX has no operator that reads strings as bytes")
 )
 
 
-@ONNX.lift("Optional", 15, 28)
-def lift_optional(node: Lifting) -> Op:
-    """The type is needed where nothing is given; beside a value it may say the same."""
-    x = node.optional(0)
-    element = node.attribute("type", "Type", None)
+@ONNX.importer("Optional", 15, 28)
+def import_optional(ctx: ImportContext) -> Op:
+    """Import Optional: the type is required without a value; beside a value it must agree."""
+    x = ctx.optional_input(0)
+    element = ctx.attribute("type", "Type", None)
     if element is not None and not isinstance(element, Type):
-        raise FormatError("attribute.value", f"Optional: type = {element!r} is no type")
+        raise FormatError("attribute.value", f"Optional: type must be a type, got {element!r}")
     if x is None and element is None:
-        raise FormatError("attribute.missing", "Optional needs a value, or a type")
+        raise FormatError("attribute.missing", "Optional needs an input or the attribute 'type'")
     if x is not None and element is not None:
         try:
             common_type(x.type, element)
         except RuleError:
-            raise RuleError("type.disagree", f"Optional says it is {element}, and is given {x.type}") from None
+            raise RuleError("type.disagree", f"Optional: the type {element} must agree with the input, got {x.type}") from None
     return Optional(element if x is None else None)
 
 
-@ONNX.emit("Optional")
-def emit_optional(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Optional")
+def export_optional(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     attributes = {} if node.inputs else {"type": op.element}
-    return [lowering.finish(node, "", "Optional", _version(lowering, "Optional"), [*map(lowering.key, node.inputs)], attributes)]
+    return [ctx.add_node(node, "", "Optional", ctx.version("Optional"), [*map(ctx.key, node.inputs)], attributes)]
 
 
-@ONNX.lift("SequenceMap", 17)
-def lift_sequence_map(node: Lifting) -> list[Value]:
-    """As its function body in the onnx package has it: a Loop that takes an element of each list, and puts one into each."""
-    foreign: ForeignGraph = node.attribute("body", "Graph")
-    xs = [node.input(index) for index in range(len(node.inputs))]
-    if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(node.node.outputs):
-        has = f"the body takes {len(foreign.inputs)} and makes {len(foreign.outputs)}"
-        raise FormatError("loop.body", f"{has}, where {len(xs)} and {len(node.node.outputs)} are needed")
+@ONNX.importer("SequenceMap", 17)
+def import_sequence_map(ctx: ImportContext) -> list[Value]:
+    """Import SequenceMap by its function body in the onnx package: a Loop that reads and appends one element of each sequence."""
+    foreign: ForeignGraph = ctx.attribute("body", "Graph")
+    xs = [ctx.input(index) for index in range(len(ctx.inputs))]
+    if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(ctx.node.outputs):
+        has = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
+        raise FormatError("loop.body", f"the body must have {len(xs)} inputs and {len(ctx.node.outputs)} outputs, {has}")
     sequence_of(xs[0].type)
     parts = [x.type.element if isinstance(x.type, Sequence) else x.type for x in xs]
     inputs = [
-        replace(item, type=_open(part, item.key)) if isinstance(x.type, Sequence) else replace(item, type=part)
+        replace(item, type=_element_type(part, item.key)) if isinstance(x.type, Sequence) else replace(item, type=part)
         for item, part, x in zip(foreign.inputs, parts, xs, strict=True)
     ]
     captures: list[Value] = []
-    body = node.body(replace(foreign, inputs=inputs), captures)
-    made = body.outputs
-    if any(not isinstance(value.type, Tensor) or value.type.dtype is None for value in made):
+    body = ctx.import_subgraph(replace(foreign, inputs=inputs), captures)
+    body_outputs = body.outputs
+    if any(not isinstance(value.type, Tensor) or value.type.dtype is None for value in body_outputs):
         raise Unknown
     trip = Value(body.claim("trip"), Tensor(dtypes.i64, ()))
     nodes, body.nodes = body.nodes, []
     b = Builder(graph=body)
-    for place, x in enumerate(xs):
-        old = body.inputs[place]
+    for position, x in enumerate(xs):
+        old = body.inputs[position]
         if not isinstance(x.type, Sequence):
             rename(body, old, x.name)
         else:
-            body.inputs[place] = Value(body.claim(x.name), x.type)
-            replace_uses(body, old, b.apply("SequenceAt", body.inputs[place], trip))
+            body.inputs[position] = Value(body.claim(x.name), x.type)
+            replace_uses(body, old, b.apply("SequenceAt", body.inputs[position], trip))
     body.nodes += nodes
-    states = [Value(body.claim("so_far"), Sequence(Tensor(value.dtype, None))) for value in made]
+    states = [Value(body.claim("so_far"), Sequence(Tensor(value.dtype, None))) for value in body_outputs]
     going = b.constant(np.array(True), dtypes.boolean, "goes_on")
     grown = [b.apply("SequenceInsert", state, value) for state, value in zip(states, body.outputs, strict=True)]
     body.inputs = [trip, *states, *body.inputs]
     body.outputs = [going, *grown]
-    empty = [node.b.apply("SequenceEmpty", dtype=value.dtype) for value in made]
-    loop = Loop(body=body, carried=len(made), outputs=len(made))
-    true = node.b.constant(np.array(True), dtypes.boolean)
-    return node.b.add(loop, node.b.apply("SequenceLength", xs[0]), true, *empty, *xs, *captures)
+    empty = [ctx.b.apply("SequenceEmpty", dtype=value.dtype) for value in body_outputs]
+    loop = Loop(body=body, carried=len(body_outputs), outputs=len(body_outputs))
+    true = ctx.b.constant(np.array(True), dtypes.boolean)
+    return ctx.b.add(loop, ctx.b.apply("SequenceLength", xs[0]), true, *empty, *xs, *captures)
 
 
-def _open(type: Type, name: str) -> Type:
-    """The type of one element, with a symbol of its own for each size that differs from one to another."""
+def _element_type(type: Type, name: str) -> Type:
+    """Return the type of one element, with a new symbol for each size that differs between elements."""
     from dovetail import symbolic
 
     if not isinstance(type, Tensor) or type.shape is None:

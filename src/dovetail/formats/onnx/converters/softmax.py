@@ -1,4 +1,4 @@
-"""Softmax with an axis from the back; Dropout before its flag for training became an input, and where an older one has to do."""
+"""Softmax before opset 13 with a negative axis, and Dropout before its training flag became an input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
@@ -14,36 +14,39 @@ from dovetail.ir.types import axis_in
 from dovetail.ops.nn.dropout import Dropout, is_inference
 
 
-@ONNX.lift("Softmax", 1)
-@ONNX.lift("LogSoftmax", 1)
-@ONNX.lift("Hardmax", 1)
-def with_axis_from_the_back(node: Lifting) -> tuple[Op, list[Value | None]] | None:
-    """The text of version 1 does not say what -1 is; onnx's own test of LogSoftmax does, and runtimes count from the back in all
-    three. It is not written so."""
-    axis = node.attribute("axis", "int", 1)
+@ONNX.importer("Softmax", 1)
+@ONNX.importer("LogSoftmax", 1)
+@ONNX.importer("Hardmax", 1)
+def import_softmax_before_13(ctx: ImportContext) -> tuple[Op, list[Value | None]] | None:
+    """Import Softmax, LogSoftmax and Hardmax before version 13 with a negative axis, counted from the end.
+
+    Version 1 does not specify -1; the test of LogSoftmax in the onnx package counts from the end, and so do runtimes. Exports
+    use non-negative axes.
+    """
+    axis = ctx.attribute("axis", "int", 1)
     if axis >= 0:
         return None
-    x = node.input(0)
-    return node.reading(x, axis=axis_in(axis, len(x.dims)))
+    x = ctx.input(0)
+    return ctx.apply_mapping(x, axis=axis_in(axis, len(x.dims)))
 
 
-@ONNX.lift("Dropout", 1, 6)
-def dropout(node: Lifting) -> list[Value]:
-    node.ignore("consumed_inputs")
-    is_test, ratio = node.attribute("is_test", "bool", False), node.attribute("ratio", "float", 0.5)
-    op = Dropout(mask_like=True, outputs=max(len(node.node.outputs), 1))
+@ONNX.importer("Dropout", 1, 6)
+def import_dropout(ctx: ImportContext) -> list[Value]:
+    ctx.ignore("consumed_inputs")
+    is_test, ratio = ctx.attribute("is_test", "bool", False), ctx.attribute("ratio", "float", 0.5)
+    op = Dropout(mask_like=True, outputs=max(len(ctx.node.outputs), 1))
     if is_test:
-        return node.b.add(op, node.input(0))
-    return node.b.add(op, node.input(0), node.b.constant(np.float32(ratio)), node.b.constant(np.array(True)))
+        return ctx.b.add(op, ctx.input(0))
+    return ctx.b.add(op, ctx.input(0), ctx.b.constant(np.float32(ratio)), ctx.b.constant(np.array(True)))
 
 
-@ONNX.lower("Dropout")
-def lower_dropout(b: Any, node: Node) -> Any:
-    """In inference the mask's type is all that versions differ in, and its inputs mean nothing."""
+@ONNX.legalize("Dropout")
+def legalize_dropout(b: Any, node: Node) -> Any:
+    """Write Dropout in inference: versions differ only in the type of the mask, and the inputs have no effect."""
     op: Any = node.op
     x, ratio, training = (*node.inputs, None, None)[:3]
     if op.mask_like and op.outputs == 2:
-        y, mask = b.add(op.with_(mask_like=False), x, *(each for each in (ratio, training) if each is not None))
+        y, mask = b.add(op.with_(mask_like=False), x, *(item for item in (ratio, training) if item is not None))
         return [y, b.Cast(mask, to=x.dtype)]  # type: ignore[union-attr]
     if is_inference(training) and (ratio is not None or training is not None):
         return b.add(op.with_(seed=None), x)

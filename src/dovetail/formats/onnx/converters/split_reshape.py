@@ -1,4 +1,4 @@
-"""Split and Reshape where a version of ONNX says more than a slot line, or takes fewer types."""
+"""Split and Reshape, where versions differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
@@ -18,79 +18,79 @@ from dovetail.ops.shape_values import as_i64, elements_of
 from dovetail.ops.tensor.concat_split import Split
 
 
-@ONNX.lift("Split", 1)
-def split_1(node: Lifting) -> list[Value] | None:
-    """The lengths may also be the second input, in the type of the data."""
-    lengths = node.optional(1)
+@ONNX.importer("Split", 1)
+def import_split_1(ctx: ImportContext) -> list[Value] | None:
+    """Import Split-1: the lengths may also be the second input, in the type of the data."""
+    lengths = ctx.optional_input(1)
     if lengths is None:
         return None
-    if "split" in node.node.attributes:
-        raise FormatError("split.sizes", "Split has its lengths both as an attribute and as an input")
-    axis = node.attribute("axis", "int", 0)
+    if "split" in ctx.node.attributes:
+        raise FormatError("split.sizes", "Split: the lengths must be an attribute or an input, got both")
+    axis = ctx.attribute("axis", "int", 0)
     if axis < 0:
-        raise FormatError("attribute.value", f"Split: axis = {axis} is not 0 or a positive 64-bit integer")
-    if lengths.dtype is not node.input(0).dtype:
-        raise RuleError("type.disagree", f"element types {node.input(0).dtype}, {lengths.dtype} should be equal")
+        raise FormatError("attribute.value", f"Split: axis must be a non-negative 64-bit integer, got {axis}")
+    if lengths.dtype is not ctx.input(0).dtype:
+        raise RuleError("type.disagree", f"element types must be equal, got {ctx.input(0).dtype}, {lengths.dtype}")
     data = constant_of(lengths, "Split: the lengths").astype(np.float64)
     if not np.array_equal(data, np.trunc(data)) or np.abs(data).max(initial=0) > 2**53:
-        raise FormatError("split.sizes", f"lengths {data.tolist()} are no whole numbers")
-    node.lifter.spend(lengths)
-    made: list[Value] = node.b.Split(node.input(0), data.astype(np.int64), axis=axis, outputs=len(node.node.outputs))
-    return made
+        raise FormatError("split.sizes", f"Split: lengths must be integers, got {data.tolist()}")
+    ctx.scope.constants.mark_folded(lengths)
+    outputs: list[Value] = ctx.b.Split(ctx.input(0), data.astype(np.int64), axis=axis, outputs=len(ctx.node.outputs))
+    return outputs
 
 
-@ONNX.lift("Split", 18)
-def split_18(node: Lifting) -> Op | None:
-    """Exactly one of the lengths and num_outputs."""
-    if (node.optional(1) is None) == ("num_outputs" not in node.node.attributes):
-        how = "neither" if node.optional(1) is None else "both"
-        raise FormatError("split.outputs", f"Split needs the lengths or num_outputs, and has {how}")
-    if node.optional(1) is not None:
+@ONNX.importer("Split", 18)
+def import_split_18(ctx: ImportContext) -> Op | None:
+    """Import Split-18: exactly one of the lengths and num_outputs is given."""
+    if (ctx.optional_input(1) is None) == ("num_outputs" not in ctx.node.attributes):
+        how = "neither" if ctx.optional_input(1) is None else "both"
+        raise FormatError("split.outputs", f"Split needs exactly one of the lengths and num_outputs, got {how}")
+    if ctx.optional_input(1) is not None:
         return None
-    return Split(node.attribute("axis", "int", 0), node.attribute("num_outputs", "int"), ragged=True)
+    return Split(ctx.attribute("axis", "int", 0), ctx.attribute("num_outputs", "int"), ragged=True)
 
 
-@ONNX.lower("Reshape")
-def reshape(b: Builder, node: Node) -> Any:
-    """As ONNX has it: where a size may turn out to be 0, -1 beside it is then refused at run time, and OpenVINO would answer.
+@ONNX.legalize("Reshape")
+def legalize_reshape(b: Builder, node: Node) -> Any:
+    """Write Reshape, which in ONNX refuses -1 beside a size of 0 at run time, where OpenVINO has an answer.
 
-    The exact answer for an empty batch would cost twenty nodes at every Reshape of a model with open sizes; where a size is
-    known to be 0, it is given (by ``decompose``).
+    The exact result for an empty batch would cost twenty nodes at every Reshape with open sizes; it is written only where a
+    size is known to be 0 (by ``decompose``).
     """
-    made = with_i64(b, node)
+    with_i64 = legalize_split(b, node)
     op: Any = node.op
     x = node.inputs[0]
-    if made is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
-        return made
+    if with_i64 is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
+        return with_i64
     if not op.special_zero:
-        # Without a 0 that copies nothing cancels.
+        # Without copied sizes no 0 can occur.
         return b.Reshape(x, node.input(1), special_zero=False)
-    target = written_sizes(x, node.inputs[1], node.outputs[0])
+    target = constant_target(x, node.inputs[1], node.outputs[0])
     return b.Reshape(x, node.input(1) if target is None else target)
 
 
-def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
-    """The target as a constant: numbers as they are, a computed size as the number it is, a size of ``x`` as a 0 that copies it.
+def constant_target(x: Value, target: Value | None, y: Value) -> list[int] | None:
+    """Return the target as a constant: numbers, computed sizes that are known, and 0 for a size that equals that of ``x``.
 
     None where an element is none of these.
     """
     wanted = None if target is None else elements_of(target)
     if wanted is None or x.shape is None or y.shape is None:
         return None
-    found: list[int] = []
-    for axis, (size, made) in enumerate(zip(wanted, y.shape, strict=True)):
+    sizes: list[int] = []
+    for axis, (size, y_size) in enumerate(zip(wanted, y.shape, strict=True)):
         if isinstance(size, int):
-            found.append(made if size == -1 and isinstance(made, int) and made else size)
+            sizes.append(y_size if size == -1 and isinstance(y_size, int) and y_size else size)
         elif axis < len(x.shape) and symbolic.equal(x.shape[axis], size) is True:
-            found.append(0)
+            sizes.append(0)
         else:
             return None
-    return found
+    return sizes
 
 
-@ONNX.lower("Split")
-def with_i64(b: Builder, node: Node) -> Any:
-    """Targets and lengths are i64."""
+@ONNX.legalize("Split")
+def legalize_split(b: Builder, node: Node) -> Any:
+    """Cast targets and lengths to i64."""
     vector = node.inputs[1] if len(node.inputs) > 1 else None
     if vector is None or vector.dtype == "i64":
         return None
@@ -101,5 +101,5 @@ def with_i64(b: Builder, node: Node) -> Any:
         exact = data.astype(np.int64)
     else:
         return None
-    made = b.add(node.op, node.inputs[0], exact)
-    return made
+    split = b.add(node.op, node.inputs[0], exact)
+    return split

@@ -1,4 +1,4 @@
-"""Operators that move data, where ONNX and the core differ by more than a slot line."""
+"""Tensor operators that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, RuleError, UnsupportedError
-from dovetail.formats.exporter import Lowering, constant_or_none
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -27,7 +28,7 @@ from dovetail.ops.tensor.transpose_expand_tile import inverse
 
 _I64 = ("i64",)
 _BOTH = ("i32", "i64")
-# The integer inputs whose type ONNX narrows: by operator and place, what it may be.
+# Allowed element types of integer inputs that ONNX restricts, by operator and input index.
 _INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
     "Squeeze": {1: _I64},
     "Unsqueeze": {1: _I64},
@@ -46,8 +47,8 @@ _INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
 }
 
 
-def typed(b: Builder, node: Node) -> Value | None:
-    """The node with its integer inputs of a type that ONNX takes; None where they are already."""
+def cast_integer_inputs(b: Builder, node: Node) -> Value | None:
+    """Cast the integer inputs to a type that ONNX allows; None where they have one."""
     xs = list(node.inputs)
     allowed = _INTEGERS.get(type(node.op).__name__, {})
     kinds = {xs[index].dtype.name for index in allowed if index < len(xs) and xs[index] is not None}  # type: ignore[union-attr]
@@ -71,98 +72,104 @@ def _cast(b: Builder, x: Value, dtype: DType) -> Value:
     return result
 
 
-@ONNX.lower("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
-def integers(b: Builder, node: Node) -> Any:
-    return typed(b, node)
+@ONNX.legalize("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
+def legalize_integer_inputs(b: Builder, node: Node) -> Any:
+    return cast_integer_inputs(b, node)
 
 
-@ONNX.lower("Gather")
-def gather(b: Builder, node: Node) -> Any:
-    """An index outside, for which OpenVINO gives zeros, is refused by ONNX at run time."""
+@ONNX.legalize("Gather")
+def legalize_gather(b: Builder, node: Node) -> Any:
+    """Let an index out of range be refused: OpenVINO returns zeros, and ONNX refuses it at run time."""
     op: Any = node.op
     x, indices = node.inputs
-    return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else typed(b, node)
+    return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else cast_integer_inputs(b, node)
 
 
-@ONNX.lower("Expand")
-def expand(b: Builder, node: Node) -> Any:
-    """ONNX expands both ways; a shape that refuses this is taken all the same."""
+@ONNX.legalize("Expand")
+def legalize_expand(b: Builder, node: Node) -> Any:
+    """Write Expand, which broadcasts both ways in ONNX."""
     op: Any = node.op
-    return typed(b, node) if op.bidirectional else b.Expand(node.input(0), node.input(1))
+    return cast_integer_inputs(b, node) if op.bidirectional else b.Expand(node.input(0), node.input(1))
 
 
-@ONNX.lower("Squeeze")
-def squeeze(b: Builder, node: Node) -> Any:
-    """Axes that are known to stay are left out; those that only run time tells of are refused there if they are not 1."""
+@ONNX.legalize("Squeeze")
+def legalize_squeeze(b: Builder, node: Node) -> Any:
+    """Drop axes that are known not to have size 1; others are refused at run time unless their size is 1."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     assert x is not None
     if axes is None:
         return b.Squeeze(x) if op.skip else None
-    places = integers_of(axes)
-    if places is None or x.shape is None:
-        return b.Squeeze(x, axes) if op.skip else _upright(b, node)
+    axis_numbers = integers_of(axes)
+    if axis_numbers is None or x.shape is None:
+        return b.Squeeze(x, axes) if op.skip else _as_axes_vector(b, node)
     rank = len(x.shape)
-    kept = [place for place in places if not (op.skip and isinstance(x.shape[place % rank], int) and x.shape[place % rank] != 1)]
-    if not kept:
+    remaining = [
+        number
+        for number in axis_numbers
+        if not (op.skip and isinstance(x.shape[number % rank], int) and x.shape[number % rank] != 1)
+    ]
+    if not remaining:
         return b.Identity(x)
-    if kept != places or op.skip:
-        return b.Squeeze(x, axes if kept == places else kept)
-    return _upright(b, node)
+    if remaining != axis_numbers or op.skip:
+        return b.Squeeze(x, axes if remaining == axis_numbers else remaining)
+    return _as_axes_vector(b, node)
 
 
-@ONNX.lower("Unsqueeze")
-def unsqueeze(b: Builder, node: Node) -> Any:
-    return _upright(b, node)
+@ONNX.legalize("Unsqueeze")
+def legalize_unsqueeze(b: Builder, node: Node) -> Any:
+    return _as_axes_vector(b, node)
 
 
-def _upright(b: Builder, node: Node) -> Any:
-    """Axes as an i64 vector."""
+def _as_axes_vector(b: Builder, node: Node) -> Any:
+    """Reshape scalar axes to a vector, and cast them to i64."""
     x, axes = node.inputs[:2]
     assert axes is not None
     if axes.shape == ():
         data = axes.constant
         vector = b.Reshape(axes, [1]) if data is None else b.constant(data.reshape(1), axes.dtype)
         return b.add(node.op, x, vector)[0]
-    return typed(b, node)
+    return cast_integer_inputs(b, node)
 
 
-@ONNX.lower("Transpose")
-def transpose(b: Builder, node: Node) -> Any:
-    """An empty order is left out."""
+@ONNX.legalize("Transpose")
+def legalize_transpose(b: Builder, node: Node) -> Any:
+    """Drop an empty order."""
     order = (*node.inputs, None)[1]
     return b.Transpose(node.input(0)) if order is not None and order.shape == (0,) else None
 
 
-@ONNX.lower("DepthToSpace", "SpaceToDepth")
-def blocks(b: Builder, node: Node) -> Any:
-    """ONNX has them for two spatial axes only."""
+@ONNX.legalize("DepthToSpace", "SpaceToDepth")
+def legalize_depth_to_space(b: Builder, node: Node) -> Any:
+    """Decompose DepthToSpace and SpaceToDepth of other than two spatial axes."""
     x, op = node.inputs[0], node.op
     assert x is not None and isinstance(op, _Blocks)
     return None if x.shape is None or len(x.shape) == 4 else op.decompose(b, x)
 
 
-def _whole(data: Any, what: str) -> Any:
-    """Floats that are whole numbers, as such. Raises FormatError [constant.value]."""
+def _as_integers(data: Any, label: str) -> Any:
+    """Convert floats that are integers. Raises FormatError [constant.value]."""
     wide = np.asarray(data, dtype=np.float64)
     if not np.all(np.isfinite(wide)) or np.any(wide != np.trunc(wide)) or np.any(np.abs(wide) >= 2**63):
-        raise FormatError("constant.value", f"{what} are not whole numbers")
+        raise FormatError("constant.value", f"{label} must be integers")
     return wide.astype(np.int64)
 
 
-@ONNX.lift("Tile", 1)
-def tile(node: Lifting) -> Any:
-    """``tiles`` copies along one ``axis``, both scalars of the type of the data."""
-    x = node.input(0)
-    given = [_whole(constant_of(node.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))]
-    if any(data.size != 1 for data in given):
-        raise FormatError("constant.value", "Tile: tiles and axis are scalars")
-    count, axis = (int(data.reshape(())) for data in given)
+@ONNX.importer("Tile", 1)
+def import_tile(ctx: ImportContext) -> Any:
+    """Import Tile-1: ``tiles`` copies along one ``axis``; both are scalars of the type of the data."""
+    x = ctx.input(0)
+    tiles_and_axis = [
+        _as_integers(constant_of(ctx.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))
+    ]
+    if any(data.size != 1 for data in tiles_and_axis):
+        raise FormatError("constant.value", "Tile-1: tiles and axis must be scalars")
+    count, axis = (int(data.reshape(())) for data in tiles_and_axis)
     if x.shape is None:
-        raise UnsupportedError("tile.rank", "Tile-1 of a tensor of unknown rank")
+        raise UnsupportedError("tile.rank", "Tile-1 needs a tensor of known rank")
     if not 0 <= axis < len(x.shape):
-        raise RuleError("axis.range", f"axis {axis} is not in [0, {len(x.shape) - 1}]")
-    return node.b.Tile(x, [count if place == axis else 1 for place in range(len(x.shape))])
+        raise RuleError("axis.range", f"Tile-1: axis must be in [0, {len(x.shape) - 1}], got {axis}")
+    return ctx.b.Tile(x, [count if other_axis == axis else 1 for other_axis in range(len(x.shape))])
 
 
 # Range
@@ -171,9 +178,9 @@ def tile(node: Lifting) -> Any:
 _RANGES = ("f32", "f64", "i16", "i32", "i64")
 
 
-@ONNX.lower("Range")
-def range_(b: Builder, node: Node) -> Any:
-    """One-element vectors are no scalars; types that Range does not have, by one that it has."""
+@ONNX.legalize("Range")
+def legalize_range(b: Builder, node: Node) -> Any:
+    """Reshape vectors of size 1 to scalars, and cast types that Range lacks."""
     op: Any = node.op
     xs = [x for x in node.inputs if x is not None]
     if any(x.shape is not None and x.shape != () for x in xs):
@@ -199,22 +206,22 @@ _CONSTANT_FORMS: dict[str, tuple[str, DType]] = {
 }
 
 
-@ONNX.lift("Constant", *_CONSTANT_VERSIONS)
-def constant(node: Lifting) -> Value:
-    """One attribute says the value: a tensor (sparse ones too), or from version 12 a number, a text, or a list of them."""
+@ONNX.importer("Constant", *_CONSTANT_VERSIONS)
+def import_constant(ctx: ImportContext) -> Value:
+    """Import Constant: one attribute holds the value, a tensor (also sparse), or since version 12 a number, string or list."""
     allowed = ["value"]
-    if node.node.version >= 11:
+    if ctx.node.version >= 11:
         allowed.append("sparse_value")
-    if node.node.version >= 12:
+    if ctx.node.version >= 12:
         allowed += _CONSTANT_FORMS
-    given = [name for name in allowed if name in node.node.attributes]
-    if len(given) != 1:
-        said = " and ".join(given) if given else "none"
-        raise FormatError("constant.attribute", f"Constant needs exactly one of {', '.join(allowed)}, and has {said}")
-    name = given[0]
+    names = [name for name in allowed if name in ctx.node.attributes]
+    if len(names) != 1:
+        names_text = " and ".join(names) if names else "none"
+        raise FormatError("constant.attribute", f"Constant needs exactly one of {', '.join(allowed)}, got {names_text}")
+    name = names[0]
     if name in _CONSTANT_FORMS:
         annotation, dtype = _CONSTANT_FORMS[name]
-        data = node.attribute(name, annotation)
+        data = ctx.attribute(name, annotation)
         array = (
             np.empty((), dtype=object)
             if dtype is dtypes.string and isinstance(data, str)
@@ -222,50 +229,50 @@ def constant(node: Lifting) -> Value:
         )
         if dtype is dtypes.string and isinstance(data, str):
             array[()] = data
-        return node.b.constant(array, dtype)
-    tensor = node.attribute(name, "tensor")
+        return ctx.b.constant(array, dtype)
+    tensor = ctx.attribute(name, "tensor")
     if not isinstance(tensor, ForeignTensor):
-        raise FormatError("attribute.value", f"Constant: {name} is no tensor")
-    return node.b.constant(tensor.data, tensor.dtype)
+        raise FormatError("attribute.value", f"Constant: {name} must be a tensor")
+    return ctx.b.constant(tensor.data, tensor.dtype)
 
 
 _OF_SHAPE = (9, 20, 21, 23, 24, 25)
 
 
-@ONNX.lift("ConstantOfShape", *_OF_SHAPE)
-def constant_of_shape(node: Lifting) -> Any:
-    """The value is a tensor of one element, by default the f32 0."""
-    tensor = node.attribute("value", "tensor", None)
+@ONNX.importer("ConstantOfShape", *_OF_SHAPE)
+def import_constant_of_shape(ctx: ImportContext) -> Any:
+    """Import ConstantOfShape: the value is a tensor of one element, by default 0 of f32."""
+    tensor = ctx.attribute("value", "tensor", None)
     if tensor is None:
-        value = node.shared(np.zeros(1), dtypes.f32)
+        value = ctx.add_constant(np.zeros(1), dtypes.f32)
     elif not isinstance(tensor, ForeignTensor) or tensor.data.size != 1:
-        raise FormatError("attribute.value", "ConstantOfShape: value is no tensor of one element")
+        raise FormatError("attribute.value", "ConstantOfShape: value must be a tensor of one element")
     else:
-        value = node.shared(tensor.data, tensor.dtype)
-    return ConstantOfShape(), [node.input(0), value]
+        value = ctx.add_constant(tensor.data, tensor.dtype)
+    return ConstantOfShape(), [ctx.input(0), value]
 
 
-@ONNX.lower("ConstantOfShape")
-def constant_of_computed_shape(b: Builder, node: Node) -> Any:
-    """A value that is computed has to be expanded."""
+@ONNX.legalize("ConstantOfShape")
+def legalize_constant_of_shape(b: Builder, node: Node) -> Any:
+    """Write Expand for a value that is computed at run time."""
     shape, value = node.inputs
     assert value is not None
     if constant_or_none(value) is None:
         return node.op.decompose(b, shape, value)
-    return typed(b, node)
+    return cast_integer_inputs(b, node)
 
 
-@ONNX.emit("ConstantOfShape")
-def emit_constant_of_shape(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("ConstantOfShape")
+def export_constant_of_shape(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     shape, value = node.inputs
     assert value is not None
-    version = lowering.version_of("", "ConstantOfShape")
+    version = ctx.version_of("", "ConstantOfShape")
     if version not in _OF_SHAPE:
-        raise UnsupportedError("op.unsayable", "onnx cannot say ConstantOfShape before opset 9")
+        raise UnsupportedError("op.unsayable", "onnx cannot express ConstantOfShape before opset 9")
     data = constant_or_none(value)
     assert data is not None
     tensor = ForeignTensor(value.dtype, data.reshape(1))
-    return [lowering.finish(node, "", "ConstantOfShape", version, [lowering.key(shape)], {"value": tensor})]
+    return [ctx.add_node(node, "", "ConstantOfShape", version, [ctx.key(shape)], {"value": tensor})]
 
 
 # Masks and sequences
@@ -279,7 +286,7 @@ class _OneHot(
         "OneHot-11,28(indices, depth, values; axis=-1 | negative=true)",
     ),
 ):
-    """OneHot as ONNX spells it: ``values`` is [off, on]."""
+    """OneHot of ONNX: ``values`` is [off, on]."""
 
     axis: int = -1
     negative: bool = True
@@ -288,41 +295,41 @@ class _OneHot(
         return OneHot(self.axis, self.negative).shape(indices, depth, values, values)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """With the other meaning of negative indices: made positive, or moved out of the range."""
+        """Decompose for the other meaning of negative indices: make them positive, or move them out of range."""
         indices, depth, values = xs
         size = b.Cast(b.Reshape(depth, []), to=indices.dtype)
-        other = b.Add(indices, size) if self.negative else size
+        shifted = b.Add(indices, size) if self.negative else size
         zero = b.constant(np.zeros((), dtype=indices.dtype.numpy), indices.dtype)
-        plain = b.Where(b.Less(indices, zero), other, indices)
+        plain = b.Where(b.Less(indices, zero), shifted, indices)
         return b.add(_OneHot(self.axis, not self.negative), plain, depth, values)[0]
 
 
-@ONNX.lift("Gather", 1)
-def gather_from_the_end(node: Lifting) -> Op | None:
-    """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
-    x, found = node.input(0), integers_of(node.optional(1))
-    if not found or min(found) >= 0 or x.shape is None:
+@ONNX.importer("Gather", 1)
+def import_gather(ctx: ImportContext) -> Op | None:
+    """Import Gather-1 with known negative indices, which all runtimes read as in version 11."""
+    x, known_indices = ctx.input(0), integers_of(ctx.optional_input(1))
+    if not known_indices or min(known_indices) >= 0 or x.shape is None:
         return None
-    op, _ = node.reading(*node.inputs, **node.node.attributes)
-    node.deviate(RuleError("index.range", f"the index {min(found)} is negative, before opset 11"))
+    op, _ = ctx.apply_mapping(*ctx.inputs, **ctx.node.attributes)
+    ctx.deviate(RuleError("index.range", f"Gather: indices must not be negative before opset 11, got {min(known_indices)}"))
     return op.with_(bounds="error")
 
 
-@ONNX.lift("OneHot", 9, 11, 28)
-def one_hot(node: Lifting) -> Any:
-    """The two values come as one vector."""
-    values = node.input(2)
+@ONNX.importer("OneHot", 9, 11, 28)
+def import_one_hot(ctx: ImportContext) -> Any:
+    """Import OneHot: the two values are one vector."""
+    values = ctx.input(2)
     if values.shape is not None and values.shape not in ((2,),) and all(isinstance(size, int) for size in values.shape):
-        raise RuleError("onehot.values", f"values should be two, not of shape {list(values.shape)}")
-    axis = node.attribute("axis", "int", -1)
-    if axis < -1 and node.node.version < 11:
-        node.deviate(FormatError("attribute.value", f"OneHot: axis = {axis} is below -1"))
-    off, on = (node.b.Gather(values, node.b.constant(np.array(place)), axis=0) for place in (0, 1))
-    return node.b.apply("OneHot", node.input(0), node.input(1), on, off, axis=axis, negative_indices=node.node.version >= 11)
+        raise RuleError("onehot.values", f"OneHot: values must have shape [2], got {list(values.shape)}")
+    axis = ctx.attribute("axis", "int", -1)
+    if axis < -1 and ctx.node.version < 11:
+        ctx.deviate(FormatError("attribute.value", f"OneHot: axis must be at least -1, got {axis}"))
+    off, on = (ctx.b.Gather(values, ctx.b.constant(np.array(index)), axis=0) for index in (0, 1))
+    return ctx.b.apply("OneHot", ctx.input(0), ctx.input(1), on, off, axis=axis, negative_indices=ctx.node.version >= 11)
 
 
-@ONNX.lower("OneHot")
-def one_hot_of_values(b: Builder, node: Node) -> Any:
+@ONNX.legalize("OneHot")
+def legalize_one_hot(b: Builder, node: Node) -> Any:
     op: Any = node.op
     indices, depth, on, off = node.inputs
     assert on is not None and off is not None
@@ -334,44 +341,44 @@ def one_hot_of_values(b: Builder, node: Node) -> Any:
 
 
 def _halves(first: Value, second: Value) -> Value | None:
-    """The vector of which two values are the elements 0 and 1."""
+    """Return the vector of which two values are the elements 0 and 1; None where there is none."""
     nodes = (first.node, second.node)
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):
         return None
     sources = [node.inputs[0] for node in nodes if node is not None]
-    places = [integers_of(node.inputs[1]) for node in nodes if node is not None]
-    return sources[0] if sources[0] is sources[1] and places == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
+    positions = [integers_of(node.inputs[1]) for node in nodes if node is not None]
+    return sources[0] if sources[0] is sources[1] and positions == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
 
 
-@ONNX.lower("ReverseSequence")
-def reverse_sequence(b: Builder, node: Node) -> Any:
-    """ONNX has the batch and the time in the first two axes only."""
+@ONNX.legalize("ReverseSequence")
+def legalize_reverse_sequence(b: Builder, node: Node) -> Any:
+    """Transpose batch and time to the first two axes, where ONNX requires them."""
     x, lengths = node.inputs
     assert x is not None and lengths is not None
     if x.shape is None:
-        return typed(b, node)
+        return cast_integer_inputs(b, node)
     op: Any = node.op.canonical(x, lengths)
     if {op.batch_axis, op.time_axis} == {0, 1}:
-        return typed(b, node)
+        return cast_integer_inputs(b, node)
     order = [op.time_axis, op.batch_axis, *(axis for axis in range(len(x.shape)) if axis not in (op.time_axis, op.batch_axis))]
-    made = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=1, time_axis=0)
-    return b.Transpose(made, inverse(order))
+    reversed_ = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=1, time_axis=0)
+    return b.Transpose(reversed_, inverse(order))
 
 
-@ONNX.lift("CenterCropPad", 18)
-def center_crop_pad(node: Lifting) -> Value:
-    """As much of the middle as there is, then zeros on both sides; of an odd rest the larger half is on the right."""
-    b, x, target = node.b, node.input(0), node.input(1)
+@ONNX.importer("CenterCropPad", 18)
+def import_center_crop_pad(ctx: ImportContext) -> Value:
+    """Import CenterCropPad: crop to the center, then pad zeros; of an odd rest the larger half is on the right."""
+    b, x, target = ctx.b, ctx.input(0), ctx.input(1)
     rank = len(x.dims)
-    axes = node.attribute("axes", "tuple[int, ...]", None)
-    places = list(range(rank)) if axes is None else list(axes_in(axes, rank))
+    axes = ctx.attribute("axes", "tuple[int, ...]", None)
+    axis_numbers = list(range(rank)) if axes is None else list(axes_in(axes, rank))
     wanted = target if target.dtype is dtypes.i64 else b.Cast(target, to=dtypes.i64)
-    sizes = b.Gather(b.Shape(x), places, axis=0)
+    sizes = b.Gather(b.Shape(x), axis_numbers, axis=0)
     zero, two = b.constant(np.array(0)), b.constant(np.array(2))
     start = b.Divide(b.Maximum(b.Subtract(sizes, wanted), zero), two)
-    middle = b.Slice(x, start, b.Add(start, b.Minimum(sizes, wanted)), places)
+    middle = b.Slice(x, start, b.Add(start, b.Minimum(sizes, wanted)), axis_numbers)
     lacking = b.Maximum(b.Subtract(wanted, sizes), zero)
     before = b.Divide(lacking, two)
     pads = b.Concat(before, b.Subtract(lacking, before), axis=0)
-    found: Value = b.Pad(middle, pads, None, places)
-    return found
+    padded: Value = b.Pad(middle, pads, None, axis_numbers)
+    return padded

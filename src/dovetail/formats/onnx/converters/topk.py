@@ -1,4 +1,4 @@
-"""Sorting in ONNX's words."""
+"""TopK."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.tensor.topk import TopK
 
 
-@ONNX.lift("TopK", 1)
-def top_k_by_attribute(node: Lifting) -> list[Value]:
-    k = node.b.constant(np.array([node.attribute("k", "int")], np.int64))
-    return node.b.add(TopK(node.attribute("axis", "int", -1)), node.input(0), k)
+@ONNX.importer("TopK", 1)
+def import_top_k(ctx: ImportContext) -> list[Value]:
+    k = ctx.b.constant(np.array([ctx.attribute("k", "int")], np.int64))
+    return ctx.b.add(TopK(ctx.attribute("axis", "int", -1)), ctx.input(0), k)
 
 
-@ONNX.lower("TopK")
-def top_k(b: Any, node: Node) -> Any:
-    """k is a vector of one i64 there."""
+@ONNX.legalize("TopK")
+def legalize_top_k(b: Any, node: Node) -> Any:
+    """Reshape k to a vector of one i64."""
     x, k = node.inputs
     assert x is not None and k is not None
     if k.dtype is dtypes.i64 and k.shape is not None and len(k.shape) == 1:

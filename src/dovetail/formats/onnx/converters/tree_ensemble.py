@@ -1,4 +1,4 @@
-"""TreeEnsembleRegressor and TreeEnsembleClassifier: columns of nodes, in lists of floats or in tensors of the inputs' type."""
+"""TreeEnsembleRegressor and TreeEnsembleClassifier: columns of nodes as lists of floats, or as tensors of the inputs' type."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.converters.ai_onnx_ml import DOMAIN
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.op_mapping import coerce
@@ -23,60 +23,62 @@ _MISSING = "nodes_missing_value_tracks_true"
 _DEPRECATED = 5
 
 
-@ONNX.lift("TreeEnsembleRegressor", 1, 3, _DEPRECATED, domain=DOMAIN)
-def lift_regressor(node: Lifting) -> Op:
-    columns = {name: node.attribute(name, "tuple[int, ...]", ()) for name in ("target_treeids", "target_nodeids", "target_ids")}
-    targets = node.attribute("n_targets", "int", max(columns["target_ids"], default=0) + 1)
-    aggregate = node.attribute("aggregate_function", "str", "SUM").lower()
-    weights = _numbers(node, "target_weights")
+@ONNX.importer("TreeEnsembleRegressor", 1, 3, _DEPRECATED, domain=DOMAIN)
+def import_tree_ensemble_regressor(ctx: ImportContext) -> Op:
+    columns = {name: ctx.attribute(name, "tuple[int, ...]", ()) for name in ("target_treeids", "target_nodeids", "target_ids")}
+    targets = ctx.attribute("n_targets", "int", max(columns["target_ids"], default=0) + 1)
+    aggregate = ctx.attribute("aggregate_function", "str", "SUM").lower()
+    weights = _numbers(ctx, "target_weights")
     return TreeEnsembleRegressor(
-        n_targets=targets, aggregate_function=aggregate, target_weights=weights, **columns, **_shared(node)
+        n_targets=targets, aggregate_function=aggregate, target_weights=weights, **columns, **_node_columns(ctx)
     )
 
 
-@ONNX.lift("TreeEnsembleClassifier", 1, 3, _DEPRECATED, domain=DOMAIN)
-def lift_classifier(node: Lifting) -> Op:
+@ONNX.importer("TreeEnsembleClassifier", 1, 3, _DEPRECATED, domain=DOMAIN)
+def import_tree_ensemble_classifier(ctx: ImportContext) -> Op:
     columns = {
-        name: node.attribute(name, "tuple[int, ...]", ())
+        name: ctx.attribute(name, "tuple[int, ...]", ())
         for name in ("class_treeids", "class_nodeids", "class_ids", "classlabels_int64s")
     }
-    strings = node.attribute("classlabels_strings", "tuple[str, ...]", ())
-    weights = _numbers(node, "class_weights")
-    return TreeEnsembleClassifier(classlabels_strings=strings, class_weights=weights, **columns, **_shared(node))
+    strings = ctx.attribute("classlabels_strings", "tuple[str, ...]", ())
+    weights = _numbers(ctx, "class_weights")
+    return TreeEnsembleClassifier(classlabels_strings=strings, class_weights=weights, **columns, **_node_columns(ctx))
 
 
-def _shared(node: Lifting) -> dict[str, Any]:
-    node.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
-    found = {name: node.attribute(name, "tuple[int, ...]", ()) for name in _INTEGERS}
-    modes = node.attribute("nodes_modes", "tuple[str, ...]", ())
+def _node_columns(ctx: ImportContext) -> dict[str, Any]:
+    ctx.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
+    columns = {name: ctx.attribute(name, "tuple[int, ...]", ()) for name in _INTEGERS}
+    modes = ctx.attribute("nodes_modes", "tuple[str, ...]", ())
     return {
-        **found,
+        **columns,
         "nodes_modes": modes,
-        "nodes_values": _numbers(node, "nodes_values"),
-        "base_values": _numbers(node, "base_values"),
-        _MISSING: tuple(value == 1 for value in node.attribute(_MISSING, "tuple[int, ...]", ())),
-        "post_transform": node.attribute("post_transform", "str", "NONE"),
+        "nodes_values": _numbers(ctx, "nodes_values"),
+        "base_values": _numbers(ctx, "base_values"),
+        _MISSING: tuple(value == 1 for value in ctx.attribute(_MISSING, "tuple[int, ...]", ())),
+        "post_transform": ctx.attribute("post_transform", "str", "NONE"),
     }
 
 
-def _numbers(node: Lifting, name: str) -> tuple[float, ...]:
-    """Numbers that stand in a list of floats, or in a tensor of f64 or f32 as the trees compare in."""
-    given = [each for each in (name, f"{name}_as_tensor") if each in node.node.attributes]
-    if len(given) > 1:
-        raise FormatError("attribute.value", f"{node.node.kind} has both {given[0]} and {given[1]}")
-    if given != [f"{name}_as_tensor"]:
-        found: tuple[float, ...] = node.attribute(name, "tuple[float, ...]", ())
-        return found
-    tensor = node.attribute(given[0], "Any")
-    wanted = "f64" if node.input(0).dtype is dtypes.f64 else "f32"
+def _numbers(ctx: ImportContext, name: str) -> tuple[float, ...]:
+    """Read numbers from a list of floats, or from a tensor of the type (f64 or f32) in which the trees compare."""
+    names = [candidate for candidate in (name, f"{name}_as_tensor") if candidate in ctx.node.attributes]
+    if len(names) > 1:
+        raise FormatError("attribute.value", f"{ctx.node.kind} must have one of {names[0]} and {names[1]}, got both")
+    if names != [f"{name}_as_tensor"]:
+        result: tuple[float, ...] = ctx.attribute(name, "tuple[float, ...]", ())
+        return result
+    tensor = ctx.attribute(names[0], "Any")
+    wanted = "f64" if ctx.input(0).dtype is dtypes.f64 else "f32"
     if not isinstance(tensor, ForeignTensor) or tensor.dtype.name != wanted:
-        raise FormatError("attribute.value", f"{node.node.kind}: {given[0]} is no tensor of {wanted}, in which the trees compare")
+        raise FormatError(
+            "attribute.value", f"{ctx.node.kind}: {names[0]} must be a tensor of {wanted}, in which the trees compare"
+        )
     values: tuple[float, ...] = coerce("tuple[float, ...]", tensor.data.reshape(-1).astype(np.float64).tolist())
     return values
 
 
-def _is_sayable(op: Any, version: int) -> bool:
-    """Whether a version has the operator, not deprecated, with numbers as exact as these."""
+def _is_expressible(op: Any, version: int) -> bool:
+    """Tell whether a version has the operator, not deprecated, with numbers as precise as these."""
     return version < _DEPRECATED and (version >= 3 or _are_f32(op))
 
 
@@ -90,13 +92,13 @@ def _is_f32(values: tuple[float, ...]) -> bool:
         return bool(np.array_equal(wide.astype(np.float32).astype(np.float64), wide, equal_nan=True))
 
 
-@ONNX.emit("TreeEnsembleRegressor", "TreeEnsembleClassifier", domain=DOMAIN, says=_is_sayable)
-def emit_columns(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("TreeEnsembleRegressor", "TreeEnsembleClassifier", domain=DOMAIN, supports=_is_expressible)
+def export_tree_ensemble(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     (x,) = node.inputs
     assert x is not None
     kind = type(op).__name__
-    version = lowering.version_of(DOMAIN, kind)
+    version = ctx.version_of(DOMAIN, kind)
     assert version is not None
     attributes: dict[str, Any] = {name: list(getattr(op, name)) for name in (*_INTEGERS, "nodes_modes")}
     if op.nodes_missing_value_tracks_true:
@@ -112,11 +114,11 @@ def emit_columns(lowering: Lowering, node: Node) -> list[ForeignNode]:
     attributes |= {name: list(getattr(op, name)) for name in names}
     weights = "target_weights" if isinstance(op, TreeEnsembleRegressor) else "class_weights"
     for name in ("nodes_values", "base_values", weights):
-        attributes |= _written(name, getattr(op, name), x.dtype is dtypes.f64 and not _are_f32(op))
-    return [lowering.finish(node, DOMAIN, kind, version, [lowering.key(x)], attributes)]
+        attributes |= _number_attribute(name, getattr(op, name), x.dtype is dtypes.f64 and not _are_f32(op))
+    return [ctx.add_node(node, DOMAIN, kind, version, [ctx.key(x)], attributes)]
 
 
-def _written(name: str, values: tuple[float, ...], as_tensor: bool) -> dict[str, Any]:
+def _number_attribute(name: str, values: tuple[float, ...], as_tensor: bool) -> dict[str, Any]:
     if not values:
         return {}
     if as_tensor:

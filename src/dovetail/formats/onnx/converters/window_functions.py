@@ -1,4 +1,4 @@
-"""Windows of signals, each a sum of cosines."""
+"""HannWindow, HammingWindow and BlackmanWindow: sums of cosines."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Value
 
 _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0), "BlackmanWindow": (0.42, 0.5, 0.08)}
 
 
-@ONNX.lift("HannWindow", 17)
-@ONNX.lift("HammingWindow", 17)
-@ONNX.lift("BlackmanWindow", 17)
-def window(node: Lifting) -> Value:
-    """``a - b * cos(t) + c * cos(2 * t)`` at n places t of a circle, or with ``periodic=0`` of one from end to end."""
-    b, size = node.b, node.input(0)
-    kind = node.attribute("output_datatype", "DType", dtypes.f32)
-    periodic = node.attribute("periodic", "bool", True)
-    first, second, third = _TERMS[node.node.kind]
+@ONNX.importer("HannWindow", 17)
+@ONNX.importer("HammingWindow", 17)
+@ONNX.importer("BlackmanWindow", 17)
+def import_window(ctx: ImportContext) -> Value:
+    """Import a window: a - b * cos(t) + c * cos(2 * t) at n points t of a period.
+
+    With ``periodic=0`` the last point is the end of the period.
+    """
+    b, size = ctx.b, ctx.input(0)
+    kind = ctx.attribute("output_datatype", "DType", dtypes.f32)
+    periodic = ctx.attribute("periodic", "bool", True)
+    first, second, third = _TERMS[ctx.node.kind]
     whole = _number(b, size)
-    places = b.Cast(b.Range(b.constant(np.array(0)), whole, b.constant(np.array(1))), to=dtypes.f32)
+    points = b.Cast(b.Range(b.constant(np.array(0)), whole, b.constant(np.array(1))), to=dtypes.f32)
     count = b.Cast(whole, to=dtypes.f32)
     turn = b.Divide(np.array(math.tau, np.float32), count if periodic else b.Subtract(count, 1.0))
-    angle = b.Multiply(places, turn)
+    angle = b.Multiply(points, turn)
     y = b.Subtract(np.array(first, np.float32), b.Multiply(b.Cos(angle), second))
     if third:
         y = b.Add(y, b.Multiply(b.Cos(b.Multiply(angle, 2.0)), third))
-    found: Value = y if kind is dtypes.f32 else b.Cast(y, to=kind)
-    return found
+    window: Value = y if kind is dtypes.f32 else b.Cast(y, to=kind)
+    return window
 
 
 def _number(b: Any, size: Value) -> Any:
-    """The size as a scalar of i64."""
+    """Reshape the size to a scalar of i64."""
     wide = size if size.dtype is dtypes.i64 else b.Cast(size, to=dtypes.i64)
     return wide if wide.shape == () else b.Reshape(wide, [])

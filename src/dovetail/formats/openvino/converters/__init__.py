@@ -1,6 +1,9 @@
-"""OpenVINO operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
+"""Converters for OpenVINO operators that no op mapping covers, one module per family.
 
-from dovetail.formats.openvino import unsupported
+Importing a module registers its converters.
+"""
+
+from dovetail.formats.openvino import unsupported, variables
 from dovetail.formats.openvino.converters import (
     attention,
     col2im,
@@ -25,7 +28,6 @@ from dovetail.formats.openvino.converters import (
     roi_align,
     segment_ops,
     space_to_batch,
-    state,
     stft,
     tensor,
     topk,
@@ -58,10 +60,10 @@ __all__ = [
     "roi_align",
     "segment_ops",
     "space_to_batch",
-    "state",
     "stft",
     "tensor",
     "topk",
     "type_promotion",
     "unsupported",
+    "variables",
 ]

@@ -1,4 +1,4 @@
-"""Attention as OpenVINO has it: one product after the other, in which a row that sees no key is NaN and not 0."""
+"""Attention in OpenVINO: ScaledDotProductAttention, in which a row that sees no key is NaN, where ONNX has 0."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from dovetail.ops.attention.attention import Attention, ScaledDotProductAttentio
 from dovetail.ops.attention.heads import axis_size_of, default_scale, make_window_mask, split_heads
 
 
-@OPENVINO.lower("Attention")
-def attention(b: Any, node: Node) -> Any:
-    """As ScaledDotProductAttention, where every row is known to see a key and each head of queries has keys of its own."""
+@OPENVINO.legalize("Attention")
+def legalize_attention(b: Any, node: Node) -> Any:
+    """Rewrite Attention as ScaledDotProductAttention.
+
+    Only where every row is known to see a key, and each query head has a key head of its own.
+    """
     op = node.op
     assert isinstance(op, Attention)
     q, k, v, mask, past_key, past_value, lengths = (*node.inputs, *[None] * 4)[:7]
     assert q is not None and k is not None and v is not None
-    # Halves are multiplied in f32 here, and there in whatever the device likes.
+    # Attention multiplies half precision in f32; an OpenVINO device may choose another type.
     if op.softcap or op.outputs > 3 or op.softmax_precision not in (None, q.dtype) or q.dtype.name not in ("f32", "f64"):
         return None
     if (
@@ -51,7 +54,7 @@ def attention(b: Any, node: Node) -> Any:
 
 
 def _sees_keys(mask: Value | None, causal: bool) -> bool:
-    """Whether every row is known to see some key."""
+    """Tell whether every row is known to see some key."""
     if mask is None:
         return True
     data = mask.constant
@@ -65,9 +68,9 @@ def _lacks_keys(mask: Value, k: Value, past_key: Value | None) -> bool:
     return symbolic.equal(mask.dims[-1], keys) is not True
 
 
-@OPENVINO.lower("ScaledDotProductAttention")
-def scaled_dot_product(b: Any, node: Node) -> Any:
-    """Inputs are left out from the end alone: the number 0 says that there is no mask."""
+@OPENVINO.legalize("ScaledDotProductAttention")
+def legalize_scaled_dot_product_attention(b: Any, node: Node) -> Any:
+    """Pass 0 for an absent mask before a present input: only the last inputs may be absent."""
     op: Any = node.op
     q, k, v, mask, scale, sink = (*node.inputs, None, None, None)[:6]
     assert q is not None
@@ -77,4 +80,4 @@ def scaled_dot_product(b: Any, node: Node) -> Any:
     return b.add(op, q, k, v, mask, default_scale(b, q) if scale is None else scale, sink)
 
 
-__all__ = ["attention", "scaled_dot_product"]
+__all__ = ["legalize_attention", "legalize_scaled_dot_product_attention"]

@@ -1,4 +1,4 @@
-"""What windows took apart, in OpenVINO's words: over two axes."""
+"""Col2Im over two spatial axes, and DeformableConvolution without bias."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dovetail.ir.graph import Node
 from dovetail.ops.shape_values import length_of_vector
 
 
-@OPENVINO.lower("Col2Im")
-def blocks(b: Any, node: Node) -> Any:
-    """Everything is written out: OpenVINO takes no strides for none at all."""
+@OPENVINO.legalize("Col2Im")
+def legalize_col2im(b: Any, node: Node) -> Any:
+    """Write all attributes of Col2Im: OpenVINO reads an absent stride as no value."""
     op: Any = node.op
     x, image, block = node.inputs
     assert image is not None
@@ -22,9 +22,9 @@ def blocks(b: Any, node: Node) -> Any:
     return None if plain == op else b.add(plain, x, image, block)[0]
 
 
-@OPENVINO.lower("DeformConv")
-def deformable(b: Any, node: Node) -> Any:
-    """A bias is added after."""
+@OPENVINO.legalize("DeformConv")
+def legalize_deform_conv(b: Any, node: Node) -> Any:
+    """Add the bias of DeformConv after the convolution."""
     op: Any = node.op
     x, w, offset, bias, mask = (*node.inputs, None, None)[:5]
     assert w is not None

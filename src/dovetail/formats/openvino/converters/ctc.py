@@ -1,4 +1,4 @@
-"""What is read from a sequence of class scores with blanks between, in OpenVINO's words."""
+"""Greedy CTC decoders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -15,9 +15,11 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 
-def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[Any, Any]:
-    """The classes that are kept, [batch, times] with -1 after them, and how many these are. ``counts`` says which times are
-    looked at, ``best`` which class is the greatest at each."""
+def _decode(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[Any, Any]:
+    """Return the decoded classes [batch, time], followed by -1, and their number.
+
+    ``counts`` is true for the time steps to decode; ``best`` is the index of the greatest class at each time step.
+    """
     keep = b.And(b.Not(b.Equal(best, blank)), counts)
     if merge:
         pads = b.constant([0, 1, 0, 0])
@@ -25,36 +27,39 @@ def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple
         keep = b.And(keep, b.Not(b.Equal(best, before)))
     number = b.Cast(keep, to=dtypes.i64)
     batch, times = shape_value(b, best, [0]), shape_value(b, best, [1])
-    # What is dropped goes behind the end.
-    places = b.Where(keep, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), times)
+    # Dropped classes are scattered into an extra last column, which is cut off.
+    columns = b.Where(keep, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), times)
     more = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
     empty = b.Expand(b.constant(-1), join_sizes(b, [batch, more]))
-    found = b.Slice(b.ScatterElements(empty, places, best, axis=1), [0], [-1], [1])
-    return found, b.ReduceSum(number, [1], keepdims=False)
+    classes = b.Slice(b.ScatterElements(empty, columns, best, axis=1), [0], [-1], [1])
+    return classes, b.ReduceSum(number, [1], keepdims=False)
 
 
-@OPENVINO.lift("CTCGreedyDecoder", 1)
-def greedy(node: Lifting) -> Value:
-    """The last class is the blank; a mask says which times are looked at. [batch, times, 1, 1], in the type of the scores."""
-    b, scores, mask = node.b, node.input(0), node.input(1)
-    merge = node.attribute("ctc_merge_repeated", "bool", True)
+@OPENVINO.importer("CTCGreedyDecoder", 1)
+def import_ctc_greedy_decoder(ctx: ImportContext) -> Value:
+    """Import CTCGreedyDecoder: the blank is the last class, and a mask gives the length of each sequence.
+
+    The result is [batch, time, 1, 1], in the type of the scores.
+    """
+    b, scores, mask = ctx.b, ctx.input(0), ctx.input(1)
+    merge = ctx.attribute("ctc_merge_repeated", "bool", True)
     best = b.Transpose(b.ArgMax(scores, axis=2, keepdims=False), [1, 0])
     size = scores.dims[2]
     blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
     zero = b.constant(np.zeros((), mask.dtype.numpy), mask.dtype)
-    # Nothing is looked at after the first 0 of the mask.
+    # A sequence ends at the first 0 of the mask.
     stopped = b.CumSum(b.Cast(b.Equal(b.Transpose(mask, [1, 0]), zero), to=dtypes.i64), b.constant(1))
-    found, _ = _decoded(b, best, b.Equal(stopped, b.constant(0)), blank, merge)
-    result: Value = b.Unsqueeze(b.Cast(found, to=scores.dtype), [2, 3])
+    classes, _ = _decode(b, best, b.Equal(stopped, b.constant(0)), blank, merge)
+    result: Value = b.Unsqueeze(b.Cast(classes, to=scores.dtype), [2, 3])
     return result
 
 
-@OPENVINO.lift("CTCGreedyDecoderSeqLen", 6)
-def greedy_of_lengths(node: Lifting) -> list[Value]:
-    """The blank is the last class, or given; so many times are looked at as the lengths say."""
-    b, scores, lengths, blank = node.b, node.input(0), node.input(1), node.optional(2)
-    merge = node.attribute("merge_repeated", "bool", True)
-    kinds = [node.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
+@OPENVINO.importer("CTCGreedyDecoderSeqLen", 6)
+def import_ctc_greedy_decoder_seq_len(ctx: ImportContext) -> list[Value]:
+    """Import CTCGreedyDecoderSeqLen: the blank is an input, by default the last class; lengths are an input."""
+    b, scores, lengths, blank = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
+    merge = ctx.attribute("merge_repeated", "bool", True)
+    kinds = [ctx.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
     best = b.ArgMax(scores, axis=2, keepdims=False)
     if blank is not None:
         of_blank: Any = b.Reshape(as_type(b, blank, dtypes.i64), [1])
@@ -62,5 +67,5 @@ def greedy_of_lengths(node: Lifting) -> list[Value]:
         size = scores.dims[2]
         of_blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
     counts = b.Less(indices_of_axis(b, scores, 1), b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1]))
-    found, number = _decoded(b, best, counts, of_blank, merge)
-    return [as_type(b, item, kind) for item, kind in zip((found, number), kinds, strict=True)]
+    classes, number = _decode(b, best, counts, of_blank, merge)
+    return [as_type(b, item, kind) for item, kind in zip((classes, number), kinds, strict=True)]

@@ -1,4 +1,4 @@
-"""Fourier transforms in OpenVINO's words: a real number is one without an axis of parts."""
+"""Fourier transforms: OpenVINO represents a real tensor without an axis for real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dovetail.ir.graph import Node
 from dovetail.ops.signal.dft import IRDFT, RDFT, padded_lengths
 
 
-@OPENVINO.lower("DFT")
-def transform(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("DFT")
+def legalize_dft(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, axes, *rest = node.inputs
     assert x is not None
@@ -30,14 +30,14 @@ def transform(b: Any, node: Node) -> Any:
     if symbolic.equal(parts, 2) is True:
         return None
     if symbolic.equal(parts, 1) is not True:
-        raise UnsupportedError("fourier.parts", f"{parts} parts of each number")
+        raise UnsupportedError("fourier.parts", f"the last axis must have 1 or 2 parts, got {parts}")
     zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
     return b.add(op, b.Concat(x, b.Expand(zero, shape_value(b, x)), axis=-1), *rest)[0]
 
 
-@OPENVINO.lower("RDFT")
-def real(b: Any, node: Node) -> Any:
-    """OpenVINO's CPU plugin does not fill up."""
+@OPENVINO.legalize("RDFT")
+def legalize_rdft(b: Any, node: Node) -> Any:
+    """Pad the signal first: OpenVINO's CPU plugin does not pad it with zeros."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
     assert x is not None

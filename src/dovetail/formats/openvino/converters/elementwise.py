@@ -1,4 +1,4 @@
-"""Arithmetic, activations, reductions and casts where OpenVINO and the core differ by more than a slot line."""
+"""Arithmetic, activations, reductions and casts that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering, constant_or_none
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.legacy_broadcast import aligned
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.legacy_broadcast import align_second
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -32,44 +33,45 @@ _BROADCASTING = {
 _AXIS = "auto_broadcast.auto_broadcast_axis"
 
 
-def _paddle(node: Lifting) -> Value | None:
-    """PaddlePaddle's broadcasting: the second input goes with the first from an axis on."""
-    attributes = dict(node.node.attributes)
-    if len(node.inputs) != 2:
-        raise FormatError("node.inputs", f"{node.node.kind} takes 2 inputs, not {len(node.inputs)}")
+def _paddle(ctx: ImportContext) -> Value | None:
+    """Import a binary operator with PaddlePaddle broadcasting: the second input is aligned with an axis of the first."""
+    attributes = dict(ctx.node.attributes)
+    if len(ctx.inputs) != 2:
+        raise FormatError("node.inputs", f"{ctx.node.kind} takes 2 inputs, got {len(ctx.inputs)}")
     if attributes.get("auto_broadcast") != "pdpd":
         return None
-    x, y = node.input(0), node.input(1)
-    axis = node.attribute(_AXIS, "int", None)
+    x, y = ctx.input(0), ctx.input(1)
+    axis = ctx.attribute(_AXIS, "int", None)
     if axis is None and (x.shape is None or y.shape is None or len(x.shape) != len(y.shape)):
-        # The specification lets it mean -1, and the implementation 0.
-        raise UnsupportedError("broadcast.axis", f"{node.node.kind} with auto_broadcast=pdpd does not say from which axis on")
+        # Without an axis the specification means -1, and the implementation 0.
+        raise UnsupportedError("broadcast.axis", f"{ctx.node.kind} with auto_broadcast=pdpd needs the attribute 'axis'")
     attributes.pop("auto_broadcast")
     attributes.pop(_AXIS, None)
-    op, xs = node.reading(x, aligned(node.b, x, y, None if axis == -1 else axis or 0), **attributes)
-    return node.b.add(op, *xs)[0]
+    op, xs = ctx.apply_mapping(x, align_second(ctx.b, x, y, None if axis == -1 else axis or 0), **attributes)
+    return ctx.b.add(op, *xs)[0]
 
 
 for _version, _kinds in _BROADCASTING.items():
     for _kind in _kinds.split():
-        OPENVINO.lift(_kind, _version)(_paddle)
+        OPENVINO.importer(_kind, _version)(_paddle)
 
 
-@OPENVINO.lift("Select", 1)
-def select(node: Lifting) -> None:
-    if node.node.attributes.get("auto_broadcast") == "pdpd":
-        raise UnsupportedError("broadcast.pdpd", "Select with auto_broadcast=pdpd is not known")
+@OPENVINO.importer("Select", 1)
+def import_select(ctx: ImportContext) -> None:
+    if ctx.node.attributes.get("auto_broadcast") == "pdpd":
+        raise UnsupportedError("broadcast.pdpd", "Select with auto_broadcast=pdpd is not supported")
 
 
-@OPENVINO.lower("Maximum", "Minimum")
-def two_by_two(b: Builder, node: Node) -> Value | None:
-    made: Value | None = None if len(node.inputs) == 2 else node.op.lower(b, *node.inputs)  # type: ignore[attr-defined]
-    return made
+@OPENVINO.legalize("Maximum", "Minimum")
+def legalize_maximum_minimum(b: Builder, node: Node) -> Value | None:
+    """Write Maximum and Minimum of many inputs as operators of two inputs."""
+    result: Value | None = None if len(node.inputs) == 2 else node.op.lower(b, *node.inputs)  # type: ignore[attr-defined]
+    return result
 
 
-@OPENVINO.lower("Power")
-def power(b: Builder, node: Node) -> Value | None:
-    """Both of one type: that of the base where it holds the exponent exactly, else in f64."""
+@OPENVINO.legalize("Power")
+def legalize_power(b: Builder, node: Node) -> Value | None:
+    """Cast base and exponent to one type: that of the base where it represents the exponent exactly, otherwise f64."""
     op: Any = node.op
     x, y = node.inputs
     assert x is not None and y is not None
@@ -96,15 +98,15 @@ def _holds(dtype: DType, y: Value) -> bool:
 # Activations
 
 
-@OPENVINO.lift("Clamp", 1)
-def clamp(node: Lifting) -> Value:
-    """The bounds as constants of the type of ``x``; between integers the least and greatest whole numbers inside."""
-    x = node.input(0)
-    low, high = node.attribute("min", "float"), node.attribute("max", "float")
+@OPENVINO.importer("Clamp", 1)
+def import_clamp(ctx: ImportContext) -> Value:
+    """Import Clamp: the bounds become constants of the type of ``x``, for integers rounded inwards."""
+    x = ctx.input(0)
+    low, high = ctx.attribute("min", "float"), ctx.attribute("max", "float")
     if not low <= high:
-        raise FormatError("clip.bound", f"Clamp: min = {low} should not be greater than max = {high}")
-    made: Value = node.b.Clip(x, _bound(node.b, x, low, True), _bound(node.b, x, high, False))
-    return made
+        raise FormatError("clip.bound", f"Clamp: min ({low}) must not be greater than max ({high})")
+    result: Value = ctx.b.Clip(x, _bound(ctx.b, x, low, True), _bound(ctx.b, x, high, False))
+    return result
 
 
 def _bound(b: Builder, x: Value, value: float, is_low: bool) -> Value:
@@ -115,9 +117,9 @@ def _bound(b: Builder, x: Value, value: float, is_low: bool) -> Value:
     return b.constant(np.asarray(min(max(whole, least), greatest)).astype(x.dtype.numpy), x.dtype)
 
 
-@OPENVINO.lower("Clip")
-def clip(b: Builder, node: Node) -> Value | None:
-    """Clamp takes constant bounds, both, that do not cross and that a float holds; anything else is a maximum and a minimum."""
+@OPENVINO.legalize("Clip")
+def legalize_clip(b: Builder, node: Node) -> Value | None:
+    """Write Clip as Clamp where both bounds are constant, ordered and exact as floats; otherwise as Maximum and Minimum."""
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
     least, greatest = finite_range(x.dtype)
@@ -149,9 +151,9 @@ def _like(b: Builder, value: Any, x: Value) -> Value:
     return b.constant(np.asarray(value).astype(x.dtype.numpy), x.dtype)
 
 
-@OPENVINO.lower("PRelu")
-def prelu(b: Builder, node: Node) -> Value | None:
-    """A slope of rank 1 would stand for axis 1 where it is as long: with a rank of 2 it broadcasts as it is."""
+@OPENVINO.legalize("PRelu")
+def legalize_prelu(b: Builder, node: Node) -> Value | None:
+    """Unsqueeze a slope of rank 1 that OpenVINO would align with axis 1."""
     op: Any = node.op
     x, slope = node.inputs
     assert x is not None and slope is not None
@@ -163,48 +165,48 @@ def prelu(b: Builder, node: Node) -> Value | None:
     return result
 
 
-def _computed(node: Lifting) -> bool:
-    """Whether an input that the core has for an attribute is known only at run time."""
-    return any(x is not None and constant_or_none(x) is None for x in node.inputs[1:])
+def _computed(ctx: ImportContext) -> bool:
+    """Tell whether an input that is a core attribute is computed at run time."""
+    return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
-@OPENVINO.lift("HardSigmoid", 1)
-def hard_sigmoid(node: Lifting) -> Value | None:
-    if not _computed(node):
+@OPENVINO.importer("HardSigmoid", 1)
+def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
+    if not _computed(ctx):
         return None
-    b, x = node.b, node.input(0)
-    line = b.Add(b.Multiply(x, node.input(1)), node.input(2))
-    made: Value = b.Maximum(b.Minimum(line, scalar_like(b, 1, x)), scalar_like(b, 0, x))
-    return made
+    b, x = ctx.b, ctx.input(0)
+    line = b.Add(b.Multiply(x, ctx.input(1)), ctx.input(2))
+    result: Value = b.Maximum(b.Minimum(line, scalar_like(b, 1, x)), scalar_like(b, 0, x))
+    return result
 
 
-@OPENVINO.lift("Selu", 1)
-def selu(node: Lifting) -> Value | None:
-    if not _computed(node):
+@OPENVINO.importer("Selu", 1)
+def import_selu(ctx: ImportContext) -> Value | None:
+    if not _computed(ctx):
         return None
-    b, x = node.b, node.input(0)
-    below = b.Multiply(b.Subtract(b.Exp(x), 1), node.input(1))
-    made: Value = b.Multiply(b.Where(b.Greater(x, 0), x, below), node.input(2))
-    return made
+    b, x = ctx.b, ctx.input(0)
+    below = b.Multiply(b.Subtract(b.Exp(x), 1), ctx.input(1))
+    result: Value = b.Multiply(b.Where(b.Greater(x, 0), x, below), ctx.input(2))
+    return result
 
 
-@OPENVINO.lift("Swish", 4)
-def swish(node: Lifting) -> Value | None:
-    if not _computed(node):
+@OPENVINO.importer("Swish", 4)
+def import_swish(ctx: ImportContext) -> Value | None:
+    if not _computed(ctx):
         return None
-    x = node.input(0)
-    made: Value = node.b.Multiply(x, node.b.Sigmoid(node.b.Multiply(x, node.input(1))))
-    return made
+    x = ctx.input(0)
+    result: Value = ctx.b.Multiply(x, ctx.b.Sigmoid(ctx.b.Multiply(x, ctx.input(1))))
+    return result
 
 
 # Reductions
 
 
-@OPENVINO.lower(
+@OPENVINO.legalize(
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceAll", "ReduceAny"
 )  # fmt: skip
-def reduction(b: Builder, node: Node) -> Value | None:
-    """Axes are always given, and none of them means none; extremes of truth values are reductions of their own."""
+def legalize_reduction(b: Builder, node: Node) -> Value | None:
+    """Write the axes as an input. Max and Min of booleans become logical reductions."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     assert x is not None
@@ -223,10 +225,10 @@ def reduction(b: Builder, node: Node) -> Value | None:
         return b.add(op.with_(noop_with_empty_axes=True), x, axes)[0]
     none = axes is None or (axes.shape is not None and axes.shape == (0,))
     if not none or (x.shape is None and not op.noop_with_empty_axes):
-        raise UnsupportedError("reduce.axes", f"which axes of {x.type} are reduced is known only at run time")
+        raise UnsupportedError("reduce.axes", f"the axes to reduce of {x.type} must be constant")
     listed = [] if op.noop_with_empty_axes else list(range(len(x.dims)))
     if not listed:
-        # OpenVINO takes no empty constant: each element is put on an axis of its own, which is reduced.
+        # OpenVINO refuses empty constants: a new axis of size 1 is reduced instead of none.
         return b.add(op.with_(noop_with_empty_axes=True, keepdims=False), b.Unsqueeze(x, [-1]), [-1])[0]
     return b.add(op.with_(noop_with_empty_axes=True), x, listed)[0]
 
@@ -234,10 +236,13 @@ def reduction(b: Builder, node: Node) -> Value | None:
 # Casts
 
 
-@OPENVINO.lift("Convert", 1)
-def convert(node: Lifting) -> Op | None:
-    """Beyond the range of f8 OpenVINO gives infinity or NaN; it rounds to f8e8m0 within its range; nf4 is named."""
-    to, x = node.attribute("destination_type", "DType"), node.input(0)
+@OPENVINO.importer("Convert", 1)
+def import_convert(ctx: ImportContext) -> Op | None:
+    """Import Convert: OpenVINO converts numbers beyond the range of f8 to infinity or NaN, and rounds to f8e8m0 within its range.
+
+    A cast from nf4 names the source type.
+    """
+    to, x = ctx.attribute("destination_type", "DType"), ctx.input(0)
     source = x.dtype if x.dtype == "nf4" else None
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
@@ -246,29 +251,29 @@ def convert(node: Lifting) -> Op | None:
     return None if source is None else REGISTRY["Cast"](to, source=source)
 
 
-@OPENVINO.lift("ConvertLike", 1)
-def convert_like(node: Lifting) -> Value | None:
-    to, x = node.input(1).dtype, node.input(0)
+@OPENVINO.importer("ConvertLike", 1)
+def import_convert_like(ctx: ImportContext) -> Value | None:
+    to, x = ctx.input(1).dtype, ctx.input(0)
     if to not in ("f8e4m3", "f8e5m2", "f8e8m0") and x.dtype != "nf4":
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
     source = x.dtype if x.dtype == "nf4" else None
-    made: Value = node.b.Cast(x, to=to, saturate=not f8, round_mode="even" if to == "f8e8m0" else "up", source=source)
-    return made
+    result: Value = ctx.b.Cast(x, to=to, saturate=not f8, round_mode="even" if to == "f8e8m0" else "up", source=source)
+    return result
 
 
-@OPENVINO.lower("CastLike")
-def cast_like(b: Builder, node: Node) -> Value | None:
-    """To types that the formats reach differently Cast says which way."""
+@OPENVINO.legalize("CastLike")
+def legalize_cast_like(b: Builder, node: Node) -> Value | None:
+    """Write CastLike as Cast where the two formats convert to the type differently."""
     x, like = node.inputs
     assert x is not None and like is not None
-    made: Value | None = node.op.decompose(b, x, like) if like.dtype.name.startswith("f8") else None
-    return made
+    result: Value | None = node.op.decompose(b, x, like) if like.dtype.name.startswith("f8") else None
+    return result
 
 
-@OPENVINO.lower("Cast")
-def cast(b: Builder, node: Node) -> Value | None:
-    """Saturation to f8 is a limit before the cast."""
+@OPENVINO.legalize("Cast")
+def legalize_cast(b: Builder, node: Node) -> Value | None:
+    """Clamp before a saturating cast to f8."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -278,18 +283,18 @@ def cast(b: Builder, node: Node) -> Value | None:
     if x.dtype.is_integer or x.dtype.kind == "bool":
         x = b.Cast(x, to=dtypes.f32)
     limited = b.Clip(x, _like(b, least, x), _like(b, greatest, x))
-    # What Clamp makes of NaN is open.
+    # The result of Clamp for NaN is not specified.
     result: Value = b.Cast(b.Where(b.IsNaN(x), x, limited), to=op.to, saturate=False)
     return result
 
 
-@OPENVINO.emit("Cast")
-def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("Cast")
+def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
     if op.to == "f8e8m0" and (not op.saturate or op.round_mode != "even"):
-        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range, which is not {op}")
+        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range; {op} does not")
     if "string" in (x.dtype.name, op.to.name):
-        raise UnsupportedError("op.unsayable", f"Convert does not go from {x.dtype} to {op.to}")
-    return [lowering.spelled(node)]
+        raise UnsupportedError("op.unsayable", f"Convert does not support {x.dtype} to {op.to}")
+    return [ctx.export_by_mapping(node)]

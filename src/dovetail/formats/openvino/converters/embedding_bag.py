@@ -1,4 +1,4 @@
-"""Sums and means of rows of a table, bag by bag."""
+"""Embedding bags: sums and means of rows of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -16,92 +16,95 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 
-def _reduction(node: Lifting) -> str:
-    found: str = node.attribute("reduction", "str", "sum")
-    if found not in ("sum", "mean"):
-        raise FormatError("attribute.value", f"{node.node.kind}: reduction = {found!r} is none of sum, mean")
-    return found
+def _reduction(ctx: ImportContext) -> str:
+    reduction: str = ctx.attribute("reduction", "str", "sum")
+    if reduction not in ("sum", "mean"):
+        raise FormatError("attribute.value", f"{ctx.node.kind}: reduction must be sum or mean, got {reduction!r}")
+    return reduction
 
 
 def _rows(b: Any, table: Value, indices: Value, weights: Value | None) -> Value:
-    """The rows of ``table`` at ``indices``, each times its weight."""
-    found: Value = b.Gather(table, indices, axis=0)
+    """Gather the rows of ``table`` at ``indices``, each times its weight."""
+    rows: Value = b.Gather(table, indices, axis=0)
     if weights is None:
-        return found
-    result: Value = b.Multiply(found, _wide(b, weights, len(table.dims) - 1))
+        return rows
+    result: Value = b.Multiply(rows, _wide(b, weights, len(table.dims) - 1))
     return result
 
 
 def _wide(b: Any, x: Value, more: int) -> Value:
-    """``x`` with ``more`` axes after its own."""
+    """Append ``more`` axes of size 1 to ``x``."""
     result: Value = b.Unsqueeze(x, list(range(len(x.dims), len(x.dims) + more))) if more else x
     return result
 
 
-@OPENVINO.lift("EmbeddingBagPackedSum", 3)
-@OPENVINO.lift("EmbeddingBagPacked", 15)
-def packed_bags(node: Lifting) -> Value:
-    """As many rows in each bag."""
-    b, mean = node.b, node.node.version == 15 and _reduction(node) == "mean"
-    rows = _rows(b, node.input(0), node.input(1), node.optional(2))
+@OPENVINO.importer("EmbeddingBagPackedSum", 3)
+@OPENVINO.importer("EmbeddingBagPacked", 15)
+def import_embedding_bag_packed(ctx: ImportContext) -> Value:
+    """Import EmbeddingBagPacked(Sum): each row of ``indices`` is one bag."""
+    b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
+    rows = _rows(b, ctx.input(0), ctx.input(1), ctx.optional_input(2))
     result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keepdims=False)
     return result
 
 
-@OPENVINO.lift("EmbeddingBagOffsetsSum", 3)
-@OPENVINO.lift("EmbeddingBagOffsets", 15)
-def bags(node: Lifting) -> Value:
-    """A bag begins at each offset."""
-    b, mean = node.b, node.node.version == 15 and _reduction(node) == "mean"
-    table, indices, offsets = (node.input(place) for place in range(3))
-    _hold_vectors(node, indices, offsets)
-    places = indices_of_axis(b, indices, 0)
-    before = b.SearchSorted(as_type(b, offsets, dtypes.i64), places, right_mode=True)
+@OPENVINO.importer("EmbeddingBagOffsetsSum", 3)
+@OPENVINO.importer("EmbeddingBagOffsets", 15)
+def import_embedding_bag_offsets(ctx: ImportContext) -> Value:
+    """Import EmbeddingBagOffsets(Sum): ``offsets`` are the first indices of the bags."""
+    b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
+    table, indices, offsets = (ctx.input(index) for index in range(3))
+    _hold_vectors(ctx, indices, offsets)
+    positions = indices_of_axis(b, indices, 0)
+    before = b.SearchSorted(as_type(b, offsets, dtypes.i64), positions, right_mode=True)
     ids = b.Subtract(before, b.constant(1))
-    rows = _rows(b, table, indices, node.optional(4))
-    return _segments(b, table, rows, ids, shape_value(b, offsets, [0]), node.optional(3), mean)
+    rows = _rows(b, table, indices, ctx.optional_input(4))
+    return _segments(b, table, rows, ids, shape_value(b, offsets, [0]), ctx.optional_input(3), mean)
 
 
-@OPENVINO.lift("EmbeddingSegmentsSum", 3)
-def segments(node: Lifting) -> Value:
-    """Each row says of which bag it is."""
-    b = node.b
-    table, indices, ids = (node.input(place) for place in range(3))
-    _hold_vectors(node, indices, ids)
-    count = node.optional(3)
+@OPENVINO.importer("EmbeddingSegmentsSum", 3)
+def import_embedding_segments_sum(ctx: ImportContext) -> Value:
+    """Import EmbeddingSegmentsSum: ``ids`` gives the bag of each index."""
+    b = ctx.b
+    table, indices, ids = (ctx.input(index) for index in range(3))
+    _hold_vectors(ctx, indices, ids)
+    count = ctx.optional_input(3)
     wide = as_type(b, ids, dtypes.i64)
     if count is None:
         size = b.Add(b.Gather(wide, [-1], axis=0), b.constant([1]))
     else:
         size = b.Reshape(as_type(b, count, dtypes.i64), [1])
-    rows = _rows(b, table, indices, node.optional(5))
-    return _segments(b, table, rows, wide, size, node.optional(4), False)
+    rows = _rows(b, table, indices, ctx.optional_input(5))
+    return _segments(b, table, rows, wide, size, ctx.optional_input(4), False)
 
 
-def _hold_vectors(node: Lifting, *xs: Value) -> None:
+def _hold_vectors(ctx: ImportContext, *xs: Value) -> None:
     for x in xs:
         if len(x.dims) != 1:
-            raise RuleError("input.rank", f"{node.node.kind} takes vectors of places, not {x.type}")
+            raise RuleError("input.rank", f"{ctx.node.kind}: indices must have rank 1, got {x.type}")
 
 
 def _segments(b: Any, table: Value, rows: Value, ids: Value, count: Any, default: Value | None, mean: bool) -> Value:
-    """Rows added up bag by bag. An empty bag is the row of the table that ``default`` says, 0 where that is -1 or left out."""
+    """Sum, or average, the rows of each bag.
+
+    An empty bag is the row ``default`` of the table; 0 where that is -1 or absent.
+    """
     inner = shape_value(b, table, range(1, len(table.dims)))
     zero = b.constant(np.zeros((), table.dtype.numpy), table.dtype)
-    places = b.Unsqueeze(ids, [1])
-    total = b.ScatterND(b.Expand(zero, join_sizes(b, [count, inner])), places, rows, reduction="add")
+    rows_of_bags = b.Unsqueeze(ids, [1])
+    total = b.ScatterND(b.Expand(zero, join_sizes(b, [count, inner])), rows_of_bags, rows, reduction="add")
     if not mean and default is None:
         result: Value = total
         return result
     one = b.constant(np.ones((), table.dtype.numpy), table.dtype)
-    each = b.ScatterND(b.Expand(zero, count), places, b.Expand(one, shape_value(b, ids)), reduction="add")
-    each = _wide(b, each, len(table.dims) - 1)
+    bag_sizes = b.ScatterND(b.Expand(zero, count), rows_of_bags, b.Expand(one, shape_value(b, ids)), reduction="add")
+    bag_sizes = _wide(b, bag_sizes, len(table.dims) - 1)
     if mean:
-        total = b.Divide(total, b.Maximum(each, one))
+        total = b.Divide(total, b.Maximum(bag_sizes, one))
     if default is not None:
-        place = b.Reshape(as_type(b, default, dtypes.i64), [])
-        row = b.Gather(table, b.Maximum(place, b.constant(0)), axis=0)
-        row = b.Where(b.Less(place, b.constant(0)), zero, row)
-        total = b.Where(b.Equal(each, zero), row, total)
+        default_index = b.Reshape(as_type(b, default, dtypes.i64), [])
+        row = b.Gather(table, b.Maximum(default_index, b.constant(0)), axis=0)
+        row = b.Where(b.Less(default_index, b.constant(0)), zero, row)
+        total = b.Where(b.Equal(bag_sizes, zero), row, total)
     result = total
     return result

@@ -1,4 +1,4 @@
-"""What the detectors of one library are made of, in operators that others have too."""
+"""ExperimentalDetectron operators and GenerateProposals, decomposed into general operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -18,22 +18,22 @@ from dovetail.ops.detection.roi_align import RoiAlign
 from dovetail.ops.shape_values import join_sizes
 
 _END = 2**31
-# The most that the logarithm of a size grows by, in f32.
+# Upper limit of the logarithm of a box's growth, log(1000 / 16), in f32.
 _MOST_GROWTH = float(np.float32(np.log(1000 / 16)))
-# A region of this size belongs to the level of this number.
+# A region of this size in pixels belongs to the pyramid level of this number.
 _CANONICAL_SIZE, _CANONICAL_LEVEL = 224.0, 2
 
 
-@OPENVINO.lift("ExperimentalDetectronPriorGridGenerator", 6)
-def prior_grid(node: Lifting) -> Value:
-    """The prior boxes around the middle of every cell of a map."""
-    b, priors, cells, picture = node.b, node.ranked(0, 2), node.ranked(1, 4), node.ranked(2, 4)
-    places = []
+@OPENVINO.importer("ExperimentalDetectronPriorGridGenerator", 6)
+def import_prior_grid_generator(ctx: ImportContext) -> Value:
+    """Import ExperimentalDetectronPriorGridGenerator: the prior boxes around the center of each cell of a feature map."""
+    b, priors, cells, picture = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 4), ctx.input_of_rank(2, 4)
+    centers = []
     for axis, count, stride in ((2, "h", "stride_y"), (3, "w", "stride_x")):
-        given, step = node.attribute(count, "int", 0), node.attribute(stride, "float", 0.0)
-        if given and symbolic.equal(cells.dims[axis], given) is not True:
+        cell_count, step = ctx.attribute(count, "int", 0), ctx.attribute(stride, "float", 0.0)
+        if cell_count and symbolic.equal(cells.dims[axis], cell_count) is not True:
             raise UnsupportedError(
-                "prior.grid", f"a grid of {given} of the {cells.dims[axis]} cells along an axis leaves the rest open"
+                "prior.grid", f"a grid of {cell_count} of the {cells.dims[axis]} cells along an axis leaves the rest open"
             )
         size = _number(b, cells, axis)
         apart = (
@@ -42,12 +42,12 @@ def prior_grid(node: Lifting) -> Value:
             else b.Divide(*(b.Cast(x, to=dtypes.f32) for x in (_number(b, picture, axis), size)))
         )
         numbers = b.Cast(b.Range(b.constant(0), size, b.constant(1)), to=dtypes.f32)
-        places.append(b.Multiply(b.Add(numbers, 0.5), apart))
+        centers.append(b.Multiply(b.Add(numbers, 0.5), apart))
     shape = join_sizes(b, [shape_value(b, cells, [2]), shape_value(b, cells, [3]), [1, 1]])
-    y, x = (b.Expand(b.Unsqueeze(place, axes), shape) for place, axes in zip(places, ([1, 2, 3], [0, 2, 3]), strict=True))
+    y, x = (b.Expand(b.Unsqueeze(center, axes), shape) for center, axes in zip(centers, ([1, 2, 3], [0, 2, 3]), strict=True))
     moved = b.Add(as_type(b, b.Unsqueeze(priors, [0, 1]), dtypes.f32), b.Concat(x, y, x, y, axis=3))
     grid = as_type(b, moved, priors.dtype)
-    flat: Value = b.Reshape(grid, [-1, 4]) if node.attribute("flatten", "bool", True) else grid
+    flat: Value = b.Reshape(grid, [-1, 4]) if ctx.attribute("flatten", "bool", True) else grid
     return flat
 
 
@@ -55,11 +55,14 @@ def _number(b: Any, x: Value, axis: int) -> Any:
     return b.Reshape(b.Slice(b.Shape(x), [axis], [axis + 1], [0]), [])
 
 
-@OPENVINO.lift("ExperimentalDetectronTopKROIs", 6)
-def best_regions(node: Lifting) -> Value:
-    """The regions of the greatest chances; where there are fewer, rows of 0 fill up what the specification leaves open."""
-    b, regions, chances = node.b, node.ranked(0, 2), node.ranked(1, 1)
-    wanted = node.attribute("max_rois", "int", 0)
+@OPENVINO.importer("ExperimentalDetectronTopKROIs", 6)
+def import_top_k_rois(ctx: ImportContext) -> Value:
+    """Import ExperimentalDetectronTopKROIs: the regions of the greatest scores.
+
+    Rows of 0 follow where there are fewer regions; the specification leaves them open.
+    """
+    b, regions, chances = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 1)
+    wanted = ctx.attribute("max_rois", "int", 0)
     size = shape_value(b, chances, [0])
     count = [min(wanted, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([wanted]))
     rows = b.Gather(regions, b.TopK(chances, count, axis=0)[1], axis=0)
@@ -70,30 +73,36 @@ def best_regions(node: Lifting) -> Value:
     return filled
 
 
-@OPENVINO.lift("ExperimentalDetectronROIFeatureExtractor", 6)
-def features(node: Lifting) -> list[Value]:
-    """Each region as RoiAlign reads it of the level of the pyramid that suits its size; without an area it is 0."""
-    b, regions = node.b, node.ranked(0, 2)
-    levels = [node.ranked(index, 4) for index in range(1, len(node.inputs))]
-    size, samples = node.attribute("output_size", "int"), node.attribute("sampling_ratio", "int")
-    scales, is_aligned = node.attribute("pyramid_scales", "tuple[int, ...]"), node.attribute("aligned", "bool", False)
+@OPENVINO.importer("ExperimentalDetectronROIFeatureExtractor", 6)
+def import_roi_feature_extractor(ctx: ImportContext) -> list[Value]:
+    """Import ExperimentalDetectronROIFeatureExtractor: RoiAlign of each region on the pyramid level of its size.
+
+    A region without an area has features of 0.
+    """
+    b, regions = ctx.b, ctx.input_of_rank(0, 2)
+    levels = [ctx.input_of_rank(index, 4) for index in range(1, len(ctx.inputs))]
+    size, samples = ctx.attribute("output_size", "int"), ctx.attribute("sampling_ratio", "int")
+    scales, is_aligned = ctx.attribute("pyramid_scales", "tuple[int, ...]"), ctx.attribute("aligned", "bool", False)
     corners = as_type(b, regions, dtypes.f32)
     low, high = b.Slice(corners, [0], [2], [1]), b.Slice(corners, [2], [4], [1])
     area = b.ReduceProd(b.Subtract(high, low), [1])
     level = _level(b, area, len(levels))
     batch = b.Expand(b.constant(0), join_sizes(b, [shape_value(b, regions, [0])]))
-    found = b.constant(0, levels[0].dtype)
+    features = b.constant(0, levels[0].dtype)
     for number, (x, scale) in enumerate(zip(levels, scales, strict=True)):
         is_here = b.Equal(level, b.constant(number))
         seen = b.Multiply(corners, b.constant(np.float32(1) / np.float32(scale)))
         seen = b.Where(is_here, b.Subtract(seen, 0.5) if is_aligned else seen, 0.0)
         op = RoiAlign(output_height=size, output_width=size, sampling_ratio=samples, spatial_scale=1.0, aligned_mode="asymmetric")
-        found = b.Where(b.Unsqueeze(is_here, [2, 3]), b.add(op, x, as_type(b, seen, x.dtype), batch)[0], found)
-    return [found, b.Identity(regions)]
+        features = b.Where(b.Unsqueeze(is_here, [2, 3]), b.add(op, x, as_type(b, seen, x.dtype), batch)[0], features)
+    return [features, b.Identity(regions)]
 
 
 def _level(b: Any, area: Any, count: int) -> Any:
-    """Which of ``count`` levels suits a region: floor(2 + log2(size / 224)) kept among them; none, ``count``, without an area."""
+    """Return the pyramid level of each region: floor(2 + log2(size / 224)), clamped to 0 ...
+
+    ``count`` - 1; ``count`` without an area.
+    """
     size = b.Add(b.Multiply(b.Sqrt(b.Maximum(area, 0.0)), 1 / _CANONICAL_SIZE), 1e-6)
     level = b.constant(0)
     for number in range(1, count):
@@ -101,47 +110,49 @@ def _level(b: Any, area: Any, count: int) -> Any:
     return b.Where(b.Greater(area, 0.0), level, b.constant(count))
 
 
-@OPENVINO.lift("GenerateProposals", 9)
-def proposals(node: Lifting) -> list[Value]:
-    """Anchors that are moved and kept within each picture, the best of them without those that overlap a better one."""
-    b, picture, anchors = node.b, node.ranked(0, 2), node.ranked(1, 4)
-    if node.attribute("nms_eta", "float", 1.0) != 1:
-        raise UnsupportedError("detection.soft", "GenerateProposals with nms_eta below 1, which OpenVINO does not take")
-    last = 0.0 if node.attribute("normalized", "bool", True) else 1.0
-    deltas, scores = node.ranked(2, 4), node.ranked(3, 4)
+@OPENVINO.importer("GenerateProposals", 9)
+def import_generate_proposals(ctx: ImportContext) -> list[Value]:
+    """Import GenerateProposals: shift anchors by deltas, clip them to the image, and suppress overlapping boxes."""
+    b, picture, anchors = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 4)
+    if ctx.attribute("nms_eta", "float", 1.0) != 1:
+        raise UnsupportedError("detection.soft", "GenerateProposals: nms_eta must be 1, as in OpenVINO")
+    last = 0.0 if ctx.attribute("normalized", "bool", True) else 1.0
+    deltas, scores = ctx.input_of_rank(2, 4), ctx.input_of_rank(3, 4)
     sizes = as_type(b, picture, dtypes.f32)
-    low, high, chances = _refined(b, b.Slice(sizes, [0], [2], [1]), anchors, deltas, scores, last)
-    low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
-    # The scale of both lengths, or one for each; heights come first in what is said of a picture, and widths in a box.
+    low, high, chances = _refine(b, b.Slice(sizes, [0], [2], [1]), anchors, deltas, scores, last)
+    low, high, chances = _select_best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
+    # One scale for both axes, or one for each. The image size is (height, width); boxes are (x, y).
     scales = b.Concat(b.Slice(sizes, [-1], [_END], [1]), b.Slice(sizes, [2], [3], [1]), axis=1)
-    is_alive = _are_large(b, low, high, b.Multiply(scales, node.attribute("min_size", "float")), last)
-    dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), last)
+    is_alive = _are_large(b, low, high, b.Multiply(scales, ctx.attribute("min_size", "float")), last)
+    dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), last)
     alive = b.Unsqueeze(b.Where(is_alive, chances, b.constant(-np.inf, dtypes.f32)), [1])
-    rows, values = select_boxes_in_loop(b, alive, None, dropped, b.constant(node.attribute("post_nms_count", "int")), None)
+    rows, values = select_boxes_in_loop(b, alive, None, dropped, b.constant(ctx.attribute("post_nms_count", "int")), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     pictures = b.Range(b.constant(0), _number(b, scores, 0), b.constant(1))
     is_of = b.Equal(b.Slice(rows, [0], [1], [1]), b.Unsqueeze(pictures, [0]))
     counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keepdims=False)
-    number = node.attribute("roi_num_type", "DType", dtypes.i64)
+    number = ctx.attribute("roi_num_type", "DType", dtypes.i64)
     return [as_type(b, boxes, scores.dtype), as_type(b, values, scores.dtype), as_type(b, counts, number)]
 
 
-@OPENVINO.lift("ExperimentalDetectronGenerateProposalsSingleImage", 6)
-def proposals_of_one(node: Lifting) -> list[Value]:
-    """The same of one picture, whose boxes end with their last element until they are compared; too small ones get the score 0,
-    and rows of 0 fill up.
+@OPENVINO.importer("ExperimentalDetectronGenerateProposalsSingleImage", 6)
+def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
+    """Import ExperimentalDetectronGenerateProposalsSingleImage.
+
+    Boxes include their last pixel until the overlap is computed. Boxes that are too small get the score 0; rows of 0 follow
+    where there are fewer boxes.
     """
-    b, picture, anchors = node.b, node.ranked(0, 1), node.ranked(1, 2)
-    deltas, scores = (b.Unsqueeze(node.ranked(index, 3), [0]) for index in (2, 3))
+    b, picture, anchors = ctx.b, ctx.input_of_rank(0, 1), ctx.input_of_rank(1, 2)
+    deltas, scores = (b.Unsqueeze(ctx.input_of_rank(index, 3), [0]) for index in (2, 3))
     cells = join_sizes(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
     grid = b.Reshape(anchors, cells, special_zero=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
-    low, high, chances = _refined(b, size, grid, deltas, scores, 1.0)
-    least = b.constant(np.full((1, 2), node.attribute("min_size", "float"), np.float32))
+    low, high, chances = _refine(b, size, grid, deltas, scores, 1.0)
+    least = b.constant(np.full((1, 2), ctx.attribute("min_size", "float"), np.float32))
     chances = b.Where(_are_large(b, low, high, least, 1.0), chances, 0.0)
-    low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
-    dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), 0.0)
-    wanted = node.attribute("post_nms_count", "int")
+    low, high, chances = _select_best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
+    dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), 0.0)
+    wanted = ctx.attribute("post_nms_count", "int")
     rows, values = select_boxes_in_loop(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
@@ -150,39 +161,41 @@ def proposals_of_one(node: Lifting) -> list[Value]:
     return [as_type(b, x, scores.dtype) for x in shaped]
 
 
-def _refined(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: float) -> tuple[Any, Any, Any]:
-    """Both corners of the boxes of each picture, whose ``size`` [pictures, height and width] they are kept in, and how good they
-    are: [pictures, boxes, 2] and [pictures, boxes].
+def _refine(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: float) -> tuple[Any, Any, Any]:
+    """Return both corners [images, boxes, 2] and the scores [images, boxes] of the shifted boxes.
+
+    ``size`` [images, (height, width)] is the size that the boxes are clipped to.
     """
     cells = join_sizes(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
     moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, special_zero=False), [0, 3, 4, 1, 2])
     limit = b.Unsqueeze(b.Gather(b.Subtract(size, last), [1, 0], axis=1), [1])
-    low, high = _moved(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
+    low, high = _shift_boxes(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
     return low, high, b.Reshape(b.Transpose(as_type(b, scores, dtypes.f32), [0, 2, 3, 1]), [0, -1])
 
 
-def _best(b: Any, low: Any, high: Any, chances: Any, count: int) -> tuple[Any, Any, Any]:
-    """The best ``count`` boxes of each picture, by falling chances."""
-    chances, order = b.TopK(chances, _at_most(b, chances, count), axis=1)
+def _select_best(b: Any, low: Any, high: Any, chances: Any, count: int) -> tuple[Any, Any, Any]:
+    """Select the ``count`` boxes of the greatest scores of each image, by falling scores."""
+    chances, order = b.TopK(chances, _clamp_count(b, chances, count), axis=1)
     low, high = (b.GatherND(x, b.Unsqueeze(order, [2]), batch_dims=1) for x in (low, high))
     return low, high, chances
 
 
 def _are_large(b: Any, low: Any, high: Any, least: Any, last: float) -> Any:
-    """Which boxes are as wide and high as ``least`` [pictures, width and height] says."""
+    """Tell which boxes are at least as wide and as high as ``least`` [images, (width, height)]."""
     is_large = b.GreaterEqual(b.Add(b.Subtract(high, low), last), b.Unsqueeze(least, [1]))
     return b.And(*(b.Squeeze(b.Slice(is_large, [axis], [axis + 1], [2]), [2]) for axis in (0, 1)))
 
 
-def _at_most(b: Any, x: Value, count: int) -> Any:
-    """``count``, or as many as there are along the second axis."""
+def _clamp_count(b: Any, x: Value, count: int) -> Any:
+    """Return ``count``, or the size of the second axis where that is smaller."""
     size = shape_value(b, x, [1])
     return [min(count, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([count]))
 
 
-def _moved(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[Any, Any]:
-    """Both corners [pictures, boxes, 2] of boxes whose middles move by parts of their sizes, which grow by powers of e, kept
-    within 0 and ``limit`` [pictures, 1, width and height]. A box ends ``last`` before its end.
+def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[Any, Any]:
+    """Shift boxes, and return both corners [images, boxes, 2], clipped to 0 ... ``limit`` [images, 1, (width, height)].
+
+    Centers shift by fractions of the size; sizes grow by powers of e. A box ends ``last`` before its end.
     """
     first, end = b.Slice(anchors, [0], [2], [-1]), b.Slice(anchors, [2], [4], [-1])
     size = b.Add(b.Subtract(end, first), last)
@@ -195,10 +208,10 @@ def _moved(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[A
     return corners[0], corners[1]
 
 
-def _overlapping(b: Any, low: Any, high: Any, most: float, last: float) -> Any:
-    """Which two boxes touch and share more than ``most`` of the area that both cover: [pictures, boxes, boxes]."""
+def _find_overlaps(b: Any, low: Any, high: Any, most: float, last: float) -> Any:
+    """Tell which two boxes have an intersection over union greater than ``most``: [images, boxes, boxes]."""
     areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keepdims=False)
-    ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (2, 1))
+    ours, theirs = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
     common = b.ReduceProd(b.Maximum(b.Add(sides, last), 0.0), [3], keepdims=False)
     touch = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)

@@ -1,4 +1,4 @@
-"""Sampling in OpenVINO's words."""
+"""GridSample over two spatial axes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
 
 
-@OPENVINO.lower("GridSample")
-def grid_sample(b: Any, node: Node) -> Any:
-    """It has two spatial axes there."""
+@OPENVINO.legalize("GridSample")
+def legalize_grid_sample(b: Any, node: Node) -> Any:
+    """Decompose GridSample over other than two spatial axes, which OpenVINO lacks."""
     op: Any = node.op
     x, grid = node.inputs
     assert x is not None

@@ -1,80 +1,85 @@
-"""Control flow: bodies and their port maps."""
+"""If: its branches and their port maps."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dovetail.errors import FormatError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.passes.eliminate_sequences import unlisted_body
 
 
-@OPENVINO.lift("If", 8)
-def lift_if(node: Lifting) -> Value | list[Value]:
-    """Each branch maps the node's inputs to its own; If takes first what the one reads, then what the other reads."""
-    parts = [_branch(node, name) for name in ("then", "else")]
-    captures = [value for _, given in parts for value in given]
+@OPENVINO.importer("If", 8)
+def import_if(ctx: ImportContext) -> Value | list[Value]:
+    """Import If: each branch maps inputs of the node to its own inputs.
+
+    The core If takes the inputs of the first branch, then those of the second.
+    """
+    parts = [_branch(ctx, name) for name in ("then", "else")]
+    captures = [value for _, inputs in parts for value in inputs]
     then, else_ = (graph for graph, _ in parts)
-    # Each branch takes the other's captures as well, and leaves them unread.
+    # Each branch has unread inputs for the captures of the other one.
     mine = len(then.inputs)
     then.inputs += [Value(then.claim(value.name), value.type) for value in captures[mine:]]
     else_.inputs = [Value(else_.claim(value.name), value.type) for value in captures[:mine]] + else_.inputs
-    made: list[Value] = node.b.apply(
-        "If", node.input(0), *captures, then_branch=then, else_branch=else_, outputs=len(node.node.outputs)
+    result: list[Value] = ctx.b.apply(
+        "If", ctx.input(0), *captures, then_branch=then, else_branch=else_, outputs=len(ctx.node.outputs)
     )
-    return made
+    return result
 
 
-def _branch(node: Lifting, name: str) -> tuple[Graph, list[Value]]:
-    foreign: ForeignGraph = node.attribute(f"{name}_body", "Graph")
-    rows: list[dict[str, str]] = node.attribute(f"{name}_port_map", "list")
-    graph = node.body(foreign, [])
-    count = len(node.node.inputs)
+def _branch(ctx: ImportContext, name: str) -> tuple[Graph, list[Value]]:
+    foreign: ForeignGraph = ctx.attribute(f"{name}_body", "Graph")
+    rows: list[dict[str, str]] = ctx.attribute(f"{name}_port_map", "list")
+    graph = ctx.import_subgraph(foreign, [])
+    count = len(ctx.node.inputs)
     sources = {row["internal_layer_id"]: int(row["external_port_id"]) for row in rows if row["port"] == "input"}
     targets = {int(row["external_port_id"]) - count: row["internal_layer_id"] for row in rows if row["port"] == "output"}
     layers = [str(value.metadata["layer"]) for value in foreign.inputs]
-    given = []
+    inputs = []
     for layer in layers:
         if layer not in sources:
-            raise FormatError("if.ports", f"nothing is mapped to the Parameter {layer} of the {name} branch")
-        given.append(node.input(sources[layer]))
+            raise FormatError("if.ports", f"the Parameter {layer} of the {name} branch has no entry in the port map")
+        inputs.append(ctx.input(sources[layer]))
     results = {str(item.metadata["layer"]): value for item, value in zip(foreign.outputs, graph.outputs, strict=True)}
-    wanted = [targets.get(index) for index in range(len(node.node.outputs))]
+    wanted = [targets.get(index) for index in range(len(ctx.node.outputs))]
     if any(layer not in results for layer in wanted):
-        raise FormatError("if.ports", f"the {name} branch does not make every output of If")
+        raise FormatError("if.ports", f"the {name} branch does not produce every output of If")
     graph.outputs = [results[str(layer)] for layer in wanted]
-    return graph, given
+    return graph, inputs
 
 
-@OPENVINO.lower("If")
-def lower_if(b: Builder, node: Node) -> Any:
-    """Without lists."""
+@OPENVINO.legalize("If")
+def legalize_if(b: Builder, node: Node) -> Any:
+    """Eliminate sequences from the branches."""
     return unlisted_body(b, node)
 
 
-@OPENVINO.emit("If")
-def emit_if(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("If")
+def export_if(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     attributes: dict[str, Any] = {}
     for name in ("then", "else"):
         branch: Graph = getattr(node.op, f"{name}_branch")
         read = [
-            place for place, value in enumerate(branch.inputs) if value.uses or any(value is output for output in branch.outputs)
+            position
+            for position, value in enumerate(branch.inputs)
+            if value.uses or any(value is output for output in branch.outputs)
         ]
-        branch.inputs = [branch.inputs[place] for place in read]
-        foreign = lowering.body(branch)
+        branch.inputs = [branch.inputs[position] for position in read]
+        foreign = ctx.export_subgraph(branch)
         rows = []
-        for place, value in zip(read, foreign.inputs, strict=True):
+        for position, value in zip(read, foreign.inputs, strict=True):
             value.metadata["layer"] = value.key
-            rows.append({"port": "input", "external_port_id": str(place + 1), "internal_layer_id": value.key})
+            rows.append({"port": "input", "external_port_id": str(position + 1), "internal_layer_id": value.key})
         for index, value in enumerate(foreign.outputs):
             value.metadata["layer"] = f"{value.key}/result_{index}"
             external = str(len(node.inputs) + index)
             rows.append({"port": "output", "external_port_id": external, "internal_layer_id": value.metadata["layer"]})
         attributes[f"{name}_body"] = foreign
         attributes[f"{name}_port_map"] = rows
-    return [lowering.finish(node, "", "If", 8, [lowering.key(x) for x in node.inputs], attributes)]
+    return [ctx.add_node(node, "", "If", 8, [ctx.key(x) for x in node.inputs], attributes)]

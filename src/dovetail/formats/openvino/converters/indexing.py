@@ -1,4 +1,4 @@
-"""Operators that read and write by index, where OpenVINO and the core differ by more than a slot line."""
+"""Gather and scatter operators that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -16,30 +16,33 @@ from dovetail.ir.types import axis_in
 from dovetail.ops.shape_values import indices_of_axis
 
 
-@OPENVINO.lift("GatherND", 5)
-def gather_nd(node: Lifting) -> Any:
-    """Several batch axes come out as one."""
-    batch = node.attribute("batch_dims", "int", 0)
+@OPENVINO.importer("GatherND", 5)
+def import_gather_nd(ctx: ImportContext) -> Any:
+    """Import GatherND-5, which flattens several batch axes into one."""
+    batch = ctx.attribute("batch_dims", "int", 0)
     if batch < 2:
         return None
-    rows = node.b.apply("GatherND", node.input(0), node.input(1), batch_dims=batch)
+    rows = ctx.b.apply("GatherND", ctx.input(0), ctx.input(1), batch_dims=batch)
     if rows.shape is None:
-        raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes between unknown ranks")
+        raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes needs inputs of known rank")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
-        return node.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], special_zero=False)
-    raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes of sizes that only run time knows")
+        return ctx.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], special_zero=False)
+    raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes needs static batch sizes")
 
 
 def _rest(rows: Value, batch: int) -> list[int]:
     assert rows.shape is not None
     if not all(isinstance(size, int) for size in rows.shape[batch:]):
-        raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes, and sizes that only run time knows")
+        raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes needs static sizes")
     return [int(size) for size in rows.shape[batch:]]
 
 
-@OPENVINO.lower("GatherElements")
-def gather_elements(b: Builder, node: Node) -> Any:
-    """OpenVINO wants the other axes of both alike: the tensor is cut to them, by Gather, as it optimises Slice away."""
+@OPENVINO.legalize("GatherElements")
+def legalize_gather_elements(b: Builder, node: Node) -> Any:
+    """Cut the data to the size of the indices along all other axes, as OpenVINO requires.
+
+    The cut is a Gather, because OpenVINO optimizes a Slice away.
+    """
     op: Any = node.op
     x, indices = node.inputs
     assert x is not None and indices is not None
@@ -47,20 +50,20 @@ def gather_elements(b: Builder, node: Node) -> Any:
         return None
     axis = axis_in(op.axis, len(x.shape))
     larger = [
-        place
-        for place, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True))
-        if place != axis and symbolic.equal(size, count) is not True
+        other_axis
+        for other_axis, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True))
+        if other_axis != axis and symbolic.equal(size, count) is not True
     ]
     if not larger:
         return None
-    for place in larger:
-        x = b.Gather(x, indices_of_axis(b, indices, place), axis=place)
+    for other_axis in larger:
+        x = b.Gather(x, indices_of_axis(b, indices, other_axis), axis=other_axis)
     return b.GatherElements(x, indices, axis=axis)
 
 
-@OPENVINO.lower("ScatterUpdate")
-def scatter_update(b: Builder, node: Node) -> Any:
-    """OpenVINO's CPU plugin takes no scalar index: a vector of one, and one more axis for the update."""
+@OPENVINO.legalize("ScatterUpdate")
+def legalize_scatter_update(b: Builder, node: Node) -> Any:
+    """Write a scalar index as a vector of size 1: OpenVINO's CPU plugin takes no scalar."""
     op: Any = node.op
     x, indices, updates = node.inputs
     assert x is not None and indices is not None and updates is not None
@@ -70,43 +73,43 @@ def scatter_update(b: Builder, node: Node) -> Any:
     return b.ScatterUpdate(x, b.Unsqueeze(indices, [0]), b.Unsqueeze(updates, [axis]), axis=axis)
 
 
-@OPENVINO.lift("ScatterNDUpdate", 15)
-def scatter_nd(node: Lifting) -> Any:
-    """Subtracting is adding the negative."""
-    if node.node.attributes.get("reduction") != "sub":
+@OPENVINO.importer("ScatterNDUpdate", 15)
+def import_scatter_nd_update(ctx: ImportContext) -> Any:
+    """Import ScatterNDUpdate-15: the reduction "sub" adds the negated updates."""
+    if ctx.node.attributes.get("reduction") != "sub":
         return None
-    node.attribute("reduction", "str")
-    x, indices, updates = (node.input(index) for index in range(3))
+    ctx.attribute("reduction", "str")
+    x, indices, updates = (ctx.input(index) for index in range(3))
     if not updates.dtype.is_number:
-        raise UnsupportedError("scatter.reduction", f"ScatterNDUpdate that subtracts {updates.dtype}")
-    zero = node.b.constant(np.zeros((), dtype=updates.dtype.numpy), updates.dtype)
-    return node.b.apply("ScatterND", x, indices, node.b.Subtract(zero, updates), reduction="add")
+        raise UnsupportedError("scatter.reduction", f"ScatterNDUpdate: the reduction 'sub' does not support {updates.dtype}")
+    zero = ctx.b.constant(np.zeros((), dtype=updates.dtype.numpy), updates.dtype)
+    return ctx.b.apply("ScatterND", x, indices, ctx.b.Subtract(zero, updates), reduction="add")
 
 
-@OPENVINO.lower("OneHot")
-def one_hot(b: Builder, node: Node) -> Any:
-    """Integers for indices, scalars for the rest."""
+@OPENVINO.legalize("OneHot")
+def legalize_one_hot(b: Builder, node: Node) -> Any:
+    """Cast indices to integers, and reshape depth and values to scalars."""
     indices, depth, on, off = node.inputs
     assert indices is not None and depth is not None and on is not None and off is not None
     whole = indices if indices.dtype.is_integer else b.Cast(indices, to=dtypes.i64)
     count = depth if depth.dtype.is_integer else b.Cast(depth, to=dtypes.i64)
     scalars = [x if x.shape == () else b.Reshape(x, []) for x in (count, on, off)]
-    made = (whole, *scalars)
-    if all(new is old for new, old in zip(made, node.inputs, strict=True)):
+    inputs = (whole, *scalars)
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return None
-    return b.add(node.op, *made)[0]
+    return b.add(node.op, *inputs)[0]
 
 
-@OPENVINO.lift("SparseFillEmptyRows", 16)
-def fill_empty_rows(node: Lifting) -> list[Value]:
-    """One element more for each row that has none, in its first column; then all in the order of rows and columns."""
-    b = node.b
-    values, shape, places, default = (node.ranked(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
-    kind = places.dtype
-    wide = [x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64) for x in (shape, places)]
+@OPENVINO.importer("SparseFillEmptyRows", 16)
+def import_sparse_fill_empty_rows(ctx: ImportContext) -> list[Value]:
+    """Import SparseFillEmptyRows: add one element in the first column of each empty row, and sort by rows and columns."""
+    b = ctx.b
+    values, shape, positions, default = (ctx.input_of_rank(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
+    kind = positions.dtype
+    wide = [x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64) for x in (shape, positions)]
     zero, one = b.constant(np.array(0)), b.constant(np.array(1))
-    counts, columns = (b.Gather(wide[0], [place], axis=0) for place in (0, 1))
-    rows, across = (b.Gather(wide[1], b.constant(np.array(place)), axis=1) for place in (0, 1))
+    counts, columns = (b.Gather(wide[0], [axis], axis=0) for axis in (0, 1))
+    rows, across = (b.Gather(wide[1], b.constant(np.array(axis)), axis=1) for axis in (0, 1))
     marks = b.Expand(one, b.Shape(rows))
     filled = b.ScatterElements(b.Expand(zero, counts), rows, marks, axis=0)
     is_empty = b.Equal(filled, zero)
@@ -115,8 +118,8 @@ def fill_empty_rows(node: Lifting) -> list[Value]:
     every_column = b.Concat(across, b.Expand(zero, b.Shape(missing)), axis=0)
     key = b.Add(b.Multiply(every_row, columns), every_column)
     order = b.TopK(key, b.Shape(key), axis=0, largest=False)[1]
-    found = b.Concat(b.Unsqueeze(every_row, [1]), b.Unsqueeze(every_column, [1]), axis=1)
-    sorted_places = b.Gather(found, order, axis=0)
+    every_index = b.Concat(b.Unsqueeze(every_row, [1]), b.Unsqueeze(every_column, [1]), axis=1)
+    sorted_places = b.Gather(every_index, order, axis=0)
     every_value = b.Concat(values, b.Expand(default, b.Shape(missing)), axis=0)
     indices = sorted_places if kind is dtypes.i64 else b.Cast(sorted_places, to=kind)
     return [indices, b.Gather(every_value, order, axis=0), is_empty]

@@ -9,10 +9,10 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.loop_slices import cut_inside, parts_are_one
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
@@ -26,19 +26,19 @@ Row = dict[str, str]
 NUMBER = Tensor(dtypes.i64, ())
 
 
-# Reading
+# Import
 
 
-@OPENVINO.lift("TensorIterator", 1)
-def lift_tensor_iterator(node: Lifting) -> list[Value]:
-    return _Reading(node).loop(None, None)
+@OPENVINO.importer("TensorIterator", 1)
+def import_tensor_iterator(ctx: ImportContext) -> list[Value]:
+    return _LoopImporter(ctx).loop(None, None)
 
 
-@OPENVINO.lift("Loop", 5)
-def lift_loop(node: Lifting) -> list[Value]:
-    """A negative number of trips is no limit here; the core makes none then."""
-    trips, condition = node.input(0), node.input(1)
-    return _Reading(node).loop(_limit(node.b, trips), None if is_true(condition) else condition)
+@OPENVINO.importer("Loop", 5)
+def import_loop(ctx: ImportContext) -> list[Value]:
+    """Import Loop: a negative trip count is no limit in OpenVINO, and no trips in the core."""
+    trips, condition = ctx.input(0), ctx.input(1)
+    return _LoopImporter(ctx).loop(_limit(ctx.b, trips), None if is_true(condition) else condition)
 
 
 def _limit(b: Builder, trips: Value) -> Value | None:
@@ -56,7 +56,7 @@ def _limit(b: Builder, trips: Value) -> Value | None:
 
 
 def _is_at_least_zero(trips: Value) -> bool:
-    """Whether a number is the larger of something and 0, or another where it is negative, as _limit writes it."""
+    """Tell whether a number is Maximum(x, 0), or a Where that replaces a negative number, as :func:`_limit` writes it."""
     node = trips.node
     if node is None:
         return False
@@ -78,15 +78,15 @@ def _is_zero(x: Value | None) -> bool:
     return x is not None and x.constant is not None and x.constant.size == 1 and x.constant.item() == 0
 
 
-class _Reading:
-    """One layer on its way in: the rows of its port map, by what they are."""
+class _LoopImporter:
+    """The import of one layer: the entries of its port map by purpose."""
 
-    def __init__(self, node: Lifting) -> None:
-        self.node = node
-        foreign: ForeignGraph = node.attribute("body", "Graph")
-        rows: list[Row] = node.attribute("port_map", "list")
-        edges: list[Row] = node.attribute("back_edges", "list", [])
-        self.body = node.body(foreign, [])
+    def __init__(self, ctx: ImportContext) -> None:
+        self.ctx = ctx
+        foreign: ForeignGraph = ctx.attribute("body", "Graph")
+        rows: list[Row] = ctx.attribute("port_map", "list")
+        edges: list[Row] = ctx.attribute("back_edges", "list", [])
+        self.body = ctx.import_subgraph(foreign, [])
         self.b = Builder(graph=self.body)
         layers = [str(value.metadata["layer"]) for value in foreign.inputs]
         self.inputs = dict(zip(layers, self.body.inputs, strict=True))
@@ -94,26 +94,26 @@ class _Reading:
         self.results = dict(zip(layers, self.body.outputs, strict=True))
         self.back = {edge["to-layer"]: edge["from-layer"] for edge in edges}
         self.rows = [row for row in rows if row["port"] == "input"]
-        self.made = [row for row in rows if row["port"] == "output"]
+        self.output_rows = [row for row in rows if row["port"] == "output"]
 
     def loop(self, trips: Value | None, condition: Value | None) -> list[Value]:
-        number = self._numbers()
-        given = [row for row in self.rows if "purpose" not in row]
-        self._all_are_fed(given)
-        states = [row for row in given if row["internal_layer_id"] in self.back]
+        number = self._add_trip_number()
+        input_rows = [row for row in self.rows if "purpose" not in row]
+        self._check_port_map(input_rows)
+        states = [row for row in input_rows if row["internal_layer_id"] in self.back]
         if any("axis" in row for row in states):
-            raise UnsupportedError("loop.slice", "a part of an input is the first state")
-        cut = [row for row in given if "axis" in row]
-        whole = [row for row in given if "axis" not in row and row not in states]
-        if trips is None and condition is None and not cut and is_true(self._going()):
-            raise UnsupportedError("loop.endless", "nothing says how often the body runs")
-        wanted = [self._row(place) for place in range(len(self.node.node.outputs))]
-        last = [row for row in wanted if "axis" not in row]
-        first = [self.node.input(int(row["external_port_id"])) for row in states]
+            raise UnsupportedError("loop.slice", "the initial value of a state must be a whole input, got a slice")
+        cut = [row for row in input_rows if "axis" in row]
+        whole = [row for row in input_rows if "axis" not in row and row not in states]
+        if trips is None and condition is None and not cut and is_true(self._condition_result()):
+            raise UnsupportedError("loop.endless", "the loop needs a trip count, a condition or a sliced input")
+        output_rows = [self._output_row(index) for index in range(len(self.ctx.node.outputs))]
+        last = [row for row in output_rows if "axis" not in row]
+        first = [self.ctx.input(int(row["external_port_id"])) for row in states]
         carried = [self.back[row["internal_layer_id"]] for row in states]
         extra = [layer for layer in dict.fromkeys(row["internal_layer_id"] for row in last) if layer not in carried]
-        first += [self._nothing_yet(layer) for layer in extra]
-        stacked = [row for row in wanted if "axis" in row]
+        first += [self._add_initial_value(layer) for layer in extra]
+        stacked = [row for row in output_rows if "axis" in row]
         self.body.inputs = [
             number,
             *(self.inputs[row["internal_layer_id"]] for row in states),
@@ -121,24 +121,27 @@ class _Reading:
             *(self.inputs[row["internal_layer_id"]] for row in (*cut, *whole)),
         ]
         carried += extra
-        self.body.outputs = self._once(
-            [self._going(), *(self.results[layer] for layer in (*carried, *(row["internal_layer_id"] for row in stacked)))]
+        self.body.outputs = self._copy_repeated(
+            [
+                self._condition_result(),
+                *(self.results[layer] for layer in (*carried, *(row["internal_layer_id"] for row in stacked))),
+            ]
         )
-        ranks = [len(self.node.input(int(row["external_port_id"])).dims) for row in cut]
+        ranks = [len(self.ctx.input(int(row["external_port_id"])).dims) for row in cut]
         loop = Loop(
             body=self.body,
             carried=len(carried),
-            scan_inputs=tuple(self._entry(row, rank) for row, rank in zip(cut, ranks, strict=True)),
-            scan_outputs=tuple(self._laid(row) for row in stacked),
+            scan_inputs=tuple(self._slice_entry(row, rank) for row, rank in zip(cut, ranks, strict=True)),
+            scan_outputs=tuple(self._concat_entry(row) for row in stacked),
             outputs=len(carried) + len(stacked),
         )
-        xs = [*first, *(self.node.input(int(row["external_port_id"])) for row in (*cut, *whole))]
-        made = self.node.b.add(loop, trips, condition, *xs)
-        parts = iter(made[len(carried) :])
-        return [next(parts) if "axis" in row else made[carried.index(row["internal_layer_id"])] for row in wanted]
+        xs = [*first, *(self.ctx.input(int(row["external_port_id"])) for row in (*cut, *whole))]
+        outputs = self.ctx.b.add(loop, trips, condition, *xs)
+        parts = iter(outputs[len(carried) :])
+        return [next(parts) if "axis" in row else outputs[carried.index(row["internal_layer_id"])] for row in output_rows]
 
-    def _numbers(self) -> Value:
-        """The input that takes the number of the trip; one that nobody reads where the body has none."""
+    def _add_trip_number(self) -> Value:
+        """Return the input for the trip number; an unread one where the body has none."""
         rows = [row for row in self.rows if row.get("purpose") == "current_iteration"]
         number = Value(self.body.claim("trip"), NUMBER)
         nodes, self.body.nodes = self.body.nodes, []
@@ -157,83 +160,90 @@ class _Reading:
         replace_uses(self.body, old, new)
         self.results = {layer: new if value is old else value for layer, value in self.results.items()}
 
-    def _all_are_fed(self, given: Sequence[Row]) -> None:
+    def _check_port_map(self, input_rows: Sequence[Row]) -> None:
         fed = [row["internal_layer_id"] for row in self.rows]
         for layer in self.inputs:
             if fed.count(layer) != 1:
-                raise FormatError("loop.ports", f"{fed.count(layer)} inputs are mapped to the Parameter {layer} of the body")
-        if any(int(row["external_port_id"]) < 0 for row in given):
-            raise FormatError("loop.ports", "an input of the body is mapped to no port")
+                raise FormatError(
+                    "loop.ports", f"the Parameter {layer} of the body must have 1 entry in the port map, got {fed.count(layer)}"
+                )
+        if any(int(row["external_port_id"]) < 0 for row in input_rows):
+            raise FormatError("loop.ports", "an input of the body must be mapped to a port of the loop")
 
-    def _going(self) -> Value:
-        found = [self.results[row["internal_layer_id"]] for row in self.made if row.get("purpose") == "execution_condition"]
-        if not found:
-            found = [self.b.constant(np.array(True), dtypes.boolean, "goes_on")]
-        return found[0]
+    def _condition_result(self) -> Value:
+        results = [
+            self.results[row["internal_layer_id"]] for row in self.output_rows if row.get("purpose") == "execution_condition"
+        ]
+        if not results:
+            results = [self.b.constant(np.array(True), dtypes.boolean, "goes_on")]
+        return results[0]
 
-    def _row(self, place: int) -> Row:
-        wanted = str(place + len(self.node.node.inputs))
-        found = [row for row in self.made if row["external_port_id"] == wanted]
-        if len(found) != 1:
-            raise FormatError("loop.ports", f"{len(found)} results of the body are mapped to output {place}")
-        return found[0]
+    def _output_row(self, index: int) -> Row:
+        wanted = str(index + len(self.ctx.node.inputs))
+        rows = [row for row in self.output_rows if row["external_port_id"] == wanted]
+        if len(rows) != 1:
+            raise FormatError("loop.ports", f"output {index} must have 1 entry in the port map, got {len(rows)}")
+        return rows[0]
 
-    def _nothing_yet(self, layer: str) -> Value:
-        """The first value of what leaves the loop after the last trip, and comes into none."""
+    def _add_initial_value(self, layer: str) -> Value:
+        """Return the initial value of a body result that is an output of the last trip, and no state."""
         type = self.results[layer].type
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
-            raise UnsupportedError("loop.last", f"a result of the last trip alone, of the type {type}")
-        return self.node.b.constant(np.zeros(static(type.shape), type.dtype.numpy), type.dtype)
+            raise UnsupportedError("loop.last", f"an output of the last trip must have a static shape, got {type}")
+        return self.ctx.b.constant(np.zeros(static(type.shape), type.dtype.numpy), type.dtype)
 
-    def _once(self, values: list[Value]) -> list[Value]:
+    def _copy_repeated(self, values: list[Value]) -> list[Value]:
         seen: set[int] = set()
-        found = []
+        copies = []
         for value in values:
             if id(value) in seen:
                 value = self.b.apply("Identity", value)
             seen.add(id(value))
-            found.append(value)
-        return found
+            copies.append(value)
+        return copies
 
-    def _entry(self, row: Row, rank: int) -> tuple[int, int, bool]:
+    def _slice_entry(self, row: Row, rank: int) -> tuple[int, int, bool]:
         axis, size = int(row["axis"]), int(row.get("part_size", 1))
         start, end, stride = (int(row.get(name, default)) for name, default in (("start", 0), ("end", -1), ("stride", 1)))
         if not -rank <= axis < rank:
-            raise FormatError("loop.axis", f"axis {axis} of an input of rank {rank}")
+            raise FormatError("loop.axis", f"axis {axis} is out of range for an input of rank {rank}")
         if size < 1 or (start, end, stride) not in ((0, -1, size), (-1, 0, -size)):
             raise UnsupportedError(
-                "loop.slice", f"parts of {size} from {start} to {end} by {stride}, which are not the whole in order"
+                "loop.slice", f"slices of {size} from {start} to {end} by {stride} do not cover the whole axis in order"
             )
         return axis % rank, size, stride < 0
 
-    def _laid(self, row: Row) -> tuple[int, bool]:
+    def _concat_entry(self, row: Row) -> tuple[int, bool]:
         part = self.results[row["internal_layer_id"]]
-        axis, size, is_reversed = self._entry(row, len(part.dims))
+        axis, size, is_reversed = self._slice_entry(row, len(part.dims))
         if isinstance(part.dims[axis], int) and part.dims[axis] != size:
-            raise FormatError("loop.slice", f"parts of {size} along axis {axis}, and the body makes {part.type}")
+            raise FormatError("loop.slice", f"part_size is {size} along axis {axis}, and the body produces {part.type}")
         return axis, is_reversed
 
 
-# Writing
+# Export
 
 
-@OPENVINO.lower("Loop")
-def lower_loop(b: Builder, node: Node) -> Any:
-    """What is below no trips for us is no limit for OpenVINO; its Loop cuts into parts of one, in order. A TensorIterator holds
-    no other one."""
+@OPENVINO.legalize("Loop")
+def legalize_loop(b: Builder, node: Node) -> Any:
+    """Legalize Loop for OpenVINO.
+
+    A negative trip count becomes 0: OpenVINO reads it as no limit. OpenVINO's Loop slices parts of size 1, in order; other
+    loops slice inside the body. A TensorIterator contains no other TensorIterator.
+    """
     op: Any = node.op
-    if (made := unlisted_body(b, node)) is not None:
-        return made
+    if (rewritten := unlisted_body(b, node)) is not None:
+        return rewritten
     if _is_iterator(node) and _holds_iterator(op.body):
         return b.add(op, _parts(b, op, node.inputs[2 + op.carried]), None, *node.inputs[2:])
     trips, condition = (*node.inputs, None, None)[:2]
     if trips is None and not op.scan_inputs and (condition is None or is_true(condition)) and is_endless(op.body):
-        # What reads IR refuses it.
-        raise UnsupportedError("loop.endless", "nothing says how often the body runs")
+        # The importer of IR refuses such a loop.
+        raise UnsupportedError("loop.endless", "the loop needs a trip count, a condition or a sliced input")
     is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scan_inputs)
-    is_plain = is_plain and parts_are_one(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
+    is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
-        return cut_inside(b, node)
+        return slice_inside_body(b, node)
     if trips is None or _is_at_least_zero(trips):
         return None
     if trips.value is not None and np.size(trips.value) == 1:
@@ -243,60 +253,60 @@ def lower_loop(b: Builder, node: Node) -> Any:
     return b.add(node.op, b.apply("Maximum", trips, 0), *node.inputs[1:])
 
 
-@OPENVINO.emit("Loop")
-def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("Loop")
+def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     body: Graph = op.body
     remove_dead(body)
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     is_plain = _is_iterator(node)
     own = op.carried + len(op.scan_inputs)
-    # What nobody reads is not handed in; a cut input still says how many trips there are.
-    read = [place for place, value in enumerate(body.inputs) if _is_read(body, value) or 0 < place <= own]
-    keys = [lowering.key(xs[place - 1]) for place in read if place]
+    # Unread inputs are left out, except sliced ones, which determine the trip count.
+    read = [index for index, value in enumerate(body.inputs) if _is_read(body, value) or 0 < index <= own]
+    keys = [ctx.key(xs[index - 1]) for index in read if index]
     if is_plain:
-        # The condition that every trip goes on is said by no layer.
+        # A TensorIterator has no condition.
         del body.outputs[0]
         remove_dead(body)
     else:
         endless = ForeignTensor(dtypes.i64, np.array(-1), "")
         true = ForeignTensor(dtypes.boolean, np.array(True), "")
         keys = [
-            lowering.initializer(node, endless, "trips") if trips is None else lowering.key(trips),
-            lowering.initializer(node, true, "condition") if condition is None else lowering.key(condition),
+            ctx.add_constant(node, endless, "trips") if trips is None else ctx.key(trips),
+            ctx.add_constant(node, true, "condition") if condition is None else ctx.key(condition),
             *keys,
         ]
-    ports = range(len(keys) - sum(place > 0 for place in read), len(keys))
-    body.inputs = [body.inputs[place] for place in read]
-    lowering.own_outputs(body)
-    foreign = lowering.body(body)
+    ports = range(len(keys) - sum(index > 0 for index in read), len(keys))
+    body.inputs = [body.inputs[index] for index in read]
+    copy_captured_outputs(body)
+    foreign = ctx.export_subgraph(body)
     rows, layers = [], {}
     port = iter(ports)
-    for place, value in zip(read, foreign.inputs, strict=True):
-        layers[place] = value.metadata["layer"] = value.key
+    for index, value in zip(read, foreign.inputs, strict=True):
+        layers[index] = value.metadata["layer"] = value.key
         row = {"port": "input", "internal_layer_id": value.key}
-        if place == 0:
+        if index == 0:
             rows.append({**row, "external_port_id": "-1", "purpose": "current_iteration"})
         else:
-            cut = op.scan_inputs[place - 1 - op.carried] if 0 <= place - 1 - op.carried < len(op.scan_inputs) else None
+            cut = op.scan_inputs[index - 1 - op.carried] if 0 <= index - 1 - op.carried < len(op.scan_inputs) else None
             rows.append({**row, "external_port_id": str(next(port)), **(_cut_row(*cut) if cut else {})})
     edges = []
-    for place, value in enumerate(foreign.outputs, 1 if is_plain else 0):
-        layer = value.metadata["layer"] = f"{value.key}/result_{place}"
+    for index, value in enumerate(foreign.outputs, 1 if is_plain else 0):
+        layer = value.metadata["layer"] = f"{value.key}/result_{index}"
         row = {"port": "output", "internal_layer_id": layer}
-        if place == 0:
+        if index == 0:
             rows.append({**row, "external_port_id": "-1", "purpose": "execution_condition"})
             continue
-        laid = _cut_row(*_part_of(op, place)) if place > op.carried else {}
-        rows.append({**row, "external_port_id": str(len(keys) + place - 1), **laid})
-        if place <= op.carried:
-            edges.append({"from-layer": layer, "to-layer": layers[place]})
+        slice_row = _cut_row(*_part_of(op, index)) if index > op.carried else {}
+        rows.append({**row, "external_port_id": str(len(keys) + index - 1), **slice_row})
+        if index <= op.carried:
+            edges.append({"from-layer": layer, "to-layer": layers[index]})
     attributes: dict[str, Any] = {"body": foreign, "port_map": rows, "back_edges": edges}
-    return [lowering.finish(node, "", "TensorIterator" if is_plain else "Loop", 1 if is_plain else 5, keys, attributes)]
+    return [ctx.add_node(node, "", "TensorIterator" if is_plain else "Loop", 1 if is_plain else 5, keys, attributes)]
 
 
 def _is_iterator(node: Node) -> bool:
-    """Whether a TensorIterator says the loop: as many trips as there are parts."""
+    """Tell whether a TensorIterator can express the loop: it has as many trips as its first sliced input has parts."""
     op: Any = node.op
     is_free = all(x is None for x in node.inputs[:2])
     return is_free and bool(op.scan_inputs) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
@@ -312,7 +322,7 @@ def _holds_iterator(body: Graph) -> bool:
 
 
 def _parts(b: Builder, op: Any, x: Value | None) -> Value:
-    """How many parts the first cut input has."""
+    """Return the number of parts of the first sliced input."""
     axis, size, _ = op.scan_inputs[0]
     length = b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), np.array(axis), axis=0)
     return length if size == 1 else b.apply("Divide", length, size)  # type: ignore[no-any-return]
@@ -322,12 +332,12 @@ def _is_read(body: Graph, value: Value) -> bool:
     return bool(value.uses) or any(value is output for output in body.outputs)
 
 
-def _part_of(op: Any, place: int) -> tuple[int, int, bool]:
-    axis, is_reversed = op.scan_outputs[place - 1 - op.carried]
-    sizes = op.body.outputs[place - 1 - op.outputs].shape
+def _part_of(op: Any, index: int) -> tuple[int, int, bool]:
+    axis, is_reversed = op.scan_outputs[index - 1 - op.carried]
+    sizes = op.body.outputs[index - 1 - op.outputs].shape
     size = None if sizes is None else sizes[axis]
     if not isinstance(size, int):
-        raise UnsupportedError("loop.slice", f"parts laid end to end along axis {axis}, whose size {size} is not known")
+        raise UnsupportedError("loop.slice", f"parts concatenated along axis {axis} must have a known size there, got {size}")
     return axis, size, is_reversed
 
 

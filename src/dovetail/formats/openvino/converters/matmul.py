@@ -1,4 +1,4 @@
-"""Products of matrices: ONNX writes a transposed factor as a node of its own, which MatMul-1 says by a flag; and Einsum."""
+"""MatMul: a transposed operand becomes a flag; and Einsum."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 
-@OPENVINO.lower("MatMul")
-def absorb_transposes(b: Builder, node: Node) -> Value | None:
-    """A factor whose last two axes are swapped for this product alone is given as it was, with the flag turned."""
+@OPENVINO.legalize("MatMul")
+def legalize_matmul(b: Builder, node: Node) -> Value | None:
+    """Fold a Transpose of the last two axes of an operand, which only this MatMul reads, into the transpose flag."""
     op = node.op
     assert isinstance(op, MatMul)
-    x, y = (None if factor is None else untransposed(factor) for factor in node.inputs)
+    x, y = (None if factor is None else skip_transpose(factor) for factor in node.inputs)
     if x is None and y is None:
         return None
-    made: Value = b.MatMul(
+    result: Value = b.MatMul(
         x or node.input(0),
         y or node.input(1),
         transpose_a=op.transpose_a != (x is not None),
         transpose_b=op.transpose_b != (y is not None),
     )
-    return made
+    return result
 
 
-def untransposed(factor: Value) -> Value | None:
-    """What ``factor`` is the transpose of in its last two axes, where nobody else reads it; None where it is none."""
+def skip_transpose(factor: Value) -> Value | None:
+    """Return the input of a Transpose of the last two axes that has no other reader; None for any other value."""
     maker = factor.node
     if maker is None or not isinstance(maker.op, Transpose) or len(factor.uses) != 1 or factor.shape is None:
         return None
     rank = len(factor.shape)
-    given = maker.inputs[1] if len(maker.inputs) > 1 else None
-    order = None if given is None else given.constant
+    permutation = maker.inputs[1] if len(maker.inputs) > 1 else None
+    order = None if permutation is None else permutation.constant
     if order is None:
-        swaps = given is None and rank == 2
+        swaps = permutation is None and rank == 2
     else:
         swaps = rank >= 2 and (order.tolist() or list(range(rank))[::-1]) == [*range(rank - 2), rank - 1, rank - 2]
     return maker.inputs[0] if swaps else None
 
 
-@OPENVINO.lower("Einsum")
-def einsum(b: Any, node: Node) -> Any:
-    """Without blanks, which OpenVINO refuses, and without diagonals in products, of which its plugins make something else."""
+@OPENVINO.legalize("Einsum")
+def legalize_einsum(b: Any, node: Node) -> Any:
+    """Decompose equations with blanks, which OpenVINO refuses, and products with diagonals, which its plugins compute wrongly."""
     op = node.op
     assert isinstance(op, Einsum)
     terms = op.equation.replace(" ", "").partition("->")[0].replace("...", "").split(",")

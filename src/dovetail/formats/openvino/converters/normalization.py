@@ -1,4 +1,4 @@
-"""Normalisation in OpenVINO's words."""
+"""Normalization operators, Hardmax and Dropout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
@@ -17,56 +17,56 @@ from dovetail.ops.nn.dropout import is_inference
 from dovetail.ops.nn.normalization import MeanVarianceNormalization
 
 
-@OPENVINO.lift("MVN", 2)
-def mean_variance(node: Lifting) -> list[Value]:
-    """MVN-1: epsilon is inside the root; the axes are listed, or all after the channels or after the batch."""
-    x = node.input(0)
-    across = node.attribute("across_channels", "bool", True)
-    axes = node.attribute("reduction_axes", "tuple[int, ...]", ()) or tuple(range(1 if across else 2, len(x.dims)))
-    op = MeanVarianceNormalization(node.attribute("normalize_variance", "bool", True), node.attribute("eps", "float", 1e-9))
-    return node.b.add(op, x, node.b.constant(list(axes), dtypes.i64))
+@OPENVINO.importer("MVN", 2)
+def import_mvn(ctx: ImportContext) -> list[Value]:
+    """Import MVN-1 (opset2): epsilon is inside the root; the axes are listed, or all after the channels or after the batch."""
+    x = ctx.input(0)
+    across = ctx.attribute("across_channels", "bool", True)
+    axes = ctx.attribute("reduction_axes", "tuple[int, ...]", ()) or tuple(range(1 if across else 2, len(x.dims)))
+    op = MeanVarianceNormalization(ctx.attribute("normalize_variance", "bool", True), ctx.attribute("eps", "float", 1e-9))
+    return ctx.b.add(op, x, ctx.b.constant(list(axes), dtypes.i64))
 
 
-@OPENVINO.lift("LRN", 1)
-def local_response(node: Lifting) -> list[Value]:
-    size = node.attribute("size", "int")
+@OPENVINO.importer("LRN", 1)
+def import_lrn(ctx: ImportContext) -> list[Value]:
+    size = ctx.attribute("size", "int")
     if size % 2 == 0:
         raise UnsupportedError(
-            "norm.size", f"a region of {size} places, of which OpenVINO's text and implementation make different things"
+            "norm.size", f"LRN: OpenVINO's specification and implementation differ for an even size, got {size}"
         )
-    alpha, beta, bias = (node.attribute(name, "float") for name in ("alpha", "beta", "bias"))
-    x, axes = node.input(0), node.attribute_or_input(1, "tuple[int, ...]")
-    result: Value = node.b.LRN(x, size=size, alpha=alpha, beta=beta, bias=bias, axes=axes)
+    alpha, beta, bias = (ctx.attribute(name, "float") for name in ("alpha", "beta", "bias"))
+    x, axes = ctx.input(0), ctx.attribute_or_input(1, "tuple[int, ...]")
+    result: Value = ctx.b.LRN(x, size=size, alpha=alpha, beta=beta, bias=bias, axes=axes)
     return [result]
 
 
-@OPENVINO.lift("GRN", 1)
-def across_channels(node: Lifting) -> Value:
-    """Divided by the root of the sum of squares along the channels and the bias."""
-    b, x = node.b, node.input(0)
+@OPENVINO.importer("GRN", 1)
+def import_grn(ctx: ImportContext) -> Value:
+    """Import GRN: x / sqrt(sum(x**2 over the channels) + bias)."""
+    b, x = ctx.b, ctx.input(0)
     squares = b.ReduceSum(b.Multiply(x, x), [1], keepdims=True)
-    result: Value = b.Divide(x, b.Sqrt(b.Add(squares, node.attribute("bias", "float"))))
+    result: Value = b.Divide(x, b.Sqrt(b.Add(squares, ctx.attribute("bias", "float"))))
     return result
 
 
-@OPENVINO.lower("LRN")
-def lower_local_response(b: Any, node: Node) -> Any:
-    """OpenVINO's CPU plugin takes 1 for every bias."""
+@OPENVINO.legalize("LRN")
+def legalize_lrn(b: Any, node: Node) -> Any:
+    """Decompose LRN with an even size, or with a bias other than 1: OpenVINO's CPU plugin takes 1 for every bias."""
     op: Any = node.op
     return op.decompose(b, *node.inputs) if op.size % 2 == 0 or op.bias != 1 else None
 
 
-@OPENVINO.lower("BatchNormalization")
-def batch(b: Any, node: Node) -> Any:
-    """All five inputs are of one element type there."""
+@OPENVINO.legalize("BatchNormalization")
+def legalize_batch_normalization(b: Any, node: Node) -> Any:
+    """Decompose BatchNormalization of several element types, which OpenVINO refuses."""
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
     return None if is_one_type or op.training_mode else op.decompose(b, *node.inputs)
 
 
-@OPENVINO.lower("Hardmax")
-def hardmax(b: Any, node: Node) -> Any:
-    """The greatest elements that no other stands before."""
+@OPENVINO.legalize("Hardmax")
+def legalize_hardmax(b: Any, node: Node) -> Any:
+    """Write Hardmax as a comparison with the first greatest element."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -80,9 +80,9 @@ def hardmax(b: Any, node: Node) -> Any:
     return b.Cast(b.And(is_greatest, b.Equal(before, 0)), to=x.dtype)
 
 
-@OPENVINO.lower("Dropout")
-def dropout(b: Any, node: Node) -> Any:
-    """In inference it is nothing, and its mask is full."""
+@OPENVINO.legalize("Dropout")
+def legalize_dropout(b: Any, node: Node) -> Any:
+    """Write Dropout in inference as Identity and a mask of ones."""
     op: Any = node.op
     x, _, training = (*node.inputs, None, None)[:3]
     if x is None or not is_inference(training):

@@ -1,4 +1,4 @@
-"""Pooling in OpenVINO's words: MaxPool always gives indices, and an average that counts padding counts the whole window."""
+"""Pooling: OpenVINO's MaxPool always has indices, and its average with padding divides by the whole window."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dovetail.ir.graph import Node
 from dovetail.ops.nn.pool import AveragePool
 
 
-@OPENVINO.lower("MaxPool")
-def max_pool(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("MaxPool")
+def legalize_max_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.storage_order:
@@ -22,14 +22,14 @@ def max_pool(b: Any, node: Node) -> Any:
     return None
 
 
-@OPENVINO.lower("AveragePool")
-def average_pool(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("AveragePool")
+def legalize_average_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.divisor != "padded":
         return None
     if op.auto_pad != "explicit" or not any(op.pads or ()):
-        # Automatic padding is never exceeded, and without any both mean the elements inside.
+        # A window never exceeds automatic padding; without padding both modes average the elements inside.
         return b.add(op.with_(divisor="window" if op.auto_pad.startswith("same") else "inside"), x)
     if op.rounding_type == "floor" or op.canonical(x).rounding_type == "floor":
         return b.add(op.with_(divisor="window", rounding_type="floor"), x)
@@ -37,25 +37,25 @@ def average_pool(b: Any, node: Node) -> Any:
 
 
 def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
-    """The padding made part of the input, so that a window which reaches past it counts what is there."""
+    """Pad the input, so that a window beyond the padding averages the same elements as in the core."""
     simple: Any = op.with_floor_rounding(x)
     if simple is None:
-        raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
+        raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
     count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
-    found = op.geometry(x.dims[2:], op.kernel_shape)
-    # How far the windows reach, which is less than the padding where the last one was left out.
-    reach = op.covering_pads(found, x.dims[2:])
-    kept = [min(end, far) for end, far in zip(ends, reach, strict=True)]
-    padded = b.Pad(x, [0, 0, *begins, 0, 0, *kept])
-    rest = [max(far - end, 0) for end, far in zip(kept, reach, strict=True)]
+    geometry = op.geometry(x.dims[2:], op.kernel_shape)
+    # The extent of the windows is smaller than the padded input where the last window is dropped.
+    reach = op.covering_pads(geometry, x.dims[2:])
+    pads_end = [min(end, far) for end, far in zip(ends, reach, strict=True)]
+    padded = b.Pad(x, [0, 0, *begins, 0, 0, *pads_end])
+    rest = [max(far - end, 0) for end, far in zip(pads_end, reach, strict=True)]
     pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel_shape, "floor", "inside")
     return b.add(pool, padded)[0]
 
 
-@OPENVINO.lower("AdaptiveMaxPool")
-def adaptive_max_pool(b: Any, node: Node) -> Any:
-    """OpenVINO's CPU plugin counts in i32 alone."""
+@OPENVINO.legalize("AdaptiveMaxPool")
+def legalize_adaptive_max_pool(b: Any, node: Node) -> Any:
+    """Cast the indices: OpenVINO's CPU plugin computes them in i32 only."""
     op: Any = node.op
     if op.dtype == "i32":
         return None

@@ -1,4 +1,4 @@
-"""Random operators in OpenVINO's words: two whole seeds, of which two zeros mean that each run draws anew."""
+"""Random operators: OpenVINO has two integer seeds; two zeros draw new numbers in each run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.openvino.dialect import OPENVINO, spell
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.random import RandomUniform
@@ -19,29 +19,31 @@ from dovetail.ops.shape_values import as_i64
 _EXACT = 2**53
 
 
-@OPENVINO.lift("RandomUniform", 8)
-def uniform(node: Lifting) -> list[Value]:
-    kind = node.attribute("output_type", "DType")
-    first, second = (node.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
-    alignment = node.attribute("alignment", "str", "tensorflow")
+@OPENVINO.importer("RandomUniform", 8)
+def import_random_uniform(ctx: ImportContext) -> list[Value]:
+    kind = ctx.attribute("output_type", "DType")
+    first, second = (ctx.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
+    alignment = ctx.attribute("alignment", "str", "tensorflow")
     if alignment not in ("tensorflow", "pytorch"):
-        raise UnsupportedError("random.alignment", f"RandomUniform with alignment {alignment!r}")
-    shape, low, high = (node.input(index) for index in range(3))
+        raise UnsupportedError("random.alignment", f"RandomUniform: alignment {alignment!r} is not supported")
+    shape, low, high = (ctx.input(index) for index in range(3))
     if low.dtype is not kind or high.dtype is not kind:
-        raise UnsupportedError("random.dtype", f"RandomUniform of {kind} between {low.dtype} and {high.dtype}")
+        raise UnsupportedError(
+            "random.dtype", f"RandomUniform: bounds must have the type {kind}, got {low.dtype} and {high.dtype}"
+        )
     if not first and not second:
-        first = len(node.b.graph.nodes)
-    return node.b.add(RandomUniform(float(first % _EXACT), second), shape, low, high)
+        first = len(ctx.b.graph.nodes)
+    return ctx.b.add(RandomUniform(float(first % _EXACT), second), shape, low, high)
 
 
-@OPENVINO.lift("Multinomial", 13)
-def multinomial(node: Lifting) -> Value:
-    """Without replacement the greatest of what is drawn from Gumbel's distribution and added to the logarithms."""
-    b, x = node.b, node.ranked(0, 2)
-    kind = node.attribute("convert_type", "DType")
-    is_repeated, is_log = node.attribute("with_replacement", "bool"), node.attribute("log_probs", "bool")
-    first, second = (node.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
-    count = node.attribute_or_input(1, "int")
+@OPENVINO.importer("Multinomial", 13)
+def import_multinomial(ctx: ImportContext) -> Value:
+    """Import Multinomial: without replacement, the greatest sums of logarithm and Gumbel noise."""
+    b, x = ctx.b, ctx.input_of_rank(0, 2)
+    kind = ctx.attribute("convert_type", "DType")
+    is_repeated, is_log = ctx.attribute("with_replacement", "bool"), ctx.attribute("log_probs", "bool")
+    first, second = (ctx.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
+    count = ctx.attribute_or_input(1, "int")
     if not first and not second:
         first = len(b.graph.nodes)
     seeds = {"seed": float(first % _EXACT), "op_seed": second}
@@ -58,16 +60,16 @@ def multinomial(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.emit("RandomUniform")
-def emit_uniform(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("RandomUniform")
+def export_uniform(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    # A seed that is no number of OpenVINO's (a fraction, infinity, beyond 2^53) becomes one: its bits.
+    # A seed that OpenVINO cannot represent (a fraction, infinity, beyond 2**53) is replaced by its bits.
     is_whole = 0 <= op.seed < _EXACT and op.seed == int(op.seed)
     seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {
-        "output_type": spell(node.outputs[0].dtype),
-        "global_seed": spell(seed if seed or op.op_seed else _EXACT - 1),
-        "op_seed": spell(op.op_seed),
+        "output_type": encode_attribute(node.outputs[0].dtype),
+        "global_seed": encode_attribute(seed if seed or op.op_seed else _EXACT - 1),
+        "op_seed": encode_attribute(op.op_seed),
         "alignment": "tensorflow",
     }
-    return [lowering.finish(node, "", "RandomUniform", 8, [lowering.key(x) for x in node.inputs], attributes)]
+    return [ctx.add_node(node, "", "RandomUniform", 8, [ctx.key(x) for x in node.inputs], attributes)]

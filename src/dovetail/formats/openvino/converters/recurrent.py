@@ -1,4 +1,4 @@
-"""Import and export OpenVINO's recurrent cells and sequences."""
+"""Recurrent sequences and cells: OpenVINO's form on export, canonical attributes on import."""
 
 from __future__ import annotations
 
@@ -7,43 +7,45 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs, split_directions
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")
-"""The activation functions that OpenVINO's specification lists."""
+"""The activation functions of OpenVINO's specification."""
 
 
-@OPENVINO.lift("LSTMSequence", 1, 5)
-@OPENVINO.lift("GRUSequence", 5)
-@OPENVINO.lift("RNNSequence", 5)
-@OPENVINO.lift("LSTMCell", 1, 4)
-@OPENVINO.lift("GRUCell", 3)
-@OPENVINO.lift("RNNCell", 1)
-def recurrent(node: Lifting) -> Any:
-    attributes = dict(node.node.attributes)
-    words = [word.lower() for word in node.attribute("activations", "tuple[str, ...]", ())]
+@OPENVINO.importer("LSTMSequence", 1, 5)
+@OPENVINO.importer("GRUSequence", 5)
+@OPENVINO.importer("RNNSequence", 5)
+@OPENVINO.importer("LSTMCell", 1, 4)
+@OPENVINO.importer("GRUCell", 3)
+@OPENVINO.importer("RNNCell", 1)
+def import_recurrent(ctx: ImportContext) -> Any:
+    attributes = dict(ctx.node.attributes)
+    words = [word.lower() for word in ctx.attribute("activations", "tuple[str, ...]", ())]
     unknown = [word for word in words if word not in FUNCTIONS]
     if unknown:
-        raise UnsupportedError("recurrent.activations", f"{node.node.kind} with the activation function {unknown[0]!r}")
+        raise UnsupportedError(
+            "recurrent.activations", f"{ctx.node.kind}: the activation function {unknown[0]!r} is not supported"
+        )
     if words:
         attributes["activations"] = words
-    # Functions without parameters leave them unread.
+    # Functions without parameters ignore the parameters that are given.
     attributes["activations_alpha"] = attributes["activations_beta"] = ""
     if "direction" in attributes:
-        attributes["direction"] = node.attribute("direction", "str").lower()
-    limit = node.attribute("clip", "float", 0.0)
+        attributes["direction"] = ctx.attribute("direction", "str").lower()
+    limit = ctx.attribute("clip", "float", 0.0)
     if limit == float("inf"):
         attributes["clip"] = 0.0
-    op, xs = node.reading(*node.inputs, **attributes)
+    op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
     return op.canonical(*xs), xs
 
 
-@OPENVINO.lower("RNNCell", "GRUCell", "LSTMCell")
-def lower_cell(b: Any, node: Node) -> Any:
-    """Write every input and attribute; a cell that OpenVINO lacks is decomposed into a layer of one time step."""
+@OPENVINO.legalize("RNNCell", "GRUCell", "LSTMCell")
+def legalize_cell(b: Any, node: Node) -> Any:
+    """Write every input and attribute of a cell; decompose a cell that OpenVINO lacks."""
     op: Any = node.op
     layer = op.as_layer()
     names = {name for name, _, _ in layer.activations_of(0)}
@@ -51,7 +53,7 @@ def lower_cell(b: Any, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     size = op.shape(*node.inputs)[0][1]
     if not isinstance(size, int):
-        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a known hidden size")
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
     xs = pad_inputs(op, node.inputs)
     x = xs[0]
     assert x is not None
@@ -62,12 +64,12 @@ def lower_cell(b: Any, node: Node) -> Any:
     return None if new == op and xs == node.inputs else b.add(new, *xs)
 
 
-@OPENVINO.lower("RNN", "GRU", "LSTM")
-def lower_recurrent(b: Any, node: Node) -> Any:
-    """Write every input and attribute, with a summed bias; a layer that OpenVINO lacks is unrolled."""
+@OPENVINO.legalize("RNN", "GRU", "LSTM")
+def legalize_recurrent(b: Any, node: Node) -> Any:
+    """Write every input and attribute, with summed biases; unroll a layer that OpenVINO lacks."""
     op: Any = node.op
     xs = pad_inputs(op, node.inputs)
-    names = {name for place in range(op.directions) for name, _, _ in op.activations_of(place)}
+    names = {name for direction in range(op.directions) for name, _, _ in op.activations_of(direction)}
     is_supported = (
         names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.state_count :])
     )
@@ -78,7 +80,7 @@ def lower_recurrent(b: Any, node: Node) -> Any:
         return split_directions(b, plain, xs)
     size = op.sizes_of(*xs)["h"]
     if not isinstance(size, int):
-        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a known hidden size")
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
     wanted: dict[str, Any] = {
         "layout": "direction_second", "summed_bias": True, "hidden_size": size, "outputs": len(op.signature.outputs),
         "activations": plain.activations or op.default_activations, "clip": op.clip or 0.0,

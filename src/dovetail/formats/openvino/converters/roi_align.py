@@ -1,11 +1,11 @@
-"""Import ROIPooling, export Proposal in OpenVINO's form."""
+"""ROIPooling and Proposal."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dovetail.errors import FormatError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.detection.roi_pool import RoiPool
@@ -13,22 +13,24 @@ from dovetail.ops.detection.roi_pool import RoiPool
 _METHODS = ("max", "bilinear")
 
 
-@OPENVINO.lift("ROIPooling", 2)
-def import_roi_pooling(node: Lifting) -> list[Value]:
-    """Read the pooled size, which is one list under either of two names, two numbers, or both."""
-    sizes = [node.attribute(name, "tuple[int, ...]", None) for name in ("output_size", "output_roi")]
-    sides = [node.attribute(name, "int", None) for name in ("pooled_h", "pooled_w")]
+@OPENVINO.importer("ROIPooling", 2)
+def import_roi_pooling(ctx: ImportContext) -> list[Value]:
+    """Import ROIPooling: the output size is one list, under either name, or two numbers, or both."""
+    sizes = [ctx.attribute(name, "tuple[int, ...]", None) for name in ("output_size", "output_roi")]
+    sides = [ctx.attribute(name, "int", None) for name in ("pooled_h", "pooled_w")]
     if None not in sides:
         sizes.append(tuple(sides))
-    found = {size for size in sizes if size}
-    method = node.attribute("method", "str", "max")
-    if len(found) != 1 or method not in _METHODS:
-        raise FormatError("attribute.value", f"ROIPooling: sizes {sorted(found)}, method {method!r}")
-    return node.b.add(RoiPool(found.pop(), method, node.attribute("spatial_scale", "float")), node.input(0), node.input(1))
+    distinct_sizes = {size for size in sizes if size}
+    method = ctx.attribute("method", "str", "max")
+    if len(distinct_sizes) != 1 or method not in _METHODS:
+        raise FormatError(
+            "attribute.value", f"ROIPooling: sizes {sorted(distinct_sizes)} with method {method!r} are not supported"
+        )
+    return ctx.b.add(RoiPool(distinct_sizes.pop(), method, ctx.attribute("spatial_scale", "float")), ctx.input(0), ctx.input(1))
 
 
-@OPENVINO.lower("Proposal")
-def write_proposal(b: Any, node: Node) -> Any:
-    """Write Proposal with both outputs."""
+@OPENVINO.legalize("Proposal")
+def legalize_proposal(b: Any, node: Node) -> Any:
+    """Write both outputs, regions and scores."""
     op: Any = node.op
     return None if op.outputs == 2 else b.add(op.with_(outputs=2), *node.inputs)[0]

@@ -1,4 +1,4 @@
-"""Blocks of places moved between axes, in OpenVINO's words."""
+"""SpaceToBatch, BatchToSpace, ReorgYolo and ExtractImagePatches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import constant_or_none
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -22,14 +22,15 @@ from dovetail.ops.shape_values import as_i64, join_sizes
 _INTS = "tuple[int, ...]"
 
 
-def _three(node: Lifting) -> tuple[Value, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    x = node.input(0)
-    block, begin, end = (node.constant(place, _INTS) for place in (1, 2, 3))
+def _constant_blocks(ctx: ImportContext) -> tuple[Value, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Read the tensor and the constant inputs block, begin and end."""
+    x = ctx.input(0)
+    block, begin, end = (ctx.constant_input(index, _INTS) for index in (1, 2, 3))
     rank = len(x.dims)
     if {len(block), len(begin), len(end)} != {rank} or rank < 2 or min(block) < 1 or block[0] != 1 or begin[0] or end[0]:
-        raise FormatError("node.inputs", f"{node.node.kind}: blocks {block}, {begin}, {end} of {x.type}")
+        raise FormatError("node.inputs", f"{ctx.node.kind}: block {block}, begin {begin} and end {end} do not fit {x.type}")
     if min(*begin, *end) < 0:
-        raise FormatError("node.inputs", f"{node.node.kind}: pads or crops {begin}, {end} are negative")
+        raise FormatError("node.inputs", f"{ctx.node.kind}: pads or crops must not be negative, got {begin}, {end}")
     return x, block, begin, end
 
 
@@ -41,24 +42,29 @@ def _divided(b: Any, x: Value, axis: int, by: Any) -> Any:
 
 
 def _size(b: Any, x: Value, axis: int) -> Any:
-    found = shape_value(b, x, [axis])
-    return b.constant(np.array(found)) if isinstance(found, list) else found
+    result = shape_value(b, x, [axis])
+    return b.constant(np.array(result)) if isinstance(result, list) else result
 
 
-def _is_late(node: Lifting) -> bool:
-    """Whether blocks, or what is padded or cropped, are known only at run time."""
-    return any(x is not None and constant_or_none(x) is None for x in node.inputs[1:])
+def _has_runtime_blocks(ctx: ImportContext) -> bool:
+    """Tell whether the block, or the pads or crops, are computed at run time."""
+    return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
-def _late(node: Lifting) -> tuple[Value, list[Any], Value, Value]:
-    """As ``_three`` does: the tensor, the blocks as vectors of one, what is padded or cropped. Blocks that do not divide, or of
-    the batch, are refused when they run, by Reshape."""
-    b, x = node.b, node.input(0)
-    block, begin, end = (as_i64(b, node.input(place)) for place in (1, 2, 3))
+def _runtime_blocks(ctx: ImportContext) -> tuple[Value, list[Any], Value, Value]:
+    """Read the tensor and the inputs block, begin and end as values; the block as vectors of size 1.
+
+    Blocks that do not divide an axis, or the batch, are refused at run time, by Reshape.
+    """
+    b, x = ctx.b, ctx.input(0)
+    block, begin, end = (as_i64(b, ctx.input(index)) for index in (1, 2, 3))
     rank = len(x.dims)
     for vector in (block, begin, end):
         if rank < 2 or vector.shape is None or len(vector.shape) != 1 or vector.shape[0] not in (rank,):
-            raise FormatError("node.inputs", f"{node.node.kind}: a vector {vector.type} for {x.type}")
+            raise FormatError(
+                "node.inputs",
+                f"{ctx.node.kind}: block, begin and end must have one element per axis of {x.type}, got {vector.type}",
+            )
     return x, [b.Gather(block, [axis], axis=0) for axis in range(rank)], begin, end
 
 
@@ -66,19 +72,19 @@ def _product(b: Any, items: list[Any]) -> Any:
     return reduce(b.Multiply, items)
 
 
-@OPENVINO.lift("SpaceToBatch", 2)
-def space_to_batch(node: Lifting) -> Value:
-    """Padded, then each place in its block a batch of its own."""
-    b = node.b
-    if _is_late(node):
-        x, late, before, after = _late(node)
+@OPENVINO.importer("SpaceToBatch", 2)
+def import_space_to_batch(ctx: ImportContext) -> Value:
+    """Import SpaceToBatch: pad, then move each position within a block to the batch axis."""
+    b = ctx.b
+    if _has_runtime_blocks(ctx):
+        x, late, before, after = _runtime_blocks(ctx)
         return _to_batch(b, b.Pad(x, b.Concat(before, after, axis=0)), late, _product(b, late))
-    x, block, begin, end = _three(node)
+    x, block, begin, end = _constant_blocks(ctx)
     if any(begin) or any(end):
         x = b.Pad(x, b.constant([*begin, *end]))
     for size, count in zip(x.dims, block, strict=True):
         if isinstance(size, int) and size % count:
-            raise FormatError("node.inputs", f"SpaceToBatch: {size} places in blocks of {count}")
+            raise FormatError("node.inputs", f"SpaceToBatch: the padded size {size} must be a multiple of the block size {count}")
     return _to_batch(b, x, block, prod(block))
 
 
@@ -101,19 +107,21 @@ def _times(b: Any, x: Value, axis: int, by: Any) -> Any:
     return b.Multiply(_size(b, x, axis), [by] if isinstance(by, int) else by)
 
 
-@OPENVINO.lift("BatchToSpace", 2)
-def batch_to_space(node: Lifting) -> Value:
-    """The places of each block from the batch, then cropped."""
-    b = node.b
-    if _is_late(node):
-        x, late, before, after = _late(node)
+@OPENVINO.importer("BatchToSpace", 2)
+def import_batch_to_space(ctx: ImportContext) -> Value:
+    """Import BatchToSpace: move block positions from the batch axis to the spatial axes, then crop."""
+    b = ctx.b
+    if _has_runtime_blocks(ctx):
+        x, late, before, after = _runtime_blocks(ctx)
         whole = _from_batch(b, x, late, _product(b, late))
         result: Value = b.Slice(whole, before, b.Subtract(b.Shape(whole), after), list(range(len(late))))
         return result
-    x, block, begin, end = _three(node)
+    x, block, begin, end = _constant_blocks(ctx)
     rank, all_blocks = len(block), prod(block)
     if isinstance(x.dims[0], int) and x.dims[0] % all_blocks:
-        raise FormatError("node.inputs", f"BatchToSpace: a batch of {x.dims[0]} for blocks of {all_blocks}")
+        raise FormatError(
+            "node.inputs", f"BatchToSpace: the batch size {x.dims[0]} must be a multiple of the block volume {all_blocks}"
+        )
     y = _from_batch(b, x, block, all_blocks)
     if any(begin) or any(end):
         y = b.Slice(y, list(begin), [-count if count else INT64_MAX for count in end], list(range(rank)))
@@ -134,17 +142,17 @@ def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Valu
     return y
 
 
-@OPENVINO.lift("ReorgYolo", 2)
-def reorganised(node: Lifting) -> Value:
-    """SpaceToDepth of the tensor as one of fewer channels and more places, as darknet counts them."""
-    b, x = node.b, node.input(0)
-    strides = node.attribute("stride", _INTS)
+@OPENVINO.importer("ReorgYolo", 2)
+def import_reorg_yolo(ctx: ImportContext) -> Value:
+    """Import ReorgYolo: SpaceToDepth of the tensor with fewer channels and more positions, in the order of darknet."""
+    b, x = ctx.b, ctx.input(0)
+    strides = ctx.attribute("stride", _INTS)
     step = strides[0] if strides else 0
     if len(x.dims) != 4 or not all(isinstance(size, int) for size in x.dims[1:]) or step < 1:
-        raise UnsupportedError("blocks.size", f"ReorgYolo with stride {list(strides)} of {x.type}")
+        raise UnsupportedError("blocks.size", f"ReorgYolo: stride {list(strides)} does not fit {x.type}")
     channels, height, width = (int(size) for size in x.dims[1:])
     if channels % step**2 or height % step or width % step:
-        raise FormatError("node.inputs", f"ReorgYolo: {x.type} does not divide by {step}")
+        raise FormatError("node.inputs", f"ReorgYolo: the sizes of {x.type} must be multiples of {step}")
     batch = shape_value(b, x, [0])
     wide = b.Reshape(x, join_sizes(b, [batch, [channels // step**2, height * step, width * step]]), special_zero=False)
     deep = b.SpaceToDepth(wide, blocksize=step)
@@ -154,23 +162,26 @@ def reorganised(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.lift("ExtractImagePatches", 3)
-def patches(node: Lifting) -> Value:
-    """One slice of the picture for each place in a patch, one after the other along the channels."""
-    b, x = node.b, node.input(0)
-    sizes, strides, rates = (node.attribute(name, _INTS) for name in ("sizes", "strides", "rates"))
-    auto_pad = node.attribute("auto_pad", "str")
+@OPENVINO.importer("ExtractImagePatches", 3)
+def import_extract_image_patches(ctx: ImportContext) -> Value:
+    """Import ExtractImagePatches: one slice of the image for each position in a patch, concatenated along the channels."""
+    b, x = ctx.b, ctx.input(0)
+    sizes, strides, rates = (ctx.attribute(name, _INTS) for name in ("sizes", "strides", "rates"))
+    auto_pad = ctx.attribute("auto_pad", "str")
     if {len(sizes), len(strides), len(rates)} != {2} or min(*sizes, *strides, *rates) < 1:
-        raise FormatError("attribute.value", f"ExtractImagePatches: {list(sizes)}, {list(strides)}, {list(rates)}")
+        raise FormatError(
+            "attribute.value",
+            f"ExtractImagePatches: sizes {list(sizes)}, strides {list(strides)}, rates {list(rates)} must have 2 items each",
+        )
     if auto_pad not in ("valid", "same_upper", "same_lower"):
-        raise FormatError("attribute.value", f"ExtractImagePatches: auto_pad = {auto_pad!r}")
-    places = [x.dims[2], x.dims[3]]
-    if not all(isinstance(size, int) for size in places):
-        raise UnsupportedError("blocks.size", "ExtractImagePatches of a picture whose size only run time knows")
+        raise FormatError("attribute.value", f"ExtractImagePatches: auto_pad {auto_pad!r} is not supported")
+    image_size = [x.dims[2], x.dims[3]]
+    if not all(isinstance(size, int) for size in image_size):
+        raise UnsupportedError("blocks.size", "ExtractImagePatches needs an image of static size")
     spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates, strict=True)]
     outs = []
     pads: list[list[int]] = [[0, 0], [0, 0]]
-    for axis, (size, span, stride) in enumerate(zip(places, spans, strides, strict=True)):
+    for axis, (size, span, stride) in enumerate(zip(image_size, spans, strides, strict=True)):
         if auto_pad == "valid":
             outs.append((size - span) // stride + 1 if size >= span else 0)
             continue

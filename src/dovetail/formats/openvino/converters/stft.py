@@ -1,4 +1,4 @@
-"""Spectra of pieces of a signal in OpenVINO's words."""
+"""STFT and MelWeightMatrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.interpreter.evaluate import apply, constant_value
 from dovetail.ir.graph import Node, Value
@@ -26,7 +26,7 @@ class _Stft(
     sig="x: F, window: F, length!: I, step!: I1 -> y: F",
     openvino="STFT-15(x, window, length, step; transpose_frames:transposed)",
 ):
-    """STFT as OpenVINO spells it: of real numbers without an axis of parts, of one side, frames last if ``transposed``."""
+    """OpenVINO's STFT: of real numbers without an axis for parts, onesided, with the frames last if ``transposed``."""
 
     transposed: bool
 
@@ -34,25 +34,27 @@ class _Stft(
         return (None, None, None, 2)
 
 
-@OPENVINO.lift("STFT", 15)
-def lift_stft(node: Lifting) -> Value:
-    """A window that is shorter than a frame stands in its middle."""
-    b, x, window = node.b, node.input(0), node.input(1)
-    length, step = (_scalar(b, node.input(place)) for place in (2, 3))
+@OPENVINO.importer("STFT", 15)
+def import_stft(ctx: ImportContext) -> Value:
+    """Import STFT: a window that is shorter than a frame is centered in it."""
+    b, x, window = ctx.b, ctx.input(0), ctx.input(1)
+    length, step = (_scalar(b, ctx.input(index)) for index in (2, 3))
     if len(window.dims) != 1:
-        raise RuleError("fourier.window", f"the window of STFT should be a vector, and has rank {len(window.dims)}")
+        raise RuleError("fourier.window", f"STFT: the window must have rank 1, got rank {len(window.dims)}")
     rank, count = len(x.dims), window.dims[0]
     if rank not in (1, 2):
-        raise UnsupportedError("fourier.rank", f"STFT of a signal of rank {rank}")
-    found = length.constant
-    if not isinstance(count, int) or found is None:
-        raise UnsupportedError("fourier.size", "STFT with a window or frames of a size that only run time knows")
-    less = int(found) - count
+        raise UnsupportedError("fourier.rank", f"STFT: the signal must have rank 1 or 2, got rank {rank}")
+    frame_length = length.constant
+    if not isinstance(count, int) or frame_length is None:
+        raise UnsupportedError("fourier.size", "STFT needs a window and frames of static size")
+    less = int(frame_length) - count
     if less < 0:
-        raise UnsupportedError("fourier.window", f"STFT with a window of {count} elements for frames of {int(found)}")
+        raise UnsupportedError(
+            "fourier.window", f"STFT: the window ({count} elements) must not be longer than a frame ({int(frame_length)})"
+        )
     window = b.Pad(window, [less // 2, less - less // 2]) if less else window
     y = b.add(STFT(), b.Unsqueeze(x, [-1] if rank == 2 else [0, 2]), step, window, length)[0]
-    y = b.Transpose(y, [0, 2, 1, 3]) if node.attribute("transpose_frames", "bool") else y
+    y = b.Transpose(y, [0, 2, 1, 3]) if ctx.attribute("transpose_frames", "bool") else y
     result: Value = y if rank == 2 else b.Squeeze(y, [0])
     return result
 
@@ -65,9 +67,9 @@ def _scalar(b: Any, x: Value) -> Value:
     return x
 
 
-@OPENVINO.lower("STFT")
-def lower_stft(b: Any, node: Node) -> Any:
-    """Complex numbers and both sides are gathered and transformed; windows are always given."""
+@OPENVINO.legalize("STFT")
+def legalize_stft(b: Any, node: Node) -> Any:
+    """Write STFT of complex numbers, or twosided, as gathered frames and DFT; write the window."""
     op: Any = node.op
     x, step, window, length = (*node.inputs, None, None)[:4]
     assert x is not None and step is not None
@@ -79,20 +81,22 @@ def lower_stft(b: Any, node: Node) -> Any:
     if window is None:
         window = b.constant(np.ones(size, x.dtype.numpy), x.dtype)
     every = step if step.shape == () else b.Reshape(step, [])
-    made = x.node
-    signal = b.Squeeze(x, [2]) if made is None or not isinstance(made.op, Unsqueeze) else made.inputs[0]
+    maker = x.node
+    signal = b.Squeeze(x, [2]) if maker is None or not isinstance(maker.op, Unsqueeze) else maker.inputs[0]
     return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, every, dtypes.i64))[0]
 
 
-@OPENVINO.lower("MelWeightMatrix")
-def mel_weights(b: Any, node: Node) -> Any:
-    """OpenVINO has no such operator: weights that follow from constants become one."""
+@OPENVINO.legalize("MelWeightMatrix")
+def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
+    """Write MelWeightMatrix of constants as a constant: OpenVINO has no such operator."""
     op: Any = node.op
-    given = [None if x is None else constant_value(x) for x in node.inputs]
-    if any(item is None for item in given):
-        raise UnsupportedError("mel.constant", "MelWeightMatrix of numbers that only run time knows, which OpenVINO cannot say")
+    values = [None if x is None else constant_value(x) for x in node.inputs]
+    if any(item is None for item in values):
+        raise UnsupportedError("mel.constant", "MelWeightMatrix needs constant inputs: OpenVINO has no such operator")
     type = node.outputs[0].type
     nbytes = node.outputs[0].dtype.numpy.itemsize * prod(static(node.outputs[0].shape)) if is_static(type) else 0
     if nbytes > (limits := current().limits).folded_bytes:
-        raise UnsupportedError("mel.constant", f"MelWeightMatrix as a constant of {nbytes} bytes; {limits.bound('folded_bytes')}")
-    return b.constant(apply(op, np, given)[0], op.dtype)
+        raise UnsupportedError(
+            "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.bound('folded_bytes')}"
+        )
+    return b.constant(apply(op, np, values)[0], op.dtype)

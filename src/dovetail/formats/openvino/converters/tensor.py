@@ -1,4 +1,4 @@
-"""Operators that move data, where OpenVINO and the core differ by more than a slot line."""
+"""Pad, StridedSlice, Broadcast, Squeeze and other tensor operators that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, RuleError, UnsupportedError
-from dovetail.formats.exporter import constant_or_none
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -27,7 +27,7 @@ class _Pad(
     sig="x: T, begin!: I, end!: I, value?: T -> y: T",
     openvino="Pad-12(x, begin, end, value?; pad_mode:mode)",
 ):
-    """Pad as OpenVINO spells it: what comes before and what comes after are two vectors."""
+    """OpenVINO's Pad: pads_begin and pads_end are two vectors."""
 
     mode: str
 
@@ -40,32 +40,32 @@ class _Pad(
         return tuple(size + before + after for size, before, after in zip(x.shape, first, last, strict=True))
 
 
-@OPENVINO.lift("Pad", 1, 12)
-def pad(node: Lifting) -> Any:
-    """Two vectors become one. Pad-1 does not crop."""
-    mode = node.attribute("pad_mode", "str")
+@OPENVINO.importer("Pad", 1, 12)
+def import_pad(ctx: ImportContext) -> Any:
+    """Import Pad: concatenate pads_begin and pads_end. Pad-1 does not crop."""
+    mode = ctx.attribute("pad_mode", "str")
     if mode not in ("constant", "edge", "reflect", "symmetric"):
-        raise FormatError("attribute.value", f"Pad: pad_mode = {mode!r} is none of constant, edge, reflect, symmetric")
-    if len(node.inputs) > 4:
-        raise FormatError("node.inputs", f"Pad takes 4 inputs, not {len(node.inputs)}")
-    x, begin, end = (node.input(index) for index in range(3))
+        raise FormatError("attribute.value", f"Pad: pad_mode must be constant, edge, reflect or symmetric, got {mode!r}")
+    if len(ctx.inputs) > 4:
+        raise FormatError("node.inputs", f"Pad takes at most 4 inputs, got {len(ctx.inputs)}")
+    x, begin, end = (ctx.input(index) for index in range(3))
     for vector, name in ((begin, "pads_begin"), (end, "pads_end")):
         length_of_vector(vector, name)
         known = integers_of(vector)
-        if node.node.version == 1 and known is not None and min(known, default=0) < 0:
-            raise RuleError("pad.negative", f"{name} {known} should not be negative")
-    return node.b.Pad(x, _joined(node.b, begin, end), node.optional(3) if mode == "constant" else None, mode=mode)
+        if ctx.node.version == 1 and known is not None and min(known, default=0) < 0:
+            raise RuleError("pad.negative", f"{name} must not be negative, got {known}")
+    return ctx.b.Pad(x, _joined(ctx.b, begin, end), ctx.optional_input(3) if mode == "constant" else None, mode=mode)
 
 
 def _joined(b: Builder, begin: Value, end: Value) -> Value:
-    """The one vector of pads: that which was cut in two, if it was."""
-    made, other = begin.node, end.node
-    if made is not None and made is other and isinstance(made.op, Split) and [begin.index, end.index] == [0, 1]:
-        source, sizes = (*made.inputs, None)[:2]
-        if source is not None and sizes is None and len(made.outputs) == 2:
+    """Concatenate pads_begin and pads_end; return the split vector where both are its halves."""
+    first, second = begin.node, end.node
+    if first is not None and first is second and isinstance(first.op, Split) and [begin.index, end.index] == [0, 1]:
+        source, sizes = (*first.inputs, None)[:2]
+        if source is not None and sizes is None and len(first.outputs) == 2:
             return source
     if begin.dtype is not end.dtype:
-        begin, end = (_cast(b, each) for each in (begin, end))
+        begin, end = (_cast(b, half) for half in (begin, end))
     result: Value = b.Concat(begin, end, axis=0)
     return result
 
@@ -78,9 +78,9 @@ def _cast(b: Builder, x: Value) -> Value:
     return result
 
 
-@OPENVINO.lower("Pad")
-def pad_in_two(b: Builder, node: Node) -> Any:
-    """What comes before and after in two vectors of all axes; mirrors that are larger than the tensor by gathering."""
+@OPENVINO.legalize("Pad")
+def legalize_pad(b: Builder, node: Node) -> Any:
+    """Split the pads into two vectors over all axes; gather reflections that are larger than the tensor."""
     op: Any = node.op
     x, pads, value, axes = (*node.inputs, None, None)[:4]
     assert x is not None and pads is not None
@@ -99,7 +99,7 @@ def pad_in_two(b: Builder, node: Node) -> Any:
 
 
 def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
-    """A value that is computed, put where the padding is: OpenVINO's CPU plugin takes 0 for it."""
+    """Write a pad value that is computed at run time by Where: OpenVINO's CPU plugin takes 0 for it."""
     from dovetail.ir.builder import shape_value
 
     ones = b.Expand(b.constant(np.array(1, np.int32)), shape_value(b, x))
@@ -109,7 +109,7 @@ def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
 
 
 def _is_far(op: Any, x: Value, pads: Value) -> bool:
-    """Whether a mirror would have to show more than there is."""
+    """Tell whether a reflection is larger than the tensor."""
     known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
         return False
@@ -137,73 +137,83 @@ def _halves(b: Builder, pads: Value) -> tuple[Value, Value]:
 _MASKS = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
-@OPENVINO.lift("StridedSlice", 1)
-def strided_slice(node: Lifting) -> Any:
-    """Python's indexing as five masks: Slice, then Gather for each axis that shrinks, then Unsqueeze.
+@OPENVINO.importer("StridedSlice", 1)
+def import_strided_slice(ctx: ImportContext) -> Any:
+    """Import StridedSlice, indexing with five masks: Slice, then Gather for each shrunk axis, then Unsqueeze.
 
-    Masks shorter than the bounds go on with 0; longer ones are cut. An ellipsis goes before a new axis, that before one that
-    shrinks. In reverse a masked end takes the first element along, as OpenVINO's implementation has it (its text stops short of
-    it).
+    Masks shorter than the bounds are padded with 0, longer ones are cut. An ellipsis has precedence over a new axis, and a new
+    axis over a shrunk one. For a negative stride a masked end includes the first element, as in OpenVINO's implementation; the
+    specification excludes it.
     """
-    b = node.b
-    masks = {name: node.attribute(name, "tuple[int, ...]", REQUIRED if name in _MASKS[:2] else ()) for name in _MASKS}
+    b = ctx.b
+    masks = {name: ctx.attribute(name, "tuple[int, ...]", REQUIRED if name in _MASKS[:2] else ()) for name in _MASKS}
     if any(bit not in (0, 1) for mask in masks.values() for bit in mask):
-        raise FormatError("attribute.value", "StridedSlice: a mask holds something else than 0 and 1")
-    x, begin, end = (node.input(index) for index in range(3))
-    strides = node.optional(3)
-    if len(node.inputs) > 4:
-        raise FormatError("node.inputs", f"StridedSlice takes 4 inputs, not {len(node.inputs)}")
+        raise FormatError("attribute.value", "StridedSlice: masks must consist of 0 and 1")
+    x, begin, end = (ctx.input(index) for index in range(3))
+    strides = ctx.optional_input(3)
+    if len(ctx.inputs) > 4:
+        raise FormatError("node.inputs", f"StridedSlice takes at most 4 inputs, got {len(ctx.inputs)}")
     length = _bounds_length(begin, end, strides)
     begin_mask, end_mask, new_axis, shrink, ellipsis = ((*masks[name], *(0,) * length)[:length] for name in _MASKS)
     if sum(ellipsis) > 1:
-        raise FormatError("attribute.value", "StridedSlice: more than one ellipsis")
+        raise FormatError("attribute.value", "StridedSlice: ellipsis_mask must have at most one 1")
     if x.shape is None:
-        raise UnsupportedError("slice.rank", "StridedSlice of a tensor of unknown rank")
+        raise UnsupportedError("slice.rank", "StridedSlice needs a tensor of known rank")
     plan = _plan(len(x.shape), new_axis, shrink, ellipsis)
     steps: list[int] | Value = [1] * length if strides is None else _steps(strides)
     y = _cut(
-        b, x, begin, end, strides, [(place, axis) for place, axis, how in plan if how == "slice"], begin_mask, end_mask, steps
+        b,
+        x,
+        begin,
+        end,
+        strides,
+        [(position, axis) for position, axis, how in plan if how == "slice"],
+        begin_mask,
+        end_mask,
+        steps,
     )
     return _reshaped(b, y, begin, plan, begin_mask)
 
 
 def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
-    found = {
-        length_of_vector(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None
+    lengths_found = {
+        length_of_vector(vector, name)
+        for vector, name in ((begin, "begin"), (end, "end"), (strides, "strides"))
+        if vector is not None
     }
-    lengths = {length for length in found if isinstance(length, int)}
+    lengths = {length for length in lengths_found if isinstance(length, int)}
     if len(lengths) > 1:
-        raise RuleError("slice.bounds", f"bounds of {sorted(lengths)} elements should be as many")
+        raise RuleError("slice.bounds", f"begin, end and strides must have equal lengths, got {sorted(lengths)}")
     if not lengths:
-        raise UnsupportedError("constant.needed", "StridedSlice: the number of bounds is not known")
+        raise UnsupportedError("constant.needed", "StridedSlice needs a static number of bounds")
     return lengths.pop()
 
 
 def _steps(strides: Value) -> list[int] | Value:
-    """The steps where they are known; else the input itself."""
+    """Return the steps where they are constant, otherwise the input."""
     data = constant_or_none(strides)
     return strides if data is None else [int(step) for step in data.reshape(-1).tolist()]
 
 
 def _plan(rank: int, new_axis: Any, shrink: Any, ellipsis: Any) -> list[tuple[int, int, str]]:
-    """For each place in the bounds that does something: the axis of ``x`` it speaks of, and what it does."""
+    """List what each position of the bounds does: (position, axis of ``x``, action)."""
     length = len(new_axis)
-    added = sum(1 for place in range(length) if new_axis[place] and not ellipsis[place])
+    added = sum(1 for position in range(length) if new_axis[position] and not ellipsis[position])
     covered = rank - (length - added - sum(ellipsis))
     if covered < 0:
-        raise RuleError("slice.bounds", f"{length - added - sum(ellipsis)} bounds for {rank} axes")
+        raise RuleError("slice.bounds", f"StridedSlice: at most {rank} bounds, got {length - added - sum(ellipsis)}")
     plan = []
     axis = 0
-    for place in range(length):
-        if ellipsis[place]:
-            plan += [(place, axis + each, "keep") for each in range(covered)]
+    for position in range(length):
+        if ellipsis[position]:
+            plan += [(position, axis + kept_axis, "keep") for kept_axis in range(covered)]
             axis += covered
-        elif new_axis[place]:
-            plan.append((place, axis, "add"))
+        elif new_axis[position]:
+            plan.append((position, axis, "add"))
         else:
-            plan.append((place, axis, "shrink" if shrink[place] else "slice"))
+            plan.append((position, axis, "shrink" if shrink[position] else "slice"))
             axis += 1
-    return plan + [(length, each, "keep") for each in range(axis, rank)]
+    return plan + [(length, kept_axis, "keep") for kept_axis in range(axis, rank)]
 
 
 def _cut(
@@ -217,19 +227,21 @@ def _cut(
     end_mask: Any,
     steps: list[int] | Value,
 ) -> Value:
-    """Slice the axes that are cut; those with both ends masked and a step of 1 are left alone."""
+    """Slice the axes that are cut, except those with both ends masked and a step of 1."""
     if isinstance(steps, Value):
         return _cut_by(b, x, begin, end, steps, cuts, begin_mask, end_mask)
-    cuts = [(place, axis) for place, axis in cuts if not (begin_mask[place] and end_mask[place] and steps[place] == 1)]
+    cuts = [
+        (position, axis) for position, axis in cuts if not (begin_mask[position] and end_mask[position] and steps[position] == 1)
+    ]
     if not cuts:
         return x
-    places = [place for place, _ in cuts]
-    whole = [0 if steps[place] > 0 else INT64_MAX for place in places]
-    far = [INT64_MAX if steps[place] > 0 else -INT64_MAX for place in places]
-    starts = _masked(b, begin, places, [begin_mask[place] for place in places], whole)
-    stops = _masked(b, end, places, [end_mask[place] for place in places], far)
+    positions = [position for position, _ in cuts]
+    whole = [0 if steps[position] > 0 else INT64_MAX for position in positions]
+    far = [INT64_MAX if steps[position] > 0 else -INT64_MAX for position in positions]
+    starts = _masked(b, begin, positions, [begin_mask[position] for position in positions], whole)
+    stops = _masked(b, end, positions, [end_mask[position] for position in positions], far)
     axes = [axis for _, axis in cuts]
-    chosen = [steps[place] for place in places]
+    chosen = [steps[position] for position in positions]
     result: Value = b.Slice(x, starts, stops, axes, chosen)
     return result
 
@@ -237,32 +249,37 @@ def _cut(
 def _cut_by(
     b: Builder, x: Value, begin: Value, end: Value, strides: Value, cuts: list[tuple[int, int]], begin_mask: Any, end_mask: Any
 ) -> Value:
-    """Slice by steps that only run time knows: their signs say at which end a masked bound lies."""
+    """Slice by steps that are computed at run time: the sign of a step determines the masked bounds."""
     if not cuts:
         return x
-    places = [place for place, _ in cuts]
-    steps = b.Gather(_cast(b, strides), places, axis=0)
+    positions = [position for position, _ in cuts]
+    steps = b.Gather(_cast(b, strides), positions, axis=0)
     ahead = b.Greater(steps, 0)
     bounds = []
-    for given, mask, forward, back in ((begin, begin_mask, 0, INT64_MAX), (end, end_mask, INT64_MAX, -INT64_MAX)):
+    for bound, mask, forward, back in ((begin, begin_mask, 0, INT64_MAX), (end, end_mask, INT64_MAX, -INT64_MAX)):
         instead = b.Where(ahead, b.constant(np.array(forward)), b.constant(np.array(back)))
-        kept = b.Gather(_cast(b, given), places, axis=0)
-        bounds.append(b.Where(b.constant(np.array([bool(mask[place]) for place in places])), instead, kept))
+        selected = b.Gather(_cast(b, bound), positions, axis=0)
+        bounds.append(b.Where(b.constant(np.array([bool(mask[position]) for position in positions])), instead, selected))
     result: Value = b.Slice(x, bounds[0], bounds[1], [axis for _, axis in cuts], steps)
     return result
 
 
-def _masked(b: Builder, bounds: Value, places: list[int], mask: list[int], instead: list[int]) -> Value:
-    """The bounds at ``places`` as an i64 vector, those that are masked replaced."""
+def _masked(b: Builder, bounds: Value, positions: list[int], mask: list[int], instead: list[int]) -> Value:
+    """Return the bounds at ``positions`` as an i64 vector, with the masked ones replaced by ``instead``."""
     data = bounds.constant
     if data is not None:
         known = [int(item) for item in data.reshape(-1).tolist()]
         return b.constant(
-            np.array([each if bit else known[place] for place, bit, each in zip(places, mask, instead, strict=True)])
+            np.array(
+                [
+                    replacement if bit else known[position]
+                    for position, bit, replacement in zip(positions, mask, instead, strict=True)
+                ]
+            )
         )
     wide = _cast(b, bounds)
-    if places != list(range(len(places))) or wide.shape != (len(places),):
-        wide = b.Gather(wide, places, axis=0)
+    if positions != list(range(len(positions))) or wide.shape != (len(positions),):
+        wide = b.Gather(wide, positions, axis=0)
     if not any(mask):
         return wide
     result: Value = b.Where(b.constant(np.array(mask, dtype=bool)), b.constant(np.array(instead)), wide)
@@ -270,61 +287,63 @@ def _masked(b: Builder, bounds: Value, places: list[int], mask: list[int], inste
 
 
 def _reshaped(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, str]], begin_mask: Any) -> Value:
-    """Take one element of each axis that shrinks, the last axis first, and put in the new axes."""
-    for place, axis, _ in reversed([row for row in plan if row[2] == "shrink"]):
-        y = b.Gather(y, b.constant(np.array(0)) if begin_mask[place] else _element(b, begin, place), axis=axis)
+    """Gather one element of each shrunk axis, from the last axis on, and insert the new axes."""
+    for position, axis, _ in reversed([row for row in plan if row[2] == "shrink"]):
+        y = b.Gather(y, b.constant(np.array(0)) if begin_mask[position] else _element(b, begin, position), axis=axis)
     new = []
-    kept = 0
+    removed = 0
     for _, _, how in plan:
         if how == "add":
-            new.append(kept)
-        kept += how != "shrink"
+            new.append(removed)
+        removed += how != "shrink"
     return b.Unsqueeze(y, new) if new else y
 
 
-def _element(b: Builder, vector: Value, place: int) -> Value:
+def _element(b: Builder, vector: Value, position: int) -> Value:
     data = vector.constant
     if data is not None:
-        return b.constant(np.array(int(data.reshape(-1)[place])))
-    result: Value = b.Gather(vector, b.constant(np.array(place)), axis=0)
+        return b.constant(np.array(int(data.reshape(-1)[position])))
+    result: Value = b.Gather(vector, b.constant(np.array(position)), axis=0)
     return result
 
 
-@OPENVINO.lift("Reverse", 1)
-def reverse(node: Lifting) -> Any:
-    """A Slice with steps of -1 along the axes that are named or marked."""
-    mode = node.attribute("mode", "str")
+@OPENVINO.importer("Reverse", 1)
+def import_reverse(ctx: ImportContext) -> Any:
+    """Import Reverse: a Slice with steps of -1 along the axes that are listed or masked."""
+    mode = ctx.attribute("mode", "str")
     if mode not in ("index", "mask"):
-        raise FormatError("attribute.value", f"Reverse: mode = {mode!r} is neither index nor mask")
-    x = node.input(0)
-    known = constant_or_none(node.input(1))
+        raise FormatError("attribute.value", f"Reverse: mode must be index or mask, got {mode!r}")
+    x = ctx.input(0)
+    known = constant_or_none(ctx.input(1))
     if known is None:
-        return _reversed_by(node.b, x, node.input(1), mode)
+        return _reversed_by(ctx.b, x, ctx.input(1), mode)
     data = known.reshape(-1)
     axes = [int(axis) for axis in (data if mode == "index" else np.flatnonzero(data)).tolist()]
     if mode == "mask" and x.shape is not None and len(data) != len(x.shape):
-        raise RuleError("reverse.mask", f"a mask of {len(data)} for {len(x.shape)} axes")
+        raise RuleError("reverse.mask", f"Reverse: the mask must have {len(x.shape)} elements, got {len(data)}")
     if not axes:
-        return node.b.Identity(x)
+        return ctx.b.Identity(x)
     count = len(axes)
-    return node.b.Slice(x, [INT64_MAX] * count, [-INT64_MAX] * count, axes, [-1] * count)
+    return ctx.b.Slice(x, [INT64_MAX] * count, [-INT64_MAX] * count, axes, [-1] * count)
 
 
-def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
-    """By axes, or a mark for each axis, that only run time knows: a slice of all axes, as OpenVINO's own wants constant ones."""
+def _reversed_by(b: Builder, x: Value, axes_or_mask: Value, mode: str) -> Value:
+    """Reverse by axes, or by a mask, that are computed at run time: slice all axes, with steps of 1 or -1."""
     rank = len(x.dims)
     zero, one, far, near = (b.constant(np.array(bound)) for bound in (0, 1, INT64_MAX, -INT64_MAX))
     if mode == "index":
-        marks = b.ScatterElements(b.constant(np.zeros(rank, np.int64)), _cast(b, given), b.Expand(one, b.Shape(given)), axis=0)
-        given = b.Greater(marks, zero)
-    bounds = [b.Where(given, *pair) for pair in ((far, zero), (near, far))]
-    result: Value = b.Slice(x, bounds[0], bounds[1], list(range(rank)), b.Where(given, b.constant(np.array(-1)), one))
+        marks = b.ScatterElements(
+            b.constant(np.zeros(rank, np.int64)), _cast(b, axes_or_mask), b.Expand(one, b.Shape(axes_or_mask)), axis=0
+        )
+        axes_or_mask = b.Greater(marks, zero)
+    bounds = [b.Where(axes_or_mask, *pair) for pair in ((far, zero), (near, far))]
+    result: Value = b.Slice(x, bounds[0], bounds[1], list(range(rank)), b.Where(axes_or_mask, b.constant(np.array(-1)), one))
     return result
 
 
-@OPENVINO.lower("Slice")
-def slice_with_steps(b: Builder, node: Node) -> Any:
-    """OpenVINO's steps are not optional."""
+@OPENVINO.legalize("Slice")
+def legalize_slice(b: Builder, node: Node) -> Any:
+    """Write the steps, which are required in OpenVINO."""
     x, starts, stops, axes, steps = (*node.inputs, None, None)[:5]
     assert x is not None and starts is not None and stops is not None
     if starts.shape == (0,):
@@ -343,35 +362,37 @@ def slice_with_steps(b: Builder, node: Node) -> Any:
 # Shapes
 
 
-@OPENVINO.lift("Broadcast", 1, 3)
-def broadcast(node: Lifting) -> Any:
-    """``explicit`` says which axis of the result each axis of the data is: Unsqueeze the others, then expand."""
-    mode = node.attribute("mode", "str", "numpy")
-    x, shape = node.input(0), node.input(1)
-    if mode == "numpy" and node.node.version == 1:
-        # The third input, which older tools leave in place, is for the other mode.
-        return node.b.apply("Expand", x, shape, bidirectional=False)
-    if mode == "none" and node.node.version == 1:
-        # What OpenVINO writes for its ``explicit``.
+@OPENVINO.importer("Broadcast", 1, 3)
+def import_broadcast(ctx: ImportContext) -> Any:
+    """Import Broadcast: for ``explicit``, unsqueeze the axes that ``axes_mapping`` lacks, then expand."""
+    mode = ctx.attribute("mode", "str", "numpy")
+    x, shape = ctx.input(0), ctx.input(1)
+    if mode == "numpy" and ctx.node.version == 1:
+        # The third input belongs to the explicit mode; older tools write it in other modes too.
+        return ctx.b.apply("Expand", x, shape, bidirectional=False)
+    if mode == "none" and ctx.node.version == 1:
+        # OpenVINO writes its ``explicit`` mode in this form.
         mode = "explicit"
     if mode != "explicit":
         return None
     rank = length_of_vector(shape, "target_shape")
     if not isinstance(rank, int) or x.shape is None:
-        raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes between unknown ranks")
-    known = constant_or_none(node.input(2))
+        raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes needs known ranks")
+    known = constant_or_none(ctx.input(2))
     if known is None:
-        return node.b.apply("Expand", _spread(node.b, x, node.input(2), rank), shape, bidirectional=False)
+        return ctx.b.apply("Expand", _spread(ctx.b, x, ctx.input(2), rank), shape, bidirectional=False)
     mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
-        raise RuleError("broadcast.axes", f"axes_mapping {mapping} does not put {len(x.shape)} axes in order into {rank}")
+        raise RuleError("broadcast.axes", f"axes_mapping must be {len(x.shape)} rising axes below {rank}, got {mapping}")
     new = [axis for axis in range(rank) if axis not in mapping]
-    return node.b.apply("Expand", node.b.Unsqueeze(x, new) if new else x, shape, bidirectional=False)
+    return ctx.b.apply("Expand", ctx.b.Unsqueeze(x, new) if new else x, shape, bidirectional=False)
 
 
 def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
-    """``x`` with sizes of 1 between its own, each of which stands at the axis that ``mapping`` says. Axes that do not rise are
-    made ones out of range, which ScatterElements refuses."""
+    """Reshape ``x`` to rank ``rank``, with its axes at the positions ``mapping`` and sizes of 1 elsewhere.
+
+    Axes that do not rise are mapped out of range, which ScatterElements refuses.
+    """
     axes = _cast(b, mapping)
     count = len(x.dims)
     if count > 1:
@@ -383,21 +404,21 @@ def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
     return result
 
 
-@OPENVINO.lift("Squeeze", 1, 15)
-def squeeze(node: Lifting) -> Any:
-    """Without axes, or with none of them, every axis of size 1 goes."""
-    node.ignore("allow_axis_skip", "pytorch_dynamic_rank")
-    axes = node.optional(1)
-    if len(node.inputs) > 2:
-        raise FormatError("node.inputs", f"Squeeze takes 2 inputs, not {len(node.inputs)}")
+@OPENVINO.importer("Squeeze", 1, 15)
+def import_squeeze(ctx: ImportContext) -> Any:
+    """Import Squeeze: without axes, or with an empty list, all axes of size 1 are removed."""
+    ctx.ignore("allow_axis_skip", "pytorch_dynamic_rank")
+    axes = ctx.optional_input(1)
+    if len(ctx.inputs) > 2:
+        raise FormatError("node.inputs", f"Squeeze takes at most 2 inputs, got {len(ctx.inputs)}")
     if axes is not None and length_of_vector(axes, "axes", scalar=True) == 0:
         axes = None
-    return node.b.apply("Squeeze", node.input(0), *([] if axes is None else [axes]), skip=True)
+    return ctx.b.apply("Squeeze", ctx.input(0), *([] if axes is None else [axes]), skip=True)
 
 
-@OPENVINO.lower("Squeeze")
-def squeeze_or_skip(b: Builder, node: Node) -> Any:
-    """OpenVINO leaves an axis alone whose size is not 1, where the core may refuse."""
+@OPENVINO.legalize("Squeeze")
+def legalize_squeeze(b: Builder, node: Node) -> Any:
+    """Set ``skip``: OpenVINO ignores an axis whose size is not 1, which the core refuses."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is not None and axes.shape == (0,):
@@ -405,18 +426,18 @@ def squeeze_or_skip(b: Builder, node: Node) -> Any:
     return None if op.skip else b.apply("Squeeze", x, *([] if axes is None else [axes]), skip=True)
 
 
-@OPENVINO.lower("Unsqueeze", "Tile")
-def nothing(b: Builder, node: Node) -> Any:
-    """By no axes, which OpenVINO does not read from an empty constant, nothing happens."""
+@OPENVINO.legalize("Unsqueeze", "Tile")
+def legalize_unsqueeze_tile(b: Builder, node: Node) -> Any:
+    """Write Unsqueeze without axes, and Tile of a scalar, as Identity: OpenVINO refuses an empty constant."""
     axes = (*node.inputs, None)[1]
     if axes is None or axes.shape != (0,) or (isinstance(node.op, Tile) and node.outputs[0].shape != ()):
         return None
     return b.Identity(node.input(0))
 
 
-@OPENVINO.lower("Transpose")
-def transpose(b: Builder, node: Node) -> Any:
-    """One axis has no order, and an empty order is spelled out."""
+@OPENVINO.legalize("Transpose")
+def legalize_transpose(b: Builder, node: Node) -> Any:
+    """Write an empty order of a vector as [0], and an absent order explicitly."""
     x, order = (*node.inputs, None)[:2]
     assert x is not None
     if x.shape is not None and len(x.shape) < 2:
@@ -426,9 +447,9 @@ def transpose(b: Builder, node: Node) -> Any:
     return None
 
 
-@OPENVINO.lower("Expand")
-def expand(b: Builder, node: Node) -> Any:
-    """To a size of 0 OpenVINO expands in one direction only; to no shape nothing happens."""
+@OPENVINO.legalize("Expand")
+def legalize_expand(b: Builder, node: Node) -> Any:
+    """Write Expand: OpenVINO expands to a size of 0 in one direction only; an expansion to no shape is Identity."""
     op: Any = node.op
     x, shape = node.inputs
     assert x is not None and shape is not None
@@ -437,18 +458,18 @@ def expand(b: Builder, node: Node) -> Any:
     sizes = elements_of(shape)
     if not op.bidirectional or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
         return None
-    found = node.outputs[0].shape
+    target_shape = node.outputs[0].shape
     same = (
-        found is not None
-        and len(found) == len(sizes)
-        and all(symbolic.equal(*pair) is True for pair in zip(found, sizes, strict=True))
+        target_shape is not None
+        and len(target_shape) == len(sizes)
+        and all(symbolic.equal(*pair) is True for pair in zip(target_shape, sizes, strict=True))
     )
     return b.apply("Expand", x, shape, bidirectional=False) if same else None
 
 
-@OPENVINO.lower("Range")
-def range_of_scalars(b: Builder, node: Node) -> Any:
-    """One-element vectors are no scalars."""
+@OPENVINO.legalize("Range")
+def legalize_range(b: Builder, node: Node) -> Any:
+    """Reshape vectors of size 1 to scalars."""
     xs = [x for x in node.inputs if x is not None]
     if all(x.shape == () or x.shape is None for x in xs):
         return None

@@ -1,4 +1,4 @@
-"""Sorting in OpenVINO's words."""
+"""TopK: k is a scalar in OpenVINO."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
 
 
-@OPENVINO.lower("TopK")
-def top_k(b: Any, node: Node) -> Any:
-    """k is a scalar there."""
+@OPENVINO.legalize("TopK")
+def legalize_top_k(b: Any, node: Node) -> Any:
+    """Reshape k to a scalar."""
     x, k = node.inputs
     assert x is not None and k is not None
     return None if k.shape == () else b.add(node.op, x, b.Reshape(k, []))

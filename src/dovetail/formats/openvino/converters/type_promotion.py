@@ -1,4 +1,4 @@
-"""Types that two tensors have in common, and values rounded to a smaller type."""
+"""ConvertPromoteTypes and FakeConvert."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Value
 
-# What floats of one size and different parts become, besides the greater of two.
+# Promoted types of two floats of equal size and different exponents; any other pair has the larger one.
 _SIZES = {"f8e4m3": (4, 3), "f8e5m2": (5, 2), "f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 _PRIORITY = ("boolean", "integer", "float")
 
 
-@OPENVINO.lift("ConvertPromoteTypes", 14)
-def promoted(node: Lifting) -> list[Value]:
-    """Both inputs in the type that holds what either holds, as far as there is one (OpenVINO's specification)."""
-    xs = [node.input(0), node.input(1)]
-    is_unsafe = node.attribute("promote_unsafe", "bool", False)
-    by_rank = node.attribute("pytorch_scalar_promotion", "bool", False)
-    beyond = node.attribute("u64_integer_promotion_target", "DType", dtypes.f32)
+@OPENVINO.importer("ConvertPromoteTypes", 14)
+def import_convert_promote_types(ctx: ImportContext) -> list[Value]:
+    """Import ConvertPromoteTypes: cast both inputs to the type that holds both, by OpenVINO's specification."""
+    xs = [ctx.input(0), ctx.input(1)]
+    is_unsafe = ctx.attribute("promote_unsafe", "bool", False)
+    by_rank = ctx.attribute("pytorch_scalar_promotion", "bool", False)
+    beyond = ctx.attribute("u64_integer_promotion_target", "DType", dtypes.f32)
     kinds = [x.dtype for x in xs]
-    found = _common(xs, by_rank, beyond)
+    common = _common(xs, by_rank, beyond)
     if not is_unsafe:
-        _check_safe(kinds, found)
-    return [node.b.Cast(x, to=found) for x in xs]
+        _check_safe(kinds, common)
+    return [ctx.b.Cast(x, to=common) for x in xs]
 
 
 def _priority(kind: DType) -> int:
     word = "float" if kind.is_float else "integer" if kind.is_integer else kind.name
     if word not in _PRIORITY:
-        raise UnsupportedError("promote.type", f"what {kind} and another type have in common")
+        raise UnsupportedError("promote.type", f"the promoted type of {kind} and another type is not specified")
     return _PRIORITY.index(word)
 
 
@@ -57,7 +57,7 @@ def _widest_float(first: DType, second: DType) -> DType:
     if {first.name, second.name} == {"f8e4m3", "f8e5m2"}:
         return dtypes.dtype("f16")
     if not {first.name, second.name} <= set(_SIZES):
-        raise UnsupportedError("promote.type", f"what {first} and {second} have in common")
+        raise UnsupportedError("promote.type", f"the promoted type of {first} and {second} is not specified")
     least = [max(pair) for pair in zip(_SIZES[first.name], _SIZES[second.name], strict=True)]
     fitting = [name for name, parts in _SIZES.items() if parts[0] >= least[0] and parts[1] >= least[1]]
     return dtypes.dtype(fitting[0])
@@ -72,25 +72,26 @@ def _widest_integer(first: DType, second: DType, beyond: DType) -> DType:
     return dtypes.dtype(f"i{max(signed.bits, 2 * unsigned.bits)}")
 
 
-def _check_safe(kinds: list[DType], found: DType) -> None:
-    """Without ``promote_unsafe`` nothing grows beyond both, and nothing may be lost."""
-    is_lossy = found.is_float and any(kind.is_integer and found.bits < 2 * kind.bits for kind in kinds)
-    is_grown = found not in kinds
-    is_cut = found.is_integer and any(kind.is_integer and kind.bits > found.bits for kind in kinds)
+def _check_safe(kinds: list[DType], common: DType) -> None:
+    """Raise where, without ``promote_unsafe``, the promotion grows beyond both types or loses values."""
+    is_lossy = common.is_float and any(kind.is_integer and common.bits < 2 * kind.bits for kind in kinds)
+    is_grown = common not in kinds
+    is_cut = common.is_integer and any(kind.is_integer and kind.bits > common.bits for kind in kinds)
     if is_lossy or is_grown or is_cut:
-        raise RuleError("promote.unsafe", f"{kinds[0]} and {kinds[1]} become {found}, which promote_unsafe alone allows")
+        raise RuleError("promote.unsafe", f"promoting {kinds[0]} and {kinds[1]} to {common} needs promote_unsafe")
 
 
-@OPENVINO.lift("FakeConvert", 13)
-def fake_convert(node: Lifting) -> Value:
-    """Scaled and shifted, rounded to a float of 8 bits by way of f16, and back.
+@OPENVINO.importer("FakeConvert", 13)
+def import_fake_convert(ctx: ImportContext) -> Value:
+    """Import FakeConvert: scale and shift, round to an 8-bit float by way of f16, and back.
 
-    What is too large for f8e4m3 becomes its greatest number; for f8e5m2 what f16 holds does, and infinity stays.
+    Numbers too large for f8e4m3 become its greatest number. For f8e5m2 that holds for numbers that f16 can hold; infinity
+    stays.
     """
-    b, x, scale, shift = node.b, node.input(0), node.input(1), node.optional(2)
-    name = node.attribute("destination_type", "str", "f8e4m3")
+    b, x, scale, shift = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
+    name = ctx.attribute("destination_type", "str", "f8e4m3")
     if name not in ("f8e4m3", "f8e5m2"):
-        raise UnsupportedError("convert.type", f"FakeConvert to {name!r}")
+        raise UnsupportedError("convert.type", f"FakeConvert: destination_type {name!r} is not supported")
     y = b.Multiply(x, scale)
     y = y if shift is None else b.Subtract(y, shift)
     y = y if x.dtype == "f16" else b.Cast(y, to=dtypes.dtype("f16"))

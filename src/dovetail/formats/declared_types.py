@@ -1,0 +1,73 @@
+"""Declared types of a file against inferred types: the declaration fills in what inference leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from dovetail import symbolic
+from dovetail.errors import Diagnostic
+from dovetail.ir.graph import Graph, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, is_unnamed, opened, sizes_in
+
+
+def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file: str | None) -> Diagnostic | None:
+    """Merge the declared type into ``value``. Returns the warning [type.declared] where the two contradict each other."""
+    inferred = value.type
+    if declared is None or declared == inferred:
+        return None
+    if not isinstance(declared, Tensor) or not isinstance(inferred, Tensor):
+        if inferred == UNKNOWN:
+            value.type = opened(declared)
+        return None
+    merged, is_contradicted = merge_declared(inferred, declared, _sizes_of_inputs(graph, inferred))
+    if inferred.shape is None and declared.shape is not None and _has_other_rank(value, len(declared.shape)):
+        merged, is_contradicted = inferred, True
+    if not is_contradicted:
+        value.type = merged
+        return None
+    # No size is taken from a wrong declaration.
+    value.type = Tensor(merged.dtype, inferred.shape)
+    message = f"{value.name} is declared {declared}, and is {inferred}"
+    return Diagnostic("type.declared", message, value.name, file, severity="warning")
+
+
+def merge_declared(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
+    """Fill the unknown parts of the inferred type from the declared one, and tell whether the two contradict each other.
+
+    ``free_sizes`` are sizes that the caller of the model chooses; a declared number does not fix them.
+    """
+    dtype = inferred.dtype or declared.dtype
+    is_contradicted = inferred.dtype is not None and declared.dtype is not None and inferred.dtype is not declared.dtype
+    if inferred.shape is None or declared.shape is None:
+        return Tensor(dtype, inferred.shape if declared.shape is None else declared.shape), is_contradicted
+    if len(inferred.shape) != len(declared.shape):
+        return Tensor(dtype, inferred.shape), True
+    sizes: list[Size] = []
+    for ours, theirs in zip(inferred.shape, declared.shape, strict=True):
+        if ours.__class__ is int:
+            is_contradicted = is_contradicted or (theirs.__class__ is int and theirs != ours)
+            sizes.append(ours)
+        elif is_unnamed(ours) and not is_unnamed(theirs) and not (theirs.__class__ is int and ours in free_sizes):
+            sizes.append(theirs)
+        else:
+            is_contradicted = is_contradicted or symbolic.equal(ours, theirs) is False
+            sizes.append(ours)
+    return Tensor(dtype, tuple(sizes)), is_contradicted
+
+
+def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
+    """The unnamed sizes of ``type`` that are sizes of graph inputs."""
+    unnamed = [size for size in type.shape or () if is_unnamed(size)]
+    if not unnamed:
+        return set()
+    input_sizes = {size for x in graph.inputs for size in sizes_in(x.type) if is_unnamed(size)}
+    return input_sizes.intersection(unnamed)
+
+
+def _has_other_rank(value: Value, rank: int) -> bool:
+    """Tell whether ``value`` is an output of an If, and a branch gives it another rank."""
+    if value.node is None or type(value.node.op).__name__ != "If":
+        return False
+    shapes = [body.outputs[value.index].shape for _, body in bodies(value.node.op)]
+    return any(shape is not None and len(shape) != rank for shape in shapes)

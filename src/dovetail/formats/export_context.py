@@ -1,0 +1,224 @@
+"""The state of exporting one model: keys of values, constants, foreign nodes; exporters of converter modules get it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.arrays import Array
+from dovetail.errors import UnsupportedError
+from dovetail.formats import op_mapping
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.format_traits import FormatTraits, VersionOf
+from dovetail.formats.mapping_selection import (
+    MappingSelector,
+    NoFit,
+    SelectedMapping,
+    arguments,
+    as_attribute,
+    constant_or_none,
+    export_value,
+)
+from dovetail.formats.op_mapping import ParamMapping
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import INT64_MAX, Tensor, Type, opened
+
+
+class GraphWriter(Protocol):
+    """The exporter of the graphs around a node, as an :class:`ExportContext` calls it."""
+
+    def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
+        """Export a graph; see :meth:`ExportContext.export_graph`."""
+
+
+class ExportContext:
+    """The state of exporting one model.
+
+    ``keys``: the key of each value, by its id. ``typed``: the values and constants by their keys. ``foreign``: the graph that is
+    being written.
+    """
+
+    def __init__(self, format: FormatTraits, version_of: VersionOf, writer: GraphWriter) -> None:
+        self.format = format
+        self.version_of = version_of
+        self.selector = MappingSelector(format, version_of)
+        self.foreign = ForeignGraph()
+        self.keys: dict[int, str] = {}
+        self.typed: dict[str, Any] = {}
+        self._taken_keys: set[str] = set()
+        self._writer = writer
+
+    # Nodes
+
+    def export_by_mapping(self, node: Node) -> ForeignNode:
+        """Export a node by the op mapping that fits. Raises UnsupportedError [op.unsayable]."""
+        try:
+            selected = self.selector.select(node)
+        except NoFit as reason:
+            raise UnsupportedError(
+                "op.unsayable", f"{self.format.name} cannot express {_operator_text(node.op)}: {reason}"
+            ) from None
+        return self._apply_mapping(node, selected)
+
+    def _apply_mapping(self, node: Node, selected: SelectedMapping) -> ForeignNode:
+        mapping, op, version = selected
+        xs = arguments(node.op, node.inputs)
+        inputs: list[str | None] = []
+        for param in mapping.inputs:
+            if op_mapping.field_of(mapping.op, param.name) is not None and xs.get(param.name) is None:
+                inputs.append(self.add_attribute_constant(node, param.name, op.__dict__[param.name], param))
+            elif param.is_repeated:
+                inputs.extend(self.key(x) for x in xs[param.name])
+            else:
+                inputs.append(self.key(xs.get(param.name)))
+        attributes: dict[str, Any] = {}
+        for param in mapping.attributes:
+            if param.is_ignored:
+                continue
+            field = op_mapping.field_of(mapping.op, param.name)
+            if field is not None:
+                value = export_value(param, op.__dict__[param.name], mapping)
+                if value == () and param.is_optional and field.default == ():
+                    # An empty list that means the same as an absent one.
+                    continue
+            else:
+                x = xs.get(param.name)
+                data = None if x is None else constant_or_none(x)
+                value = None if data is None else export_value(param, as_attribute(data, op, param.name), mapping)
+            if value is None:
+                continue
+            if len(param.foreign_names) == 2:
+                half = len(value) // 2
+                for name, part in zip(param.foreign_names, (value[:half], value[half:]), strict=True):
+                    attributes[name] = self.format.encode_attribute(part)
+            else:
+                attributes[param.foreign_names[0]] = self.format.encode_attribute(value)
+        return self.add_node(node, mapping.domain, mapping.kind, version, inputs, attributes)
+
+    def add_node(
+        self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
+    ) -> ForeignNode:
+        """Create the foreign node for ``node``, and declare its outputs.
+
+        Raises UnsupportedError [op.unsayable] for too few inputs.
+        """
+        fixed_count, least = self.format.input_arity(domain, kind, version)
+        count = min(fixed_count, least)
+        while len(inputs) > count and inputs[-1] is None:
+            inputs.pop()
+        inputs = inputs + [None] * (count - len(inputs))
+        if len(inputs) < least:
+            rule = f"{kind}-{version} needs at least {least} inputs, got {len(inputs)}"
+            raise UnsupportedError("op.unsayable", f"{self.format.name} cannot express {_operator_text(node.op)}: {rule}")
+        outputs: list[str | None] = [self.declare(y).key for y in node.outputs]
+        return ForeignNode(
+            kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata)
+        )
+
+    def version(self, kind: str, domain: str = "") -> int:
+        """The version of a foreign operator in the target. Raises UnsupportedError [op.unsayable] where there is none."""
+        version = self.version_of(domain, kind)
+        if version is None:
+            raise UnsupportedError("op.unsayable", f"the target opset has no {kind}")
+        return version
+
+    # Subgraphs
+
+    def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
+        """Export a graph. ``outer_keys``: the keys of its inputs after the own ones, which stand for outer values."""
+        return self._writer.export_graph(graph, outer_keys, own_input_count)
+
+    def export_subgraph(self, graph: Graph, captures: Sequence[Value | None] | None = None) -> ForeignGraph:
+        """Export a subgraph: closed as it is, or with ``captures`` as the outer values that its inputs stand for."""
+        if captures is None:
+            return self.export_graph(graph, {})
+        outer_keys = {id(inner): self.keys[id(x)] for inner, x in zip(graph.inputs, captures, strict=True) if x is not None}
+        return self.export_graph(graph, outer_keys, 0)
+
+    # Values
+
+    def key(self, value: Value | None) -> str | None:
+        return None if value is None else self.keys[id(value)]
+
+    def claim_key(self, name: str) -> str:
+        """A key that is unique in the whole model: ``name``, or the name with a number."""
+        key, count = name, 1
+        while key in self._taken_keys:
+            count += 1
+            key = f"{name}_{count}"
+        self._taken_keys.add(key)
+        return key
+
+    def declare(self, value: Value) -> ForeignValue:
+        """Give ``value`` a key, and declare it in the graph that is being written."""
+        key = self.claim_key(value.name)
+        self.keys[id(value)] = key
+        self.typed[key] = value
+        item = self.describe(value)
+        self.foreign.values[key] = item
+        return item
+
+    def describe(self, value: Value) -> ForeignValue:
+        """The foreign declaration of a value that has a key."""
+        # A value that its own format left without names, or names after its layer, keeps that.
+        names = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
+        metadata = dict(value.metadata)
+        declared = metadata.pop("declared", None)
+        type = declared if declared is not None and opened(declared) == value.type else value.type
+        return ForeignValue(self.keys[id(value)], declarable_type(type), names, value.doc, metadata)
+
+    def add_attribute_constant(self, node: Node, name: str, value: Any, param: ParamMapping | None = None) -> str | None:
+        """Add a constant for an attribute value, and return its key; None for None."""
+        if value is None:
+            return None
+        if isinstance(value, float):
+            data: Array = np.asarray(value, dtype=_float_dtype(node).numpy)
+        else:
+            data = np.asarray(value, dtype=np.int64)
+        if param is not None and param.conversion == "vector":
+            data = data.reshape(-1)
+        return self.add_constant(node, ForeignTensor(dtypes.dtype(data.dtype), data, ""), name)
+
+    def add_constant(self, node: Node, tensor: ForeignTensor, name: str = "value") -> str:
+        """Add a constant that is named after ``node``, and return its key."""
+        key = self.claim_key(f"{node.label}/{name}")
+        self.foreign.constants[key] = replace(tensor, name=key)
+        item = ForeignValue(key, Tensor(tensor.dtype, tensor.data.shape), (), "", {"name": key})
+        self.foreign.values[key] = self.typed[key] = item
+        return key
+
+
+def copy_captured_outputs(graph: Graph) -> None:
+    """Let each output of a subgraph be produced in it, once: an input, or a repeated output, gets an Identity."""
+    b = Builder(graph=graph)
+    seen: set[int] = {id(value) for value in graph.inputs}
+    for index, value in enumerate(graph.outputs):
+        if id(value) in seen:
+            graph.outputs[index] = value = b.apply("Identity", value)
+        seen.add(id(value))
+
+
+def declarable_type(type: Type) -> Type:
+    """``type`` without a shape of more than 2**63 - 1 elements, which readers refuse."""
+    if not isinstance(type, Tensor) or type.shape is None or 0 in type.shape:
+        return type
+    return type if prod(size for size in type.shape if isinstance(size, int)) <= INT64_MAX else Tensor(type.dtype, None)
+
+
+def _operator_text(op: Op) -> str:
+    """The operator with its attributes. An operator that exists only for export (``_Name``) is named without the underscore."""
+    return str(op).lstrip("_")
+
+
+def _float_dtype(node: Node) -> dtypes.DType:
+    """The element type of a float constant among the inputs: that of the first input where it is a float type, else f32."""
+    type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    dtype = getattr(type, "dtype", None)
+    return dtype if dtype is not None and dtype.is_float else dtypes.f32

@@ -1,0 +1,75 @@
+"""The facts about a format that import and export need: its op mappings, its versions and how it encodes attribute values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.errors import DovetailError
+from dovetail.formats import op_mapping
+from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.op_mapping import OpMapping
+from dovetail.ir import op as operators
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+
+VersionOf = Callable[[str, str], int | None]
+"""The version of an operator (domain, kind) in the target; None where the target has no such operator."""
+TypeCheck = Callable[[ForeignNode, Sequence[Value | None], Sequence[Value]], None]
+Deviate = Callable[[DovetailError], None]
+Normalize = Callable[[ForeignNode, Deviate], ForeignNode]
+
+
+@dataclass
+class FormatTraits:
+    """The facts about one format.
+
+    ``mapping_lines``: the op mappings of an operator class. ``check_types`` raises RuleError where the version of a foreign
+    operator does not take the types of a node. ``has_opsets``: one opset fixes the version of every operator in a file.
+    ``is_text``: attribute values are strings, numbers too. ``encode_attribute`` converts a core attribute value to a foreign one.
+    ``unsupported_reasons``: why the format has no equal of an operator, core or foreign, by its name. ``input_arity`` of
+    (domain, kind, version): the number of inputs that do not repeat, and the least number of inputs, absent ones included.
+    ``first_version``: the oldest version of an operator (domain, kind). ``normalize`` removes from a node what every reader
+    ignores, and reports it as a deviation.
+    """
+
+    name: str
+    mapping_lines: Callable[[type[Op]], tuple[str, ...]]
+    check_types: TypeCheck
+    has_opsets: bool = False
+    is_text: bool = False
+    encode_attribute: Callable[[Any], Any] = lambda value: value
+    unsupported_reasons: dict[str, str] = field(default_factory=dict)
+    input_arity: Callable[[str, str, int], tuple[int, int]] = lambda domain, kind, version: (0, 0)
+    first_version: Callable[[str, str], int | None] = lambda domain, kind: None
+    normalize: Normalize = lambda node, deviate: node
+    _import_mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] | None = None
+    _export_mappings: dict[type[Op], tuple[OpMapping, ...]] = field(default_factory=dict)
+
+    def import_mappings(self) -> dict[tuple[str, str, int], tuple[OpMapping, ...]]:
+        """The mappings that import each foreign operator (domain, kind, version), in the order in which to try them."""
+        if self._import_mappings is None:
+            mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] = {}
+            for cls in operators.REGISTRY.values():
+                for line in self.mapping_lines(cls):
+                    mapping = op_mapping.parse(cls, line)
+                    if mapping.is_export_only:
+                        continue
+                    for version in mapping.versions:
+                        key = (mapping.domain, mapping.kind, version)
+                        mappings[key] = (*mappings.get(key, ()), mapping)
+            self._import_mappings = mappings
+        return self._import_mappings
+
+    def mappings_for(self, node: ForeignNode) -> tuple[OpMapping, ...]:
+        """The mappings that may import ``node``; none for an unknown operator or version."""
+        return self.import_mappings().get((node.domain, node.kind, node.version), ())
+
+    def export_mappings(self, op: type[Op]) -> tuple[OpMapping, ...]:
+        """The mappings that may export an operator of class ``op``, the preferred one first."""
+        mappings = self._export_mappings.get(op)
+        if mappings is None:
+            mappings = tuple(op_mapping.parse(op, line) for line in reversed(self.mapping_lines(op)))
+            self._export_mappings[op] = mappings
+        return mappings

@@ -1,0 +1,83 @@
+"""The state of importing one graph: values by key, constants, variables, errors; a subgraph's scope has an outer scope."""
+
+from __future__ import annotations
+
+from dovetail.errors import Diagnostic, DovetailError
+from dovetail.formats.declared_types import apply_declared_type
+from dovetail.formats.deviations import Deviations
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
+from dovetail.formats.import_constants import ImportedConstants
+from dovetail.formats.import_state import ImportedVariables
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Value
+
+
+class ImportScope:
+    """The state of importing one graph.
+
+    ``values``: the imported values by their keys. ``captures``: the values of outer scopes that the graph reads, in the order of
+    the graph inputs that stand for them. ``is_text``: attribute values are strings. Without ``deviations`` to collect them in,
+    every deviation is an error.
+    """
+
+    def __init__(
+        self,
+        foreign: ForeignGraph,
+        *,
+        is_text: bool,
+        file: str | None = None,
+        outer: ImportScope | None = None,
+        deviations: Deviations | None = None,
+    ) -> None:
+        self.foreign = foreign
+        self.is_text = is_text
+        self.file = file
+        self.outer = outer
+        self.deviations: Deviations | None = deviations if outer is None else outer.deviations
+        self.undeclared_domains: frozenset[str] = frozenset() if outer is None else outer.undeclared_domains
+        self.graph = Graph(foreign.name)
+        self.b = Builder(graph=self.graph, fold=True, strict=False)
+        self.values: dict[str, Value] = {}
+        self.captures: list[Value] = []
+        self.constants = ImportedConstants(self.b)
+        self.variables = ImportedVariables(self.graph, is_subgraph=outer is not None)
+        self.errors: list[DovetailError] = [] if outer is None else outer.errors
+        self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
+
+    def lookup(self, key: str) -> Value | None:
+        """The value of ``key``; a value of an outer scope is captured by a new graph input."""
+        value = self.values.get(key)
+        if value is None and self.outer is not None:
+            captured = self.outer.lookup(key)
+            if captured is not None:
+                self.captures.append(captured)
+                value = Value(self.graph.claim(captured.name), captured.type)
+                value.value = captured.value
+                self.graph.inputs.append(value)
+                self.values[key] = value
+        return value
+
+    def name_of(self, key: str | None) -> str:
+        """The name of a value in the file; empty for an absent output."""
+        if key is None:
+            return ""
+        item = self.foreign.values.get(key)
+        return key if item is None else item.name
+
+    def describe(self, value: Value, item: ForeignValue) -> None:
+        """Copy names, documentation and metadata from the file."""
+        value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
+
+    def apply_declared_type(self, value: Value, item: ForeignValue) -> None:
+        """Merge the type that the file declares into the inferred one; warn where they contradict each other."""
+        warning = apply_declared_type(self.graph, value, item.type, self.file)
+        if warning is not None:
+            self.warnings.append(warning)
+
+    def deviate(self, error: DovetailError, node: ForeignNode) -> None:
+        """Report a deviation of ``node``."""
+        error.at(node=node.label, file=self.file)
+        if self.deviations is None:
+            self.errors.append(error)
+        else:
+            self.deviations.add(error)

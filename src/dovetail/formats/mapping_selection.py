@@ -1,0 +1,212 @@
+"""Selection of the op mapping that exports a core operator, and of the form of the operator that fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dovetail.arrays import Array
+from dovetail.errors import FormatError, RuleError, UnsupportedError
+from dovetail.formats import op_mapping
+from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.format_traits import FormatTraits, VersionOf
+from dovetail.formats.import_node import constant_of
+from dovetail.formats.op_mapping import OpMapping, ParamMapping
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import REQUIRED, Op
+from dovetail.ops.runtime_attributes import RuntimeAttributes
+
+RewriteResult = Value | Sequence[Value | None] | None
+"""The new values of a node's outputs; None where a rewrite leaves the node as it is."""
+
+Arguments = dict[str, Any]
+"""Inputs by their names in the signature: a Value, None, or a list for a repeated input."""
+
+
+class NoFit(Exception):
+    """A mapping cannot express a node; the text is the reason."""
+
+
+class SelectedMapping(NamedTuple):
+    """A mapping, the operator in the form that fits it, and the version to write."""
+
+    mapping: OpMapping
+    op: Op
+    version: int
+
+
+class MappingSelector:
+    """Selects op mappings for one target: a format whose ``version_of`` gives the version of each operator."""
+
+    def __init__(self, format: FormatTraits, version_of: VersionOf) -> None:
+        self.format = format
+        self.version_of = version_of
+
+    def select(self, node: Node) -> SelectedMapping:
+        """The mapping to use. Raises NoFit.
+
+        The operator is tried as it is, in its canonical form, and without the attributes that a mapping lacks or fixes.
+        """
+        reason: NoFit | None = None
+        inner, runtime_names = (node.op.op, node.op.names) if isinstance(node.op, RuntimeAttributes) else (node.op, ())
+        mappings = self.format.export_mappings(type(inner))
+        if not mappings:
+            raise NoFit(self.format.unsupported_reasons.get(type(inner).__name__, "it has no such operator that dovetail knows"))
+        canonical = inner if runtime_names else inner.canonical(*node.inputs)
+        first: SelectedMapping | None = None
+        for form in ("original",) if runtime_names else ("original", "canonical", "reduced"):
+            for mapping in mappings:
+                version = self.version_of(mapping.domain, mapping.kind)
+                if version not in mapping.versions:
+                    state = f"{mapping.kind}-{version} is unknown" if version else f"the target has no {mapping.kind}"
+                    reason = reason or NoFit(state)
+                    continue
+                op = inner if form == "original" else canonical if form == "canonical" else reduce_to(canonical, mapping, node)
+                try:
+                    _check_fit(node, op, mapping)
+                except NoFit as error:
+                    reason = error
+                    continue
+                assert version is not None
+                selected = SelectedMapping(mapping, op, version)
+                if len(mappings) == 1 or self.supports_types(node, selected):
+                    return selected
+                first = first or selected
+            if first is not None:
+                return first
+        assert reason is not None
+        raise reason
+
+    def supports_types(self, node: Node, selected: SelectedMapping) -> bool:
+        """Tell whether the foreign operator takes the types of ``node``."""
+        mapping = selected.mapping
+        foreign = ForeignNode(mapping.kind, selected.version, [], [], domain=mapping.domain)
+        try:
+            self.format.check_types(foreign, _foreign_inputs(mapping, node), node.outputs)
+        except RuleError:
+            return False
+        return True
+
+
+def _check_fit(node: Node, op: Op, mapping: OpMapping) -> None:
+    """Raise NoFit where ``mapping`` cannot express ``op`` with the inputs of ``node``."""
+    for name, texts in mapping.fixed:
+        field = op_mapping.field_of(mapping.op, name)
+        if field is not None and op.__dict__[name] not in [op_mapping.fixed_value(field, text) for text in texts]:
+            raise NoFit(f"{mapping.kind} means {name}={texts[0]}")
+    for field in op.fields:
+        if field.name != "outputs" and not mapping.has_param(field.name) and op.__dict__[field.name] != field.default:
+            raise NoFit(f"{mapping.kind} has no {field.name}={op.__dict__[field.name]!r}")
+    inputs = arguments(node.op, node.inputs)
+    for name, x in inputs.items():
+        if x is not None and x != [] and not mapping.has_param(name):
+            raise NoFit(f"{mapping.kind} has no input {name!r}")
+    if isinstance(node.op, RuntimeAttributes):
+        _check_runtime_attributes(node.op.names, inputs, mapping)
+    _check_inputs(op, inputs, mapping)
+    _check_attributes(op, inputs, mapping)
+
+
+def _check_inputs(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
+    for param in mapping.inputs:
+        is_attribute = op_mapping.field_of(op.__class__, param.name) is not None
+        if is_attribute and inputs.get(param.name) is not None:
+            continue
+        if not is_attribute and not param.is_repeated:
+            if inputs.get(param.name) is None and not param.is_optional and param.default is None:
+                raise NoFit(f"{mapping.kind} needs the input {param.name!r}")
+        elif param.conversion:
+            export_value(param, op.__dict__.get(param.name), mapping)
+
+
+def _check_attributes(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
+    for param in mapping.attributes:
+        if param.is_ignored:
+            continue
+        if op_mapping.field_of(op.__class__, param.name) is not None:
+            export_value(param, op.__dict__[param.name], mapping)
+        elif inputs.get(param.name) is None:
+            if not param.is_optional:
+                raise NoFit(f"{mapping.kind} needs {param.name!r}")
+        else:
+            data = constant_or_none(inputs[param.name])
+            if data is None:
+                raise NoFit(f"{mapping.kind} needs {param.name!r} to be constant")
+            export_value(param, as_attribute(data, op, param.name), mapping)
+
+
+def _check_runtime_attributes(names: Sequence[str], inputs: Arguments, mapping: OpMapping) -> None:
+    """Raise NoFit where ``mapping`` takes an attribute that is computed at run time as an attribute only."""
+    params = {param.name: param for param in mapping.inputs}
+    for name in names:
+        if name not in params:
+            raise NoFit(f"{mapping.kind} needs {name!r} to be constant")
+        try:
+            op_mapping.check_rank(params[name], inputs[name].shape)
+        except FormatError as error:
+            raise NoFit(error.message) from None
+
+
+def export_value(param: ParamMapping, value: Any, mapping: OpMapping) -> Any:
+    """Convert a core attribute value to the foreign one. Raises NoFit where the foreign operator has no such value."""
+    if value is None:
+        if not param.is_optional:
+            raise NoFit(f"{mapping.kind} needs {param.name!r}")
+        return None
+    try:
+        return op_mapping.export_value(param, value)
+    except KeyError:
+        raise NoFit(f"{mapping.kind} has no {param.name}={value!r}") from None
+
+
+def reduce_to(canonical: Op, mapping: OpMapping, node: Node) -> Op:
+    """Set the attributes that ``mapping`` fixes, and reset those that it lacks, where the meaning for these inputs stays."""
+    changes = {
+        field.name: field.default
+        for field in canonical.fields
+        if field.name != "outputs" and field.default is not REQUIRED and not mapping.has_param(field.name)
+    }
+    for name, texts in mapping.fixed:
+        field = op_mapping.field_of(mapping.op, name)
+        if field is not None and name != "outputs":
+            changes[name] = op_mapping.fixed_value(field, texts[0])
+    reduced = canonical.with_(**changes)
+    return reduced if reduced != canonical and reduced.canonical(*node.inputs) == canonical else canonical
+
+
+def _foreign_inputs(mapping: OpMapping, node: Node) -> list[Value | None]:
+    """The inputs in the foreign order; None for a core attribute among them."""
+    inputs = arguments(node.op, node.inputs)
+    xs: list[Value | None] = []
+    for param in mapping.inputs:
+        x = inputs.get(param.name)
+        xs.extend(x if isinstance(x, list) else [x])
+    return xs
+
+
+def arguments(op: Op, xs: Sequence[Value | None]) -> Arguments:
+    """The inputs by the names of the signature; a list for a repeated one."""
+    inputs: Arguments = {}
+    position = 0
+    for port in op.signature.inputs:
+        if port.repeated:
+            inputs[port.name] = list(xs[position:])
+            position = len(xs)
+        else:
+            inputs[port.name] = xs[position] if position < len(xs) else None
+            position += 1
+    return inputs
+
+
+def constant_or_none(x: Value) -> Array | None:
+    """The elements of a constant; None for a value that is computed at run time."""
+    try:
+        return constant_of(x, "")
+    except UnsupportedError:
+        return None
+
+
+def as_attribute(data: Array, op: Op, name: str) -> Any:
+    """A constant input as an attribute value: a list where shape rules read the input, otherwise one number."""
+    is_list = next(port.host for port in op.signature.inputs if port.name == name)
+    return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())

@@ -1,0 +1,17 @@
+"""Import of a foreign ONNX model as a graph."""
+
+from __future__ import annotations
+
+from dovetail.formats.deviations import Deviations
+from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.importer import import_model
+from dovetail.formats.onnx.converters import ONNX
+from dovetail.ir.graph import Model
+from dovetail.ir.state import PROPERTY, from_text
+
+
+def import_onnx(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
+    """Import an ONNX model, with the states that its metadata names; see :func:`import_model`."""
+    model = import_model(foreign, ONNX, deviations)
+    model.states = from_text(foreign.metadata.get("metadata_props", {}).get(PROPERTY), model.graph)
+    return model

@@ -1,0 +1,14 @@
+"""Import of a foreign OpenVINO IR model as a graph."""
+
+from __future__ import annotations
+
+from dovetail.formats.deviations import Deviations
+from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.importer import import_model
+from dovetail.formats.openvino.converters import OPENVINO
+from dovetail.ir.graph import Model
+
+
+def import_openvino(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
+    """Import an OpenVINO IR model; see :func:`import_model`."""
+    return import_model(foreign, OPENVINO, deviations)
