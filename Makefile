@@ -43,7 +43,7 @@ demo: .venv/.installed-$(EXTRAS)
 
 # The unit tests of what most changes touch; tests/README.md has the tiers and their times.
 checked := layers public_interface error_codes documents gaps op_mapping catalog engine fusion aliasing arena in_place \
-	plan_facts plan_copies specialization files cli onnx_codec openvino_codec kernels_conv kernels_matmul elementwise native
+	plan_facts plan_copies specialization files onnx_codec openvino_codec kernels_conv kernels_matmul elementwise native
 
 # mypy has one core beside the tests.
 check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)

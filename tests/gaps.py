@@ -1,4 +1,4 @@
-"""gaps.toml, the one list of what does not work, held against the suite: a mended gap fails until it is struck out."""
+"""The plugin for gaps.toml, the list of what does not work: a listed test must fail, and fails the run once it passes."""
 
 from __future__ import annotations
 

@@ -780,6 +780,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(modules: list[str], chosen: list[Made], options: Any) -> Runner:
     import pytest
 
+    import case_laws
+
     files, words = [], []
     for module in modules:
         names, expression = tests_of(module)
@@ -792,6 +794,8 @@ def _run(modules: list[str], chosen: list[Made], options: Any) -> Runner:
 
     runner = Runner(chosen, options.jobs, options.seconds, say)
     os.chdir(ROOT)
+    # These libraries have threads, which do not survive a fork.
+    case_laws.excluded |= {"check_torch", "check_jax"}
     silent = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--no-header", "--no-summary", "-q", "-q", "--capture=no"]
     code = pytest.main([*silent, "-k", " or ".join(f"({each})" for each in words), *dict.fromkeys(files)], plugins=[runner])
     if code not in (0, 1, 5):

@@ -53,6 +53,8 @@ def test_onnx_is_loaded_from_any_source(tmp_path: Path) -> None:
     for name, source in sources(path).items():
         assert str(dovetail.load(source)) == expected, name
         assert dovetail.check(source) == [] or name == "stream"
+    with open(path, "rb") as file:
+        assert str(dovetail.load(file)) == expected
 
 
 def test_external_data_is_found_beside_a_file_object_and_missing_for_bytes(tmp_path: Path) -> None:

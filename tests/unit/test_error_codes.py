@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +34,9 @@ def _name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
+@cache
 def raised() -> dict[str, set[str]]:
-    """Every code in the source, and the modules it is in: arguments of errors, and words of the same rooms anywhere else."""
+    """Every code in the source with its modules: arguments of errors, and words of the same areas anywhere else."""
     folder = ROOT / "src" / "dovetail"
     trees = {str(path.relative_to(folder)): ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
     found: dict[str, set[str]] = {}
@@ -43,11 +45,11 @@ def raised() -> dict[str, set[str]]:
             if isinstance(item, ast.Call) and RAISING.search(_name(item)):
                 for code in _codes(item):
                     found.setdefault(code, set()).add(name)
-    rooms = {code.partition(".")[0] for code in found}
+    areas = {code.partition(".")[0] for code in found}
     for name, tree in trees.items():
         for item in ast.walk(tree):
             word = item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else ""
-            if CODE.fullmatch(word) and word.partition(".")[0] in rooms and word not in OTHER_WORDS:
+            if CODE.fullmatch(word) and word.partition(".")[0] in areas and word not in OTHER_WORDS:
                 found.setdefault(word, set()).add(name)
     return found
 
