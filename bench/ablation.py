@@ -20,7 +20,7 @@ from typing import Any
 import onnx
 
 import dovetail
-from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Names, cost, is_installed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -53,7 +53,7 @@ def _measured(name: str, rounds: int) -> dict[str, Any]:
         onnx.save(written, path)
         model = dovetail.load(path)
         programs = {each: dovetail.compile(model, "native", threads=1, elide=each) for each in ELIDE}
-        times = interleaved({each: lambda program=program: program(feed) for each, program in programs.items()}, rounds)
+        times = median_times({each: lambda program=program: program(feed) for each, program in programs.items()}, rounds)
         plans = {each: dovetail.plan(model, elide=each, threads=1, rounds=0).as_dict() for each in ELIDE}
         names = Names([x.name for x in model.inputs], [y.name for y in model.outputs])
         engines = ["dovetail", *(each for each in PEERS if is_installed(each))]

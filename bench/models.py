@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Names, is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -50,7 +50,7 @@ def difference(ours: Mapping[str, Any], others: Mapping[str, Any]) -> float:
 def measured(name: str, threads: int, rounds: int, data: bytes, names: Names, feed: Mapping[str, Any]) -> dict[str, Any]:
     runners = {each: runner(each, data, threads, names) for each in ("dovetail", *PEERS) if is_installed(each)}
     results = {each: found.run(feed) for each, found in runners.items()}
-    times = interleaved({each: found.call(feed) for each, found in runners.items()}, rounds)
+    times = median_times({each: found.call(feed) for each, found in runners.items()}, rounds)
     peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
     differences = {each: difference(results["dovetail"], found) for each, found in results.items() if each in peers}
     between = [difference(results[a], results[b]) for a in peers for b in peers if a < b]

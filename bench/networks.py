@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Runner, is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -82,7 +82,7 @@ def main() -> None:
                 feed = {each: x.astype(np.float16) for each, x in feed.items()}
             for threads in options.threads:
                 runners = engines(model, threads)
-                times = interleaved({each: found.call(feed) for each, found in runners.items()}, options.rounds)
+                times = median_times({each: found.call(feed) for each, found in runners.items()}, options.rounds)
                 results = {each: np.asarray(next(iter(found.run(feed).values())), np.float64) for each, found in runners.items()}
                 ours = results.pop("dovetail")
                 worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -59,7 +59,7 @@ def main() -> None:
 
 def _measured(name: str, path: str, feed: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]:
     runners = {each: runner(each, path, threads) for each in ("dovetail", *PEERS) if is_installed(each)}
-    times = interleaved({each: found.call(feed) for each, found in runners.items()}, rounds)
+    times = median_times({each: found.call(feed) for each, found in runners.items()}, rounds)
     results = {each: found.run(feed)["y"] for each, found in runners.items()}
     ours = results.pop("dovetail")
     worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)

@@ -1,4 +1,4 @@
-"""Arrays joined, cut apart and copied: what Concat, Split and Transpose do in a model, for those who just hold arrays.
+"""dovetail.concat, split and copy: the operators Concat, Split and Transpose on arrays.
 
 The compiled core does it at the speed of the memory, on all threads, and answers plain calls by itself; the functions here know
 every rule, and do the same in numpy where there is no core. Threads: as many as DOVETAIL_THREADS says, else all that this process
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.types import INT64_MAX, agree, axis_in
 
-# Only an absent core is replaced: one that is there and does not load raises ImportError, a fault to be seen.
+# Only a missing core is replaced by numpy; a core that does not load raises ImportError.
 try:
     import dovetail._native as _compiled
 except ModuleNotFoundError:
@@ -29,14 +29,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _quick(function: F) -> F:
-    """The core's function of this name, which asks ``function`` about all that is not plain."""
+    """Wrap a function by the native one of its name, which calls ``function`` for all but plain arrays."""
     maker = getattr(_compiled, f"quick_{function.__name__}", None)
     return cast(F, maker(function)) if maker else function
 
 
 @_quick
 def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
-    """Lay ``arrays`` end to end along ``axis``, which counts from the end when negative; all other sizes agree.
+    """Concatenate arrays along ``axis``, which may be negative; all other sizes must be equal.
 
     At least one array, none of them a scalar, all of one element type: nothing is broadcast or promoted, a size of 0 is an
     ordinary size, and every element keeps its bits. Arrays may be numpy's, of any strides and of any type but objects, or give
@@ -57,7 +57,7 @@ def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
 
 @_quick
 def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | None = None, copy: bool = False) -> list[Array]:
-    """Cut ``array`` along ``axis`` into pieces of ``lengths``, which add up to its size there.
+    """Split ``array`` along ``axis`` into pieces of ``lengths``, which add up to its size there.
 
     The pieces are views of ``array``, unless ``copy`` asks for arrays of their own or ``out`` gives one for each to be written.
     Lengths are at least 0; one of them may be -1, the remainder. The axis counts from the end when negative.
@@ -82,7 +82,7 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
 
 @_quick
 def copy(view: Any, out: Any = None) -> Array:
-    """A contiguous copy of ``view``, whatever its strides: transposed, reversed, sliced. ``out`` is written and returned.
+    """Copy a view of any strides, as of transposition or slicing, to a contiguous array. ``out`` is written and returned.
 
     Raises EngineError: [array.library], [array.dtype], [array.out] as in :func:`concat`.
     """
@@ -96,7 +96,7 @@ def copy(view: Any, out: Any = None) -> Array:
 
 
 def _array(given: Any) -> Array:
-    """A numpy array of the same memory."""
+    """Return a numpy array that shares the memory."""
     if isinstance(given, np.ma.MaskedArray) or not isinstance(given, np.ndarray | np.generic):
         given = _borrowed(given)
     array = np.asarray(given)
@@ -121,7 +121,7 @@ def _rank(array: Array) -> int:
 
 
 def _joined(parts: list[Array], axis: int) -> tuple[tuple[int, ...], int]:
-    """The shape of the whole, and the axis counted from the front."""
+    """Return the shape of the result, and the axis counted from the front."""
     if not parts:
         raise RuleError("node.inputs", "at least one input is needed")
     axis = axis_in(axis, _rank(parts[0]))

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation, graph to graph: the gradients are ordinary nodes, so applying it again gives higher orders."""
+"""Reverse-mode automatic differentiation of graphs. Gradients are ordinary nodes, so that it applies again to higher orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
-    """A Model that computes ``of`` and then its gradient with respect to each of ``wrt``.
+    """Differentiate: return a Model that computes ``of`` and its gradient with respect to each of ``wrt``.
 
     ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or any
     values; all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where
@@ -40,7 +40,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
             raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
-    # The walk writes into the graph, even if it fails.
+    # Differentiation writes into the graph even if it fails.
     untouched = copy_model(new) if has_open_rank(new.graph) else None
     try:
         return _with_gradients(new, target, sources)
@@ -53,7 +53,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
 
 
 def _with_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Model:
-    """``model``, which this changes, with the gradients as its outputs."""
+    """Add the gradients to ``model`` as outputs."""
     graph = model.graph
     b = Builder(graph=graph)
     gradients = adjoints(b, [target], [_seed(b, target)], sources)
@@ -66,7 +66,7 @@ def _with_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Mo
 
 
 def _of_one_rank(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
-    """``model``, which this changes, with all that depends on an If of two ranks inside its branches, where ranks are known.
+    """Move all nodes that depend on an If of two ranks into its branches, where ranks are known. Changes ``model``.
 
     Inputs and constants among ``wrt`` stay values of the graph itself; None where ``wrt`` has another one, or ``of`` has two
     ranks.
@@ -78,7 +78,7 @@ def _of_one_rank(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
         if value.node is not None and value.constant is None:
             return None
         if value.node is not None:
-            # A constant would be copied into the branches; an input is handed to them.
+            # A constant would be copied into the branches; an input is passed to them.
             weights[value.name] = value.node
             graph.nodes.remove(value.node)
             graph.inputs.append(value)
@@ -112,8 +112,7 @@ def _seed(b: Builder, target: Value) -> Value:
 
 
 def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]) -> list[Value]:
-    """For each of ``sources`` the sum over ``outputs`` of the incoming gradients ``deltas`` pulled back, written through
-    ``b``."""
+    """Write the gradients of ``sources``: the sum over ``outputs`` of the vector-Jacobian products of ``deltas``."""
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
@@ -127,7 +126,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
             continue
         try:
             if any(x is not None and id(x) in on_grid for x in node.inputs):
-                raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+                raise UnsupportedError("grad.quantize", "quantization has no gradient")
             found = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
@@ -164,8 +163,9 @@ def _accumulate(b: Builder, flow: dict[int, Value], value: Value, gradient: Valu
 
 
 def _depend(graph: Graph, sources: Sequence[Value]) -> tuple[set[int], set[int]]:
-    """The values that depend on a source (through data; shapes have no slope), the sources included; and of those that are no
-    floats such as follow from quantised ones.
+    """Return the identities of the float values that depend on a source, and of the quantized ones.
+
+    Sources are included; shapes have no gradient.
     """
     found = {id(source) for source in sources}
     on_grid: set[int] = set()

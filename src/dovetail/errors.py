@@ -1,4 +1,4 @@
-"""Every exception that dovetail raises on purpose, each with a stable code.
+"""The exceptions of dovetail, each with a stable code.
 
 A rule raises a short fact with values; the walk that called the rule adds the place with :meth:`DovetailError.at`.
 Codes are ``room.fact``, lower-case words with hyphens between those of the fact, and never change their meaning;
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """``text`` as every output for people has it: what a terminal or a page would obey, or nobody can see, becomes an escape.
+    """Escape the characters of ``text`` that are invisible, or that a terminal or browser would interpret.
 
     Names come from files that nobody vouches for. That is control characters, line and paragraph separators, controls of the
     direction of text, blanks other than the space, halves of surrogate pairs and what Unicode has not assigned.
@@ -42,7 +42,7 @@ class Diagnostic:
 
     @property
     def place(self) -> str:
-        """Where it was found: lines that each begin with a line break; nothing where that is not known."""
+        """The node and file as text, each preceded by a line break; empty where both are unknown."""
         node = f"{self.node or '?'} = {self.op}" if self.op else self.node
         lines = (f"  in {node}" if node else "", f"  at {self.file}" if self.file else "")
         return "".join(f"\n{printable(line)}" for line in lines if line)
@@ -52,7 +52,7 @@ class Diagnostic:
 
 
 class DovetailError(Exception):
-    """The base of every error raised on purpose.
+    """The base class of dovetail's errors.
 
     ``code`` is stable; ``node``, ``op`` (as written, with its input types) and ``file`` say where, when known.
     ``diagnostics`` lists every fault found in the same pass; a lone error is its own only diagnostic.
@@ -83,7 +83,7 @@ class DovetailError(Exception):
         return self._diagnostics or (Diagnostic(self.code, self.message, self.node, self.file, self.op),)
 
     def at(self, *, node: str | None = None, op: str | None = None, file: str | None = None) -> DovetailError:
-        """This error with the place filled in where it was not known yet."""
+        """Fill in the place of the error where it is not known yet, and return the error."""
         self.node = self.node or node
         self.op = self.op or op
         self.file = self.file or file
@@ -111,7 +111,7 @@ def _rebuild(
 
 
 class FormatError(DovetailError, ValueError):
-    """The file's fault: it is not what its format says it must be."""
+    """A file violates its format."""
 
     exit_code = 3
 
@@ -125,13 +125,13 @@ class MissingFileError(FormatError, FileNotFoundError):
 
 
 class UnsupportedError(DovetailError, NotImplementedError):
-    """Ours: something legal that we do not handle exactly, and therefore refuse."""
+    """A valid model that dovetail does not support exactly, and therefore refuses."""
 
     exit_code = 4
 
 
 class RuleError(DovetailError, ValueError):
-    """The model's fault: an operator's rule does not hold."""
+    """A model violates a rule of an operator."""
 
     exit_code = 5
 
@@ -141,7 +141,7 @@ class MissingAttributeError(RuleError, AttributeError):
 
 
 class EngineError(DovetailError, RuntimeError):
-    """Found at run time: inputs that do not fit the model, or a kernel that cannot run."""
+    """A run fails: inputs do not fit the model, or a kernel cannot run."""
 
     exit_code = 6
 
@@ -151,7 +151,7 @@ class UnknownOutputError(EngineError, LookupError):
 
 
 def raise_all(errors: Sequence[DovetailError], what: str) -> None:
-    """Raise ``errors`` as one (of the first one's class), or return when there are none."""
+    """Raise ``errors`` as one error of the first one's class; return if there are none."""
     if not errors:
         return
     if len(errors) == 1:

@@ -1,4 +1,4 @@
-"""Locks that a forked child can use: a child has one thread, and its copies of locks stay as they were at the fork."""
+"""Locks that are usable after a fork: a child has one thread, and a lock held by another thread would stay locked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 
 class ForkLock:
-    """A lock that is free in a forked child. ``was_held`` tells a child that the thread which held it did not come along."""
+    """A reentrant lock that is free in a forked child. ``was_held``: another thread held it at the fork."""
 
     __slots__ = ("__weakref__", "_lock", "was_held")
 
@@ -27,7 +27,7 @@ class ForkLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Replace the lock. For a child, whose only thread calls this before it does anything else."""
+        """Replace a lock that another thread holds. A forked child calls this first, on its only thread."""
         if not self._lock.acquire(blocking=False):
             self._lock, self.was_held = threading.RLock(), True
         else:

@@ -1,7 +1,7 @@
-"""Limits on what a model file may cost, and the count of what one operation has used of them.
+"""Limits on the resources of a model file, and their usage by one operation.
 
-An operation (a load, a check, a save, a compilation, a run) has one :class:`Usage`, which ``counting`` makes current and
-``current`` gives to whatever spends: no argument goes through the rules of operators.
+An operation (load, check, save, compile, run) has one :class:`Usage`. ``counting`` makes it current and ``current`` returns it,
+so that operators' rules need no parameter for it.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from typing import Any
 from dovetail.errors import EngineError, UnsupportedError
 
 FREE_INFERENCES = 16
-"""How often a subgraph is inferred in one operation before that counts as inference steps."""
+"""The inferences of one subgraph in one operation that do not count as inference steps."""
 
 MOST_AXES = 64
-"""The most axes of an array of numpy."""
+"""The most axes of a numpy array."""
 
 FREE_ENDS = 16
-"""Inputs and outputs of a node that count as a part of it."""
+"""Inputs and outputs of a node that do not count as further nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a model file may cost at most. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
+    """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
 
     A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for a value that is no limit.
     """
 
     nodes: int = 150_000
-    """Nodes that a file says, those of its subgraphs and functions included; inputs and outputs of a node beyond 16 count too."""
+    """Nodes of a file, with those of subgraphs and functions; inputs and outputs of a node beyond 16 count as nodes."""
     function_nodes: int = 50_000
-    """Nodes that are added where functions are written out at their calls."""
+    """Nodes that inlining of functions adds."""
     name_bytes: int = 1 << 26
-    """Bytes of the names that are made where functions are written out at their calls."""
+    """Bytes of the names that inlining of functions adds."""
     depth: int = 32
     """Levels of nested graphs, and of functions that call functions."""
     dense_bytes: int = 1 << 28
-    """Bytes of the dense tensors that the sparse ones of a file become."""
+    """Bytes of the dense tensors from the sparse ones of a file."""
     folded_bytes: int = 1 << 28
-    """Bytes that constant folding adds in one operation; what would pass it is left to the run."""
+    """Bytes that constant folding adds in one operation; nodes beyond it are not folded."""
     inference_steps: int = 200_000
-    """Nodes of subgraphs that are inferred again, after the first 16 times of each subgraph."""
+    """Nodes of subgraphs that are inferred again, after 16 inferences of each subgraph."""
     text_bytes: int = 1 << 28
-    """Bytes of the strings that one operator makes in a run."""
+    """Bytes of strings in the outputs of one operator in a run."""
     memory: int | None = None
-    """Bytes of a run: its arena, outputs, tables of constants, and what its loops collect. None: what the machine has."""
+    """Bytes of a run: arena, outputs, constant tables and loop outputs. None: the memory of the machine."""
     trips: int = 1_000_000
-    """Trips of all loops in one run."""
+    """Iterations of all loops in one run."""
     seconds: float | None = None
-    """Seconds of a run, looked at between its steps. None: as long as it takes."""
+    """Seconds of a run, checked between steps. None: no limit."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,7 +67,7 @@ class Limits:
                 raise EngineError("limits.value", f"the limit {field.name} is {value!r}, and should be a number from 0 on")
 
     def changed(self, settings: Iterable[str]) -> Limits:
-        """These limits with changes written ``name=value``, as the command line has them.
+        """Return these limits with changes written as ``name=value``, the syntax of the command line.
 
         Raises EngineError [limits.unknown], [limits.value].
         """
@@ -83,7 +83,7 @@ class Limits:
         return replace(self, **changes)
 
     def bound(self, name: str) -> str:
-        """What a refusal says of a limit: its name and its value."""
+        """Return the name and value of a limit, for messages."""
         return f"the limit {name} is {getattr(self, name)}"
 
 
@@ -92,7 +92,7 @@ DEFAULT = Limits()
 
 
 class Usage:
-    """What one operation has used of its limits."""
+    """The usage of limits by one operation."""
 
     __slots__ = ("deadline", "folded", "inferences", "inferred", "limits", "memory", "steps", "trips")
 
@@ -107,7 +107,7 @@ class Usage:
         self.deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
 
     def count_inference(self, subgraph: object, nodes: int) -> None:
-        """Note that a subgraph is inferred. Raises UnsupportedError [inference.steps]."""
+        """Count the inference of a subgraph. Raises UnsupportedError [inference.steps]."""
         times = self.inferences[id(subgraph)] = self.inferences.get(id(subgraph), 0) + 1
         if times > FREE_INFERENCES:
             self.steps += nodes
@@ -131,29 +131,29 @@ class Usage:
             self.inferred = None
 
     def count_trips(self, count: int) -> None:
-        """Note trips of a loop, before they are made. Raises EngineError [loop.trips]."""
+        """Count iterations of a loop in advance. Raises EngineError [loop.trips]."""
         self.trips += count
         if self.trips > self.limits.trips:
             raise EngineError("loop.trips", f"the loops of one run make {self.trips} trips or more; {self.limits.bound('trips')}")
 
     def check_time(self) -> None:
-        """Raises EngineError [run.time] where the run has taken too long."""
+        """Raise EngineError [run.time] after the deadline of the run."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise EngineError("run.time", f"the run takes too long; {self.limits.bound('seconds')}")
 
     def hold(self, nbytes: int, what: str) -> None:
-        """Note memory that the run holds until its end (negative: that it lets go of). Raises EngineError [run.memory]."""
+        """Count memory that the run holds until its end; a negative number releases it. Raises EngineError [run.memory]."""
         self.memory += nbytes
         refuse_memory(self.limits, self.memory, what)
 
 
 def weight_of_node(ends: int) -> int:
-    """As how many nodes one with ``ends`` inputs and outputs counts: each beyond the first 16 is a step of its own in a plan."""
+    """Return the number of nodes that one with ``ends`` inputs and outputs counts as: each beyond 16 is a step in a plan."""
     return 1 + max(0, ends - FREE_ENDS)
 
 
 def refuse_memory(limits: Limits, nbytes: int, what: str) -> None:
-    """Raises EngineError [run.memory] where ``what``, which needs ``nbytes``, is more than a run may take."""
+    """Raise EngineError [run.memory] where ``what``, of ``nbytes``, exceeds the memory limit of a run."""
     most = limits.memory if limits.memory is not None else machine_memory()
     if nbytes > most:
         bound = limits.bound("memory") if limits.memory is not None else f"the machine has {most} (the limit memory is not set)"
@@ -161,7 +161,7 @@ def refuse_memory(limits: Limits, nbytes: int, what: str) -> None:
 
 
 def refuse_array(sizes: Iterable[int], itemsize: int, what: str) -> None:
-    """Raises EngineError [array.size], [run.memory] where ``what`` cannot be an array, before numpy allocates it.
+    """Raise EngineError [array.size], [run.memory] where ``what`` cannot be an array, before numpy allocates it.
 
     numpy counts the bytes of an array without elements too, as if its axes of size 0 were of size 1.
     """
@@ -178,7 +178,7 @@ def refuse_array(sizes: Iterable[int], itemsize: int, what: str) -> None:
 
 @contextmanager
 def within_memory(what: str, file: str | None = None) -> Iterator[None]:
-    """Raises EngineError [run.memory] where memory runs out inside."""
+    """Convert a MemoryError inside the block to EngineError [run.memory]."""
     try:
         yield
     except MemoryError as error:
@@ -186,7 +186,7 @@ def within_memory(what: str, file: str | None = None) -> Iterator[None]:
 
 
 def bytes_of(result: Any) -> int:
-    """The bytes of what an operator made: an array, a list or a map. A string is counted as its characters."""
+    """Return the bytes of an operator's output: an array, a list or a map. A string counts as its characters."""
     if isinstance(result, list):
         return sum(map(bytes_of, result))
     if isinstance(result, dict):
@@ -198,14 +198,14 @@ def bytes_of(result: Any) -> int:
 
 
 def refuse_text(nbytes: int, what: str) -> None:
-    """Raises EngineError [run.text] where ``what`` would make more bytes of strings than an operator may."""
+    """Raise EngineError [run.text] where the strings of ``what`` exceed the limit of one operator."""
     limits = current().limits
     if nbytes > limits.text_bytes:
         raise EngineError("run.text", f"{what} makes {nbytes} bytes of strings; {limits.bound('text_bytes')}")
 
 
 def machine_memory() -> int:
-    """The bytes of physical memory of this machine."""
+    """Return the physical memory of the machine in bytes."""
     global _machine
     if _machine is None:
         known = hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names
@@ -218,18 +218,18 @@ _CURRENT: ContextVar[Usage | None] = ContextVar("dovetail_usage", default=None)
 
 
 def current() -> Usage:
-    """The usage of the operation that is under way; a new one under the default limits where there is none."""
+    """Return the usage of the current operation, or a new one with the default limits."""
     return _CURRENT.get() or Usage(DEFAULT)
 
 
 def active() -> Usage | None:
-    """The usage of the operation that is under way, if there is one."""
+    """Return the usage of the current operation, or None."""
     return _CURRENT.get()
 
 
 @contextmanager
 def counting(limits: Limits | None = None) -> Iterator[Usage]:
-    """Count what is used inside: anew under ``limits``; without them as a part of the operation that is under way."""
+    """Make a new usage under ``limits`` current inside the block; without limits, continue the current operation."""
     usage = _CURRENT.get() if limits is None else None
     if usage is not None:
         yield usage

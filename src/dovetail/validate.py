@@ -1,4 +1,4 @@
-"""Whether a graph holds together, and whether every rule of its operators does."""
+"""Validation of graphs: their structure and the rules of their operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.passes.infer import infer_graph
 
 
 def validate(graph: Graph) -> list[Diagnostic]:
-    """The faults in the structure of ``graph``: order, uses, names, and whether values belong to the node that claims them."""
+    """Return the faults in the structure of ``graph``: order, uses, names, and the producers of values."""
     faults: list[Diagnostic] = []
 
     def fault(code: str, message: str, node: str | None = None) -> None:
@@ -52,7 +52,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
 
 
 def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -> list[Diagnostic]:
-    """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
+    """Check a model or its file: return every independent fault, none for a valid one. A bad file raises nothing.
 
     Each has ``code``, ``node``, ``message``, ``file``. Deviations that ``load`` accepts with a warning are faults of a file; a
     Model that was loaded has them no more. Operators that dovetail does not know are no fault of the model and are
@@ -71,7 +71,7 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
 
 
 def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
-    """The faults of a loaded model: of its structure, or of its operators' rules. ``is_own``: nobody else has the model."""
+    """Return the faults of a loaded model, in its structure or else in its operators' rules. ``is_own``: it may be changed."""
     faults = validate(model.graph)
     if faults:
         return faults

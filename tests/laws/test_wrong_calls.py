@@ -17,6 +17,8 @@ FIRST: dict[str, Case] = {}
 for _, _case in all_cases():
     FIRST.setdefault(type(_case.op).__name__, _case)
 
+FIRST_INPUT = REGISTRY["MatMul"].signature.inputs[0].name
+
 WRONG: dict[str, tuple[Any, ...]] = {
     "bool": ("yes", 2, 0.5, None, [True]),
     "int": ("1", 1.5, None, [1], object()),
@@ -137,7 +139,7 @@ def _as_lists(value: Any) -> Any:
         (lambda b, x: b.Concat(x, axis="1"), "attribute.value", "Concat: the attribute 'axis' must be an integer, got '1'"),
         (lambda b, x: b.Concat(x, axes=1), "attribute.unknown", "Concat has no attribute 'axes': did you mean 'axis'?"),
         (lambda b, x: b.Concat(x), "attribute.missing", "Concat needs the attribute 'axis'"),
-        (lambda b, x: b.MatMul(x=x), "attribute.input", "'x' is an input of MatMul; inputs are positional"),
+        (lambda b, x: b.MatMul(**{FIRST_INPUT: x}), "attribute.input", "is an input of MatMul; inputs are positional"),
         (lambda b, x: b.MaxPool(x, strides=2), "attribute.value", "must be a list of integers or None, got 2"),
         (lambda b, x: b.Add(x, [[1], [2, 3]]), "constant.data", "becomes no tensor"),
     ],
@@ -154,8 +156,8 @@ def test_numbers_of_numpy_and_booleans_become_those_of_python() -> None:
     assert type(concat.__dict__["axis"]) is int and concat == REGISTRY["Concat"](axis=1)
     cast = REGISTRY["Cast"](to=np.float16)
     assert cast.__dict__["to"] is dtypes.f16
-    reduce = REGISTRY["ReduceSum"](keep_dims=0)
-    assert reduce.__dict__["keep_dims"] is False
+    reduce = REGISTRY["ReduceSum"](keepdims=0)
+    assert reduce.__dict__["keepdims"] is False
 
 
 def test_two_operators_of_one_name_collide() -> None:

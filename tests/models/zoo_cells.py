@@ -21,9 +21,9 @@ import onnx
 
 import dovetail
 from dovetail.compare.benchmark import measure
-from dovetail.compare.random_inputs import apart
+from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.runtimes import Names, runner
-from dovetail.compare.verify import compare, drawn_outputs
+from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import load, save
 from dovetail.ir.graph import Graph, Model, Value
@@ -106,7 +106,7 @@ class Record:
         if len(reference) != len(found):
             raise Unfilled(f"{len(found)} outputs, {engine} has {len(reference)}")
         named = dict(zip(reference, found.values(), strict=True))
-        rows = [row for row in compare(reference, named, drawn=drawn_outputs(self.model)) if not row.agrees]
+        rows = [row for row in compare(reference, named, drawn=random_outputs(self.model)) if not row.agrees]
         notes = [self._nearer(row, reference[row.output], named[row.output], engine, size, of) for row in rows]
         return "; ".join(notes) or None
 
@@ -145,7 +145,7 @@ class Record:
 def flat(arrays: Mapping[str, Any]) -> Arrays:
     """Outputs by name; what lies in lists and in dictionaries by their names and keys."""
     found: Arrays = {}
-    for name, item in apart(arrays).items():
+    for name, item in flatten_outputs(arrays).items():
         if isinstance(item, Mapping):
             found.update({f"{name}/{key}": np.asarray(each) for key, each in item.items()})
         else:

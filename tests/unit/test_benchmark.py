@@ -78,7 +78,7 @@ def test_a_table_says_the_same_to_people(model: str, said: Any, monkeypatch: pyt
     lines = out.splitlines()
     assert code == 0 and lines[0].split()[:3] == ["engine", "time", "ratio"]
     assert [line.split()[0] for line in lines[1:]] == ["dovetail", "openvino"] and "agree, 0" in lines[2]
-    assert "medians of 2 runs in turns, 1 thread" in err and "random inputs (seed 0): x, z" in err
+    assert "medians of 2 interleaved runs, 1 thread" in err and "random inputs (seed 0): x, z" in err
 
 
 def test_results_that_differ_end_in_1(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_without_peers_only_dovetail_is_measured(model: str, said: Any, monkeypa
 def test_runs_are_taken_in_turns_and_only_the_last_of_a_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "AWAKE", 0)
     calls: list[str] = []
-    found = benchmark.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    found = benchmark.median_times({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert "".join(calls) == "ab" + "aabb" * 3 and set(found) == {"a", "b"} and min(found.values()) >= 0
 
 

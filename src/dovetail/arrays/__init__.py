@@ -1,4 +1,4 @@
-"""What the array API standard lacks, portably.
+"""Array functions that the array API standard lacks, for any library.
 
 A rule's ``evaluate(self, xp, *xs)`` uses the standard's functions of the namespace ``xp`` and the functions below, each of
 which takes ``xp`` first. Everything has a version over the standard that writes into no array (JAX's are immutable), and

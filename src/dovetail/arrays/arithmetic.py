@@ -1,4 +1,4 @@
-"""Arithmetic, element by element and over axes."""
+"""Elementwise arithmetic, and reductions over axes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FAR = (
 
 
 def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
-    """The mean over ``axes``, which stay with size 1; NaN over no elements, where numpy would warn too."""
+    """Return the mean over ``axes``, which stay with size 1; NaN over no elements, where numpy would warn too."""
     if is_numpy(xp) and not all(x.shape[axis] for axis in axes):
         reduced = {axis % x.ndim for axis in axes}
         return xp.full([1 if axis in reduced else size for axis, size in enumerate(x.shape)], np.nan, x.dtype)
@@ -40,7 +40,7 @@ def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
 
 
 def erf(xp: Namespace, x: Array) -> Array:
-    """The error function, to about 1e-15 relative in f64; narrower floats are evaluated in f64 where the library has it."""
+    """Compute the error function to about 1e-15 relative in f64; narrower floats use f64 where the library has it."""
     kind = element(x)
     if kind != "f64" and not is_narrow(xp):
         return cast(xp, _erf(xp, retyped(xp, x, xp.float64)), kind)
@@ -66,12 +66,12 @@ def _ratio(x: Array, numerator: Sequence[float], denominator: Sequence[float]) -
 
 
 def round_half_even(xp: Namespace, x: Array) -> Array:
-    """The nearest integer, of two the even one."""
+    """Round to the nearest integer, ties to even."""
     return xp.round(x)
 
 
 def round_half_away(xp: Namespace, x: Array) -> Array:
-    """The nearest integer, of two the one farther from zero."""
+    """Round to the nearest integer, ties away from zero."""
     whole = xp.trunc(x)
     with np.errstate(invalid="ignore"):
         away = xp.where(xp.abs(x - whole) >= 0.5, xp.sign(x), xp.zeros_like(x))
@@ -79,7 +79,7 @@ def round_half_away(xp: Namespace, x: Array) -> Array:
 
 
 def floor_divide(xp: Namespace, x: Array, y: Array) -> Array:
-    """Integers divided toward minus infinity, wrapping for the least one by -1. Raises EngineError [array.divide-by-zero]."""
+    """Divide integers toward minus infinity; the least one by -1 wraps. Raises EngineError [array.divide-by-zero]."""
     _refuse_zero(xp, y)
     with np.errstate(all="ignore"):
         # Some libraries trap on the least integer by -1.
@@ -87,7 +87,7 @@ def floor_divide(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def trunc_divide(xp: Namespace, x: Array, y: Array) -> Array:
-    """Integers divided toward zero, wrapping for the least one by -1. Raises EngineError [array.divide-by-zero]."""
+    """Divide integers toward zero; the least one by -1 wraps. Raises EngineError [array.divide-by-zero]."""
     floor = floor_divide(xp, x, y)
     inexact = floor_mod(xp, x, y) != 0
     with np.errstate(all="ignore"):
@@ -95,7 +95,7 @@ def trunc_divide(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def floor_mod(xp: Namespace, x: Array, y: Array) -> Array:
-    """x - floor(x / y) * y: the remainder with the sign of ``y``. Integer: raises EngineError [array.divide-by-zero]."""
+    """Compute x - floor(x / y) * y, the remainder with the sign of ``y``. Integer: raises EngineError [array.divide-by-zero]."""
     with np.errstate(all="ignore"):
         if not element(x).is_integer:
             return xp.remainder(x, y)
@@ -104,7 +104,7 @@ def floor_mod(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def trunc_mod(xp: Namespace, x: Array, y: Array) -> Array:
-    """x - trunc(x / y) * y: the remainder with the sign of ``x`` (fmod). Integer: raises EngineError [array.divide-by-zero]."""
+    """Compute x - trunc(x / y) * y, of the sign of ``x`` (fmod). Integer: raises EngineError [array.divide-by-zero]."""
     with np.errstate(all="ignore"):
         if not element(x).is_integer:
             return xp.copysign(xp.remainder(xp.abs(x), xp.abs(y)), x)
@@ -126,7 +126,7 @@ def _unless_minus_one(xp: Namespace, y: Array) -> Array:
 
 
 def power(xp: Namespace, x: Array, y: Array) -> Array:
-    """``x`` to the ``y``, of ``x``'s type (ONNX Pow).
+    """Compute ``x ** y`` in the type of ``x`` (ONNX Pow).
 
     Integers to integers are exact modulo their width; a negative exponent gives the reciprocal truncated (0 for base 0).
     Mixed types are evaluated in f64 where the library has it and cast.
@@ -142,7 +142,7 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
-    """By repeated squaring. 1 and -1 are their own reciprocals, so that only an exponent's parity matters to them."""
+    """Compute an integer power by repeated squaring. Negative exponents of 1 and -1 depend on their parity alone."""
     x, y = xp.broadcast_arrays(x, y)
     negative = y < 0
     rest = xp.where(negative, y & 1, y)
@@ -156,7 +156,7 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:
-    """``x`` shifted "left" or "right" by ``amount`` bits; as many as it has, or more, leave 0 (-1 for negative ones, right)."""
+    """Shift ``x`` "left" or "right" by ``amount`` bits; as many as it has, or more, leave 0 (-1 for negative ones, right)."""
     bits = element(x).bits
     over = amount >= bits
     safe = retyped(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
@@ -166,21 +166,21 @@ def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:
 
 
 def softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
-    """exp(x) / sum(exp(x)) over ``axis``, without overflow; NaN where a row holds +inf, or -inf alone."""
+    """Compute softmax, exp(x) / sum(exp(x)) over ``axis``, without overflow; NaN where a row holds +inf, or -inf alone."""
     with np.errstate(all="ignore"):
         powers = xp.exp(_less_greatest(xp, widened(xp, x), axis)[0])
         return retyped(xp, powers / xp.sum(powers, axis=axis, keepdims=True), x.dtype)
 
 
 def log_softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
-    """log(softmax(x)) over ``axis``, without the underflow between."""
+    """Compute log(softmax(x)) over ``axis``, without underflow of the softmax."""
     with np.errstate(all="ignore"):
         rest, _ = _less_greatest(xp, widened(xp, x), axis)
         return retyped(xp, rest - xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)), x.dtype)
 
 
 def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
-    """log(sum(exp(x))) over ``axis`` (None: all), without overflow; -inf over nothing or -inf alone."""
+    """Compute log(sum(exp(x))) over ``axis`` (None: all), without overflow; -inf over nothing or -inf alone."""
     with np.errstate(all="ignore"):
         rest, greatest = _less_greatest(xp, widened(xp, x), axis, finite=True)
         total = xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)) + greatest
@@ -190,7 +190,7 @@ def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None
 
 
 def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, finite: bool = False) -> tuple[Array, Array]:
-    """``x`` less its greatest element over ``axis``, and that element (with ``finite`` 0 in place of an infinite one)."""
+    """Subtract the maximum over ``axis``; return the difference and the maximum (``finite``: 0 for an infinite one)."""
     if not math.prod(x.shape):
         return x, xp.sum(x, axis=axis, keepdims=True)
     greatest = xp.max(x, axis=axis, keepdims=True)
@@ -200,7 +200,7 @@ def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, 
 
 
 def matmul_integers(xp: Namespace, x: Array, y: Array) -> Array:
-    """The product of integer matrices, exact modulo the width of their type."""
+    """Multiply integer matrices, exact modulo the width of their type."""
     if is_numpy(xp) and x.size and y.size:
         largest = [max(abs(int(array.min())), abs(int(array.max()))) for array in (x, y)]
         if largest[0] * largest[1] * x.shape[-1] < 2**53:

@@ -1,4 +1,4 @@
-"""Array libraries, their element types, and the way between them and numpy."""
+"""Array libraries, their element types, and conversion from and to numpy."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Ints: TypeAlias = Sequence[int]
 
 
 def is_numpy(xp: Namespace) -> bool:
-    """Whether ``xp`` is numpy, as itself or wrapped by array_api_compat."""
+    """Return whether ``xp`` is numpy, itself or wrapped by array_api_compat."""
     return xp is np or getattr(xp, "__name__", "") == "array_api_compat.numpy"
 
 
 def namespace(array: Array) -> Namespace:
-    """The array API namespace that ``array`` belongs to; numpy itself for numpy's arrays and scalars.
+    """Return the array API namespace of an array; numpy itself for numpy's arrays and scalars.
 
     Raises UnsupportedError [array.library] where there is none.
     """
@@ -41,7 +41,7 @@ def namespace(array: Array) -> Namespace:
 
 
 def standard(xp: Namespace) -> Namespace:
-    """The array API namespace of a library: torch, cupy and dask.array through array_api_compat, numpy as it is, any other
+    """Return the array API namespace of a library: torch, cupy and dask.array through array_api_compat, numpy as it is, any other
     module (jax.numpy, array_api_strict) as it stands. ``jax`` and ``dask`` mean their array modules.
 
     Raises UnsupportedError [array.library] for what is no namespace of the standard.
@@ -60,13 +60,13 @@ def standard(xp: Namespace) -> Namespace:
 
 
 def element(array: Array) -> DType:
-    """The element type of an array of any library (u1, u3, u6 and nf4 codes read as the u8 they travel in)."""
+    """Return the element type of an array of any library; codes of u1, u3, u6 and nf4 are u8."""
     kind = array.dtype
     return dtypes.dtype(kind if isinstance(kind, np.dtype) else str(kind).rsplit(".", 1)[-1])
 
 
 def dtype_in(xp: Namespace, dtype: DType) -> Any:
-    """What ``xp`` calls the element type ``dtype``.
+    """Return the dtype object of ``xp`` for an element type.
 
     Raises UnsupportedError [array.dtype] for a type that the library lacks, [array.narrowed] where JAX without x64 would
     silently take a narrower one.
@@ -81,7 +81,7 @@ def dtype_in(xp: Namespace, dtype: DType) -> Any:
 
 
 def to_numpy(array: Array) -> Array:
-    """``array`` as numpy, from any library or anything with ``__array__`` or ``__dlpack__``; strings as objects."""
+    """Convert an array to numpy, from any library or anything with ``__array__`` or ``__dlpack__``; strings as objects."""
     if hasattr(array, "detach"):
         return _torch_to_numpy(array.detach().cpu())
     if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
@@ -94,7 +94,7 @@ def to_numpy(array: Array) -> Array:
 
 
 def from_numpy(xp: Namespace, array: Array, like: Array = None) -> Array:
-    """A numpy array as one of ``xp``, on the device of ``like`` where that is given. Raises as :func:`dtype_in`."""
+    """Convert a numpy array to ``xp``, on the device of ``like``. Raises as :func:`dtype_in`."""
     if is_numpy(xp):
         return array
     dtype_in(xp, element(array))
@@ -118,7 +118,7 @@ def _torch_to_numpy(array: Array) -> Array:
 
 
 def placed(xp: Namespace, array: Array, like: Array = None) -> Array:
-    """A numpy array in ``xp``. Index arrays come through here unchecked: without x64 JAX counts in int32, and they fit."""
+    """Convert a numpy array to ``xp`` without checks. Index arrays need none: without x64 JAX counts in int32, and they fit."""
     if is_numpy(xp):
         return array
     # torch shares the memory it is given, warns when that is read-only, and has no negative strides.
@@ -132,18 +132,18 @@ def index_type(xp: Namespace) -> Any:
 
 
 def retyped(xp: Namespace, x: Array, kind: Any) -> Array:
-    """``x`` as the library's type ``kind``; numpy's own astype refuses the scalars that its arithmetic yields."""
+    """Convert ``x`` to the library's type ``kind``; numpy's own astype refuses the scalars that its arithmetic yields."""
     return np.asarray(x).astype(kind, copy=False) if is_numpy(xp) else xp.astype(x, kind, copy=False)
 
 
 def filled(xp: Namespace, shape: Ints, value: Any, like: Array) -> Array:
-    """An array of ``like``'s type and device that holds ``value`` (a number, or an array of no dimensions) everywhere."""
+    """Return an array of the type and device of ``like`` filled with ``value``, a number or a scalar array."""
     if not hasattr(value, "dtype"):
         value = placed(xp, np.asarray(value, dtype=element(like).numpy), like)
     return xp.broadcast_to(retyped(xp, value, like.dtype), tuple(shape))
 
 
 def widened(xp: Namespace, x: Array) -> Array:
-    """``x`` in the type that sums over it run in: f32 for floats of fewer bits, otherwise its own."""
+    """Convert ``x`` to its accumulator type: f32 for floats of fewer bits, otherwise its own."""
     kind = element(x)
     return retyped(xp, x, xp.float32) if kind.is_float and kind.bits < 32 else x

@@ -27,7 +27,7 @@ _CODES = ("u1", "u3", "u6")
 
 
 def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, saturate: bool = True, rounding: str = "up") -> Array:
-    """``x`` as ``to``, by the rules of ONNX Cast-25.
+    """Cast ``x`` to ``to`` by the rules of ONNX Cast-25.
 
     Floats go to integers toward zero; from beyond the range of the type to its nearest value, from NaN to 0, which ONNX leaves
     open. Integers of fewer than 8 bits take the low bits of the i64, as onnx's own tests have it. Integers wrap, anything but
@@ -62,14 +62,14 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
 
 
 def _plain(x: Array, source: DType) -> Array:
-    """``x``, without loss, in a type of numpy's own."""
+    """Convert ``x`` without loss to a type of numpy's own."""
     if source.bits >= 32 or source.standard:
         return x
     return x.astype(np.float32 if source.is_float else np.int8 if source.kind == "int" else np.uint8)
 
 
 def _saturated(xp: Namespace, x: Array, to: DType, kind: Any) -> Array:
-    """Floats as integers of the library's type ``kind``: toward zero, from beyond the range to its nearest value, NaN to 0.
+    """Convert floats to integers of the library's type ``kind``: toward zero, saturating at the range, NaN to 0.
 
     ``above`` is the power of two next to the greatest value, which a float need not hold.
     """
@@ -113,7 +113,7 @@ def _greatest(kind: DType) -> float:
 
 
 def _odd_f64(x: Array) -> Array:
-    """Numbers in f64, inexact ones rounded to odd: a second rounding, to half the digits, then gives what one would have."""
+    """Convert to f64, rounding to odd, so that a second rounding to half the digits is exact."""
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
         large = x >= 2**53 if x.dtype.kind == "u" else (x >= 2**53) | (x <= -(2**53))
         kept = (x >> np.array(11, x.dtype)) << np.array(11, x.dtype)
@@ -122,7 +122,7 @@ def _odd_f64(x: Array) -> Array:
 
 
 def _odd_f32(x: Array) -> Array:
-    """f64 numbers in f32, inexact ones rounded to odd."""
+    """Convert f64 to f32, rounding to odd."""
     single = np.atleast_1d(x).astype(np.float32)
     back = single.astype(np.float64)
     inexact = (back != x) & ~np.isnan(back)
@@ -132,7 +132,7 @@ def _odd_f32(x: Array) -> Array:
 
 
 def _scale(x: Array, saturate: bool, rounding: str) -> Array:
-    """The codes of f8e8m0, 2^(code - 127) and 255 for NaN, by the table in ONNX Cast-25."""
+    """Encode as f8e8m0, 2^(code - 127) and 255 for NaN, by the table in ONNX Cast-25."""
     fraction, exponent = np.frexp(np.abs(x))
     up = {
         "up": fraction > 0.5,

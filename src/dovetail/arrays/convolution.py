@@ -21,7 +21,7 @@ _CACHED_ELEMENTS = 1 << 16
 def convolve(
     xp: Namespace, x: Array, w: Array, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints, group: int = 1
 ) -> Array:
-    """The cross-correlation of ``x`` [N, C, *spatial], zero-padded (negative pads crop), with ``w`` [O, C/group, *kernel].
+    """Cross-correlate ``x`` [N, C, *spatial], zero-padded (negative pads crop), and ``w`` [O, C/group, *kernel].
 
     Gives [N, O, *outs] of ``x``'s type. Integers are exact modulo their width; f16, bf16 and f8 are summed in f32 and
     rounded once; other floats are summed in their own precision. The gradient with respect to ``w`` is a convolution too:
@@ -46,7 +46,7 @@ def convolve(
 
 
 def _fits_f64(x: Array, w: Array) -> bool:
-    """Whether no partial sum of the products leaves the integers that f64 holds exactly: BLAS has no integers."""
+    """Return whether no partial sum of the products leaves the integers that f64 holds exactly: BLAS has no integers."""
     if not x.size or not w.size:
         return False
     largest = [max(abs(int(array.min())), abs(int(array.max()))) for array in (x, w)]
@@ -54,7 +54,7 @@ def _fits_f64(x: Array, w: Array) -> bool:
 
 
 def _convolve_offsets(xp: Namespace, x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
-    """The sum over the kernel's places of one matrix product each."""
+    """Convolve by one matrix product per kernel position."""
     batch, outputs, kernel = x.shape[0], w.shape[0], w.shape[2:]
     outs = window_counts(x.shape[2:], kernel, strides, dilations)
     total = filled(xp, (batch, group, outputs // group, math.prod(outs)), 0, x)
@@ -65,7 +65,7 @@ def _convolve_offsets(xp: Namespace, x: Array, w: Array, strides: Ints, dilation
 
 
 def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
-    """numpy's convolution: columns of windows, a bounded number at a time, times the weights as a matrix."""
+    """Convolve in numpy by im2col in blocks: the weights as a matrix times columns of windows."""
     batch, channels, kernel = x.shape[0], w.shape[1], w.shape[2:]
     outs = window_counts(x.shape[2:], kernel, strides, dilations)
     x = x.reshape(batch, group, channels, *x.shape[2:])
@@ -83,7 +83,7 @@ def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: 
 
 
 def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints, result: Array) -> None:
-    """One input channel per group: multiply and add per kernel place, so many groups at a time as stay in cache."""
+    """Convolve depthwise: multiply and add per kernel position, for as many groups at a time as fit the cache."""
     kernel, outs = weights.shape[3:], result.shape[3:]
     step = max(1, _CACHED_ELEMENTS // max(1, result[:, :1].size))
     for start in range(0, result.shape[1], step):
@@ -97,7 +97,7 @@ def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints
 
 
 def _convolve_columns(windows: Array, weights: Array, spatial: int, result: Array) -> None:
-    """``windows`` [N, G, C, *outs, *kernel] times ``weights`` [G, O, C*kernel] into ``result`` [N, G, O, *outs]."""
+    """Multiply ``windows`` [N, G, C, *outs, *kernel] by ``weights`` [G, O, C*kernel] into ``result`` [N, G, O, *outs]."""
     rows = result.shape[3]
     row_bytes = max(1, windows[:1, :, :, :1].size * windows.itemsize)
     row_step = min(rows, max(1, _BLOCK_BYTES // row_bytes))
@@ -109,7 +109,7 @@ def _convolve_columns(windows: Array, weights: Array, spatial: int, result: Arra
 
 
 def _columns(windows: Array, spatial: int) -> Array:
-    """Windows [N, G, C, *outs, *kernel] as matrices [N, G, C*kernel, outs], copied along the longer of the last axes."""
+    """Reshape windows [N, G, C, *outs, *kernel] to matrices [N, G, C*kernel, outs], copied along the longer of the last axes."""
     batch, group, channels = windows.shape[:3]
     outs, kernel = tuple(range(3, 3 + spatial)), tuple(range(3 + spatial, 3 + 2 * spatial))
     count = math.prod(windows.shape[3 : 3 + spatial])
@@ -130,7 +130,7 @@ def convolve_transposed(
     dilations: Ints,
     group: int = 1,
 ) -> Array:
-    """The transpose of :func:`convolve`: ``x`` [N, C, *spatial], ``w`` [C, O/group, *kernel] to [N, O, *outs].
+    """Compute the transpose of :func:`convolve`: ``x`` [N, C, *spatial], ``w`` [C, O/group, *kernel] to [N, O, *outs].
 
     outs = (dim - 1) * stride + (kernel - 1) * dilation + 1 - pad_begin - pad_end + output_padding; ``output_padding`` grows
     the end, negative pads either side. Types as for :func:`convolve`.
@@ -139,7 +139,7 @@ def convolve_transposed(
         args = (strides, pads_begin, pads_end, output_padding, dilations, group)
         return cast(xp, convolve_transposed(xp, widened(xp, x), widened(xp, w), *args), element(x), saturate=False)
     if 0 in x.shape[2:]:
-        # No product is made: what the formula gives is zeros.
+        # Without products the result is zeros.
         reaches = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], dilations, strict=True)]
         cuts = [a + b - extra for a, b, extra in zip(pads_begin, pads_end, output_padding, strict=True)]
         rows = zip(x.shape[2:], strides, reaches, cuts, strict=True)
@@ -172,7 +172,7 @@ def _convolve_back(x: Array, w: Array, strides: Ints, dilations: Ints, group: in
 
 
 def _spread(xp: Namespace, x: Array, strides: Ints) -> Array:
-    """``x`` with stride - 1 zeros between its elements along every trailing axis."""
+    """Insert stride - 1 zeros between the elements of ``x`` along every trailing axis."""
     for axis, stride in enumerate(strides, x.ndim - len(strides)):
         size, shape = x.shape[axis], x.shape
         x = xp.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
@@ -183,7 +183,7 @@ def _spread(xp: Namespace, x: Array, strides: Ints) -> Array:
 
 
 def _mirrored(xp: Namespace, w: Array, group: int) -> Array:
-    """Weights [C, O/group, *kernel] as [O, C/group, *kernel], the kernel turned back to front."""
+    """Transpose weights [C, O/group, *kernel] to [O, C/group, *kernel] and flip the kernel."""
     inputs, outputs, kernel = w.shape[0] // group, w.shape[1], w.shape[2:]
     w = xp.reshape(w, (group, inputs, outputs, *kernel))
     w = xp.permute_dims(w, (0, 2, 1, *range(3, w.ndim)))

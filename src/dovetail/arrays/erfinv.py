@@ -1,4 +1,4 @@
-"""Of which number the error function is a given one."""
+"""The inverse of the error function (erfinv)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ QUANTILES: tuple[tuple[Sequence[float], Sequence[float]], ...] = (
 
 
 def erfinv(xp: Namespace, x: Array) -> Array:
-    """The inverse of the error function, to about 1e-15 relative in f64; narrower floats are evaluated in f64 where the library
-    has it. Infinite at -1 and 1, NaN beyond.
+    """Compute the inverse of the error function to about 1e-15 relative in f64; narrower floats use f64 where the library has
+    it. Infinite at -1 and 1, NaN beyond.
     """
     kind = element(x)
     if kind != "f64" and not is_narrow(xp):

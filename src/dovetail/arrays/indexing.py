@@ -1,4 +1,4 @@
-"""Reading and writing at places that an array says."""
+"""Gather and scatter: reading and writing at positions from an index array."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.errors import EngineError
 
 
 def wrapped(xp: Namespace, indices: Array, size: int) -> Array:
-    """``indices`` in [-size, size) as the non-negative ones they mean. Raises EngineError [array.index-range] otherwise."""
+    """Count indices in [-size, size) from the front. Raises EngineError [array.index-range] for any other."""
     wide = retyped(xp, indices, index_type(xp))
     if math.prod(wide.shape) and not bool(xp.all((wide >= -size) & (wide < size))):
         raise EngineError("array.index-range", f"an index lies outside [{-size}, {size - 1}]")
@@ -20,7 +20,7 @@ def wrapped(xp: Namespace, indices: Array, size: int) -> Array:
 
 
 def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0) -> Array:
-    """Elements of ``x`` along ``axis`` by indices of any rank: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis+1:].
+    """Gather elements along ``axis`` by indices of any rank: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis+1:].
 
     The first ``batch_dims`` axes of both go together (OpenVINO Gather-8). Negative indices count from the back.
     Raises EngineError [array.index-range].
@@ -41,7 +41,7 @@ def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0
 
 
 def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
-    """``x`` read at ``indices`` along ``axis`` and at its own place on every other (GatherElements); of ``indices``' shape.
+    """Gather ``x`` at ``indices`` along ``axis`` and at the own index on every other (GatherElements).
 
     Off the axis ``indices`` may be smaller than ``x``. Raises EngineError [array.index-range].
     """
@@ -51,7 +51,7 @@ def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
 
 
 def gather_nd(xp: Namespace, x: Array, indices: Array, batch_dims: int = 0) -> Array:
-    """The slices ``x[indices[i]]`` (GatherND): indices.shape[:-1] + x.shape[batch_dims + k:], k = indices.shape[-1].
+    """Gather the slices ``x[indices[i]]`` (GatherND): indices.shape[:-1] + x.shape[batch_dims + k:], k = indices.shape[-1].
 
     The first ``batch_dims`` axes of both are shared. Raises EngineError [array.index-range].
     """
@@ -62,7 +62,7 @@ def gather_nd(xp: Namespace, x: Array, indices: Array, batch_dims: int = 0) -> A
 
 
 def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> Array:
-    """``x`` with ``updates`` at ``indices`` along ``axis`` (ScatterElements); ``updates`` has ``indices``' shape.
+    """Scatter ``updates`` into ``x`` at ``indices`` along ``axis`` (ScatterElements); ``updates`` has ``indices``' shape.
 
     ``reduction``: "none" (of several updates of one place the last stays), "add", "mul", "min" or "max", applied in order.
     Raises EngineError [array.index-range].
@@ -73,7 +73,7 @@ def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis:
 
 
 def scatter_nd(xp: Namespace, x: Array, indices: Array, updates: Array, reduction: str = "none") -> Array:
-    """``x`` with the slices ``updates[i]`` at ``x[indices[i]]`` (ScatterND).
+    """Scatter the slices ``updates[i]`` into ``x[indices[i]]`` (ScatterND).
 
     ``updates``: indices.shape[:-1] + x.shape[k:], k = indices.shape[-1]. ``reduction`` and errors as :func:`scatter_along`.
     """
@@ -90,7 +90,7 @@ def row_steps(dims: Ints) -> list[int]:
 
 
 def _along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
-    """The row-major place in ``x`` of every element of ``indices``."""
+    """Return the row-major offset in ``x`` of every element of ``indices``."""
     axis %= x.ndim
     steps = row_steps(x.shape)
     others = np.zeros((1,) * x.ndim, np.int64)
@@ -101,7 +101,7 @@ def _along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
 
 
 def _linear(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
-    """The row-major place, among the leading axes that they index, of every tuple in the last axis of ``indices``."""
+    """Return the row-major offset of every index tuple in the last axis of ``indices``, over the axes that it indexes."""
     depth = batch_dims + indices.shape[-1]
     steps = row_steps(x.shape[:depth])
     batch = np.arange(math.prod(x.shape[:batch_dims])) * math.prod(x.shape[batch_dims:depth])
@@ -116,7 +116,7 @@ _REDUCTIONS = {"add": "add", "mul": "multiply", "min": "minimum", "max": "maximu
 
 
 def _scatter_rows(xp: Namespace, x: Array, rows: Array, updates: Array, reduction: str) -> Array:
-    """``x`` [m, r] with ``updates`` [n, r] at ``rows`` [n], one after the other."""
+    """Scatter ``updates`` [n, r] into ``x`` [m, r] at ``rows`` [n] in order."""
     combine = None if reduction == "none" else getattr(xp, _REDUCTIONS[reduction])
     if not is_numpy(xp):
         return _scatter_rounds(xp, x, rows, updates, combine)
@@ -130,7 +130,7 @@ def _scatter_rows(xp: Namespace, x: Array, rows: Array, updates: Array, reductio
 
 
 def _scatter_rounds(xp: Namespace, x: Array, rows: Array, updates: Array, combine: Any) -> Array:
-    """Scatter without writing: in round i every row of ``x`` takes the i-th update meant for it, if there is one."""
+    """Scatter without in-place writes: round i applies the i-th update of every row of ``x`` that has one."""
     if not rows.shape[0] or not math.prod(x.shape):
         return x
     order = xp.argsort(rows, stable=True)

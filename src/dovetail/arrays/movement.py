@@ -1,4 +1,4 @@
-"""Movement: slices, padding, repetition."""
+"""Data movement: slicing, padding and repetition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.limits import refuse_array
 
 
 def strided(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:
-    """``x[starts[0]:stops[0]:steps[0], ...]`` as Python slices mean it (None, negative steps), over the leading axes."""
+    """Slice the leading axes, ``x[starts[0]:stops[0]:steps[0], ...]``, with None and negative steps as in Python."""
     slices = [slice(*bounds) for bounds in zip(starts, stops, steps, strict=True)]
     if is_numpy(xp):
         return x[tuple(slices)]
@@ -32,7 +32,7 @@ def _forward(indices: range) -> slice:
 
 
 def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "constant", value: Any = 0) -> Array:
-    """``x`` with ``pads_begin[i]`` elements before and ``pads_end[i]`` after its axis i; negative pads crop.
+    """Pad ``x`` with ``pads_begin[i]`` elements before and ``pads_end[i]`` after axis i; negative pads crop.
 
     ``mode``: "constant" (``value``, a number or an array of no dimensions), "edge", "reflect" (the border is not repeated),
     "symmetric" (it is) or "wrap". Every mode but the first says which element of ``x`` each place shows, however far away,
@@ -70,7 +70,7 @@ def slice_axis(xp: Namespace, x: Array, axis: int, start: int, stop: int, step: 
 def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, value: Any) -> Array:
     for axis, (size, begin, end) in enumerate(zip(x.shape, pads_begin, pads_end, strict=True)):
         start, stop = min(max(0, -begin), size), max(min(size, size + end), 0)
-        # A crop past everything there eats into the padding of the other side.
+        # A crop of more than the axis also crops the padding of the other side.
         before, after = max(begin, 0) + min(size + end, 0), max(end, 0) + min(size + begin, 0)
         if begin <= 0 and end <= 0:
             x = slice_axis(xp, x, axis, start, max(start, stop))
@@ -90,7 +90,7 @@ def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: Any)
 
 
 def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
-    """``x`` laid ``repeats[i]`` times end to end along each axis i."""
+    """Tile ``x`` ``repeats[i]`` times along each axis i."""
     shape = tuple(x.shape)
     split = xp.reshape(x, tuple(itertools.chain.from_iterable((1, size) for size in shape)))
     wide = xp.broadcast_to(split, tuple(itertools.chain.from_iterable(zip(repeats, shape, strict=True))))
@@ -98,12 +98,12 @@ def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
 
 
 def repeat(xp: Namespace, x: Array, counts: int | Ints, axis: int) -> Array:
-    """Each element of ``x`` along ``axis`` as often as ``counts`` (one number, or one per element) says."""
+    """Repeat each element of ``x`` along ``axis`` ``counts`` times; ``counts`` is one number, or one per element."""
     return xp.take(x, placed(xp, np.repeat(np.arange(x.shape[axis]), counts), x), axis=axis)
 
 
 def triangle(xp: Namespace, x: Array, diagonal: int = 0, upper: bool = True) -> Array:
-    """The part of the trailing matrices of ``x`` on and above (below) a diagonal, zero elsewhere."""
+    """Return the upper (lower) triangle of the trailing matrices of ``x`` from a diagonal, zero elsewhere."""
     rows, columns = x.shape[-2:]
     distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
     keep = distance >= diagonal if upper else distance <= diagonal
@@ -111,7 +111,7 @@ def triangle(xp: Namespace, x: Array, diagonal: int = 0, upper: bool = True) -> 
 
 
 def one_hot(xp: Namespace, indices: Array, depth: int, on: Array, off: Array, axis: int = -1, negative: bool = True) -> Array:
-    """A new axis of size ``depth`` that holds ``on`` where its place equals the index and ``off`` elsewhere.
+    """One-hot encode: a new axis of size ``depth`` holds ``on`` at the index and ``off`` elsewhere.
 
     An index outside the range gives ``off`` everywhere; with ``negative`` those in [-depth, -1] count from the back.
     ``on`` and ``off``: arrays of no dimensions, whose type the result has.

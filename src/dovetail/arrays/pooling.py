@@ -1,4 +1,4 @@
-"""Pooling: windows over the trailing axes of x. A window may begin in the padding; a rule for how many is the caller's."""
+"""Pooling by windows over the trailing axes. A window may begin in the padding; the caller sets the number of windows."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dovetail.dtypes import DType
 
 
 def pool_max(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
-    """The greatest element of every window [..., *outs]; padding is never chosen (a window of padding alone is the lowest)."""
+    """Return the maximum of every window [..., *outs] without padding; the lowest value for a window of padding alone."""
     axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
     return _reduce_windows(xp, _pad_trailing(xp, x, axes, _lowest(element(x))), axes, xp.maximum)
 
 
 def pool_sum(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
-    """The sum of every window [..., *outs], padding counting as 0, in ``x``'s own type (see :func:`widened`)."""
+    """Return the sum of every window [..., *outs], with padding as 0, in ``x``'s own type (see :func:`widened`)."""
     axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
     return _reduce_windows(xp, _pad_trailing(xp, x, axes, 0), axes, xp.add)
 
 
 class WindowAxis(NamedTuple):
-    """Windows along one axis of ``length`` elements: their places, strides, padding before, and how many there are."""
+    """The windows along one axis of ``length`` elements: kernel offsets, stride, padding before, and number of windows."""
 
     length: int
     size: int
@@ -40,13 +40,13 @@ class WindowAxis(NamedTuple):
     out: int
 
     def counts(self, low: int, high: int) -> Any:
-        """How many places of each window stand in [low, high): [out]."""
+        """Count the positions of each window in [low, high): [out]."""
         starts = np.arange(self.out) * self.stride - self.begin
         first, last = (np.clip(-((starts - bound) // self.dilation), 0, self.size) for bound in (low, high))
         return np.maximum(last - first, 0)
 
     def trimmed(self) -> WindowAxis:
-        """Without the places that are padding in every window; one stays where all are."""
+        """Drop the kernel positions that are padding in every window, but keep one."""
         if not self.out:
             return self
         first = max(-(-(self.begin - (self.out - 1) * self.stride) // self.dilation), 0)
@@ -57,13 +57,13 @@ class WindowAxis(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The padding behind that the last window reaches."""
+        """The padding after the axis that the last window reaches."""
         if not self.out:
             return 0
         return max((self.out - 1) * self.stride, 0) + (self.size - 1) * self.dilation + 1 - self.length - self.begin
 
     def places(self) -> Iterable[int]:
-        """The places of a window, in order, without most of those that are padding in every one."""
+        """Return the kernel positions in order, without most of those that are padding in every window."""
         if self.size <= self.out * self.length:
             return range(self.size)
         starts = np.arange(self.out) * self.stride - self.begin
@@ -81,7 +81,7 @@ def _axes(x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints
 def pool_max_indices(
     xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints
 ) -> tuple[Array, Array]:
-    """:func:`pool_max`, and where in the trailing axes of ``x`` (flattened, row-major) its first occurrence stands.
+    """Return :func:`pool_max`, and the row-major index of its first occurrence in the trailing axes of ``x``.
 
     NaN counts as greatest. A window of padding alone has index 0. Indices are int64 (int32 in JAX without x64).
     """
@@ -117,7 +117,7 @@ def _pad_trailing(xp: Namespace, x: Array, axes: list[WindowAxis], value: Any) -
 
 
 def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: Any) -> Array:
-    """Axis after axis, so that a window of k by k costs 2k steps."""
+    """Reduce one axis after the other: a window of k by k costs 2k steps."""
     for number, axis in enumerate(axes, x.ndim - len(axes)):
         extent = max((axis.out - 1) * axis.stride + 1, 0)
         starts = [place * axis.dilation for place in axis.places()]
@@ -135,13 +135,13 @@ def _combine(xp: Namespace, parts: list[Array], combine: Any) -> Array:
 
 
 def _is_inside(axis: WindowAxis, place: int) -> Array:
-    """Whether a place of each window is no padding: [out]."""
+    """Return for each window whether a kernel position is no padding: [out]."""
     places = np.arange(axis.out) * axis.stride + place * axis.dilation - axis.begin
     return (places >= 0) & (places < axis.length)
 
 
 def _window_places(dims: Ints, offset: Ints, outs: Ints, strides: Ints, pads_begin: Ints, dilations: Ints) -> Array:
-    """The row-major place, in the unpadded axes, of what every window has at ``offset``."""
+    """Return the row-major index, in the unpadded axes, of the element of every window at ``offset``."""
     places = np.zeros((1,) * len(dims), np.int64)
     for axis, step in enumerate(row_steps(dims)):
         along = (np.arange(outs[axis]) * strides[axis] + offset[axis] * dilations[axis] - pads_begin[axis]) * step

@@ -17,7 +17,7 @@ COMMANDS = {
     "grad": "Write the gradient graph as an ordinary model.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
-    "plan": "What a program copies and why, its memory over time, its time by kernel.",
+    "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
     "run": "Run a model on given or random inputs.",
     "show": "Print the graph as text, with inferred types and shapes.",
 }
@@ -69,12 +69,12 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
 
 
 INTERNAL = 7
-"""The exit code of an exception that nobody foresaw."""
+"""The exit code of an unexpected exception."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: an error of ours becomes its message and its exit code, without a traceback unless ``--debug``."""
-    given = _hoisted(sys.argv[1:] if arguments is None else arguments)
+    given = _move_flags_first(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given[:2]
     try:
         sys.exit(_run(given))
@@ -96,12 +96,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _show_usage(error: click.ClickException) -> None:
-    """What click says of an error, with the names in it as text."""
+    """Print click's message of a usage error, with names escaped."""
     from dovetail.errors import printable
 
-    said = io.StringIO()
-    error.show(said)
-    click.echo("\n".join(map(printable, said.getvalue().split("\n"))), nl=False, err=True)
+    buffer = io.StringIO()
+    error.show(buffer)
+    click.echo("\n".join(map(printable, buffer.getvalue().split("\n"))), nl=False, err=True)
 
 
 def _run(given: list[str]) -> int:
@@ -110,7 +110,7 @@ def _run(given: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _hoisted(arguments: list[str]) -> list[str]:
+def _move_flags_first(arguments: list[str]) -> list[str]:
     """``--debug`` and ``-q`` belong to the whole command and may stand anywhere before ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     flags = [

@@ -1,4 +1,4 @@
-"""Arrays that come from files and go to files: .npy, .npz, and random ones for the inputs that nobody gave."""
+"""Arrays of the command line: read from .npy and .npz, drawn where no file is named, written back."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def read_inputs(
     *,
     run: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest; and the names of the random ones.
+    """Read ``name=file.npy`` and ``file.npz``, and draw the other inputs. Returns the arrays and the names of the drawn ones.
 
-    With ``run`` the random ones have sizes at which the model has been run.
+    With ``run`` the drawn ones have sizes at which the model has run.
     """
     from dovetail.compare.random_inputs import choose_sizes, random_inputs
 
@@ -72,7 +72,7 @@ def read_inputs(
         name, path = _named_file(model, item)
         loaded = read_array(path)
         if isinstance(loaded, dict) and not name:
-            found.update(_with_lists(model, {str(aliases.get(each, each)): array for each, array in loaded.items()}))
+            found.update(_collect_lists(model, {str(aliases.get(each, each)): array for each, array in loaded.items()}))
         elif isinstance(loaded, dict):
             raise click.UsageError(f"{path} holds several arrays under their own names; give it without {name}=")
         elif name:
@@ -91,14 +91,14 @@ def read_inputs(
         raise click.UsageError(f"--dim: {error.message}") from None
     missing = [value.name for value in own_inputs(model) if value.name not in found]
     if missing:
-        known = {**_sizes_given(model, found), **sizes}
+        known = {**_sizes_of_arrays(model, found), **sizes}
         found.update(
             random_inputs(model, seed=seed, sizes=known, shapes=shapes, only=missing, beside=dict(found) if run else None)
         )
     return {**InitialStates(model)(found), **found} if model.states else found, missing
 
 
-def attempted(
+def call_on_inputs(
     model: Model,
     given: Several[str],
     seed: int,
@@ -107,11 +107,11 @@ def attempted(
     is_good: Callable[[Result], bool] = lambda result: True,
     strict: Model | None = None,
 ) -> tuple[dict[str, Any], list[str], Result]:
-    """Inputs as ``read_inputs`` makes them, the names of the random ones, and what ``call`` gives for them.
+    """Call ``call`` with the inputs of ``read_inputs``. Returns the inputs, the names of the random ones, and the result.
 
-    Where it fails or is not good, and sizes were chosen here, it is called once more at sizes at which the model has been run:
-    what elements have to be, as that an index lies inside, no shape says, and engines do not all look. ``strict`` is the model
-    that is run for that, where it is stricter than ``model``.
+    Where the call fails or its result is not good, and sizes were chosen here, it is repeated at sizes at which the model has
+    run: shapes do not tell that an index is in range, and not every engine checks it. ``strict`` is the model to run for that,
+    where it is stricter than ``model``.
     """
     arrays, random = read_inputs(model, given, seed, dims)
     try:
@@ -131,23 +131,23 @@ def attempted(
     return arrays, random, result
 
 
-def _with_lists(model: Model, loaded: dict[str, Array]) -> dict[str, Any]:
-    """Arrays by name; those called ``name/0``, ``name/1``, ... are the elements of a list, where that is what the input takes."""
+def _collect_lists(model: Model, loaded: dict[str, Array]) -> dict[str, Any]:
+    """Collect arrays ``name/0``, ``name/1``, ... into a list where the input ``name`` is a sequence."""
     found: dict[str, Any] = dict(loaded)
     for value in model.inputs:
         places = [f"{value.name}/{place}" for place in range(len(loaded))]
-        if value.name not in loaded and isinstance(inside(value.type), Sequence) and places and places[0] in loaded:
+        if value.name not in loaded and isinstance(element_of_optional(value.type), Sequence) and places and places[0] in loaded:
             found[value.name] = [found.pop(place) for place in takewhile(loaded.__contains__, places)]
     return found
 
 
-def inside(type: Type) -> Type:
-    """The type of a value that may be nothing, where it is not."""
-    return inside(type.element) if isinstance(type, Optional) else type
+def element_of_optional(type: Type) -> Type:
+    """Return the element type of nested optionals."""
+    return element_of_optional(type.element) if isinstance(type, Optional) else type
 
 
 def _named_file(model: Model, item: str) -> tuple[str, str]:
-    """``NAME=FILE`` in two; names and files may themselves hold an equals sign."""
+    """Split ``NAME=FILE``; names and files may contain equals signs."""
     names = {name for value in model.inputs for name in (value.name, *value.names)}
     places = [place for place, character in enumerate(item) if character == "="]
     for place in places:
@@ -158,8 +158,8 @@ def _named_file(model: Model, item: str) -> tuple[str, str]:
     return item[: places[0]], item[places[0] + 1 :]
 
 
-def _sizes_given(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
-    """What the given arrays say of the open dimensions."""
+def _sizes_of_arrays(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Return the open dimensions that the arrays determine."""
     sizes: dict[str, int] = {}
     for value in model.inputs:
         array = arrays.get(value.name)
@@ -193,15 +193,15 @@ def read_array(path: str) -> Any:
 
 
 def as_input(type: Type, array: Any) -> Any:
-    """An array from a file in the element type of an input, where only the file's lack of that type stands between them.
+    """Convert an array of a file to an input's element type where .npy files lack that type.
 
-    numpy's files have no bf16, f8 or 4-bit types (they hold raw bytes, or a wider type with the same values), and no strings
-    of any length.
+    They lack bf16, f8 and 4-bit types (the file has raw bytes, or a wider type with the same values), and strings of variable
+    length.
     """
     if isinstance(array, list):
-        element = inside(type)
+        element = element_of_optional(type)
         return [as_input(element.element, each) for each in array] if isinstance(element, Sequence) else array
-    wanted = dtype_in(inside(type))
+    wanted = dtype_in(element_of_optional(type))
     if wanted is None or array.dtype == wanted.numpy:
         return array
     if array.dtype.kind in "US" and wanted == "string":
@@ -219,12 +219,12 @@ def as_input(type: Type, array: Any) -> Any:
 
 
 def is_foreign_to_files(dtype: DType) -> bool:
-    """Whether numpy's files cannot hold this element type."""
+    """True for element types that .npy files lack."""
     return dtype.numpy.kind == "V" or dtype.numpy.num > 255
 
 
 def savable(given: Any) -> Array:
-    """An array as numpy's files can hold it: strings as unicode, types that they lack as a wider one with the same values."""
+    """Convert an array to a type of .npy files: strings to unicode, types that they lack to a wider one with the same values."""
     array: Array = np.asarray(given)
     if array.dtype == object:
         return array.astype(str)
@@ -235,7 +235,7 @@ def savable(given: Any) -> Array:
 
 
 def check_target(path: str, outputs: int) -> None:
-    """Whether ``outputs`` arrays can be written to ``path``; asked before anything runs."""
+    """Check before the run that ``outputs`` arrays can be written to ``path``. Raises UsageError."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".npz", ".npy"):
         raise click.UsageError(f"arrays are written to .npz (or one to .npy), not to {path!r}")
@@ -246,16 +246,16 @@ def check_target(path: str, outputs: int) -> None:
 def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
     """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole.
 
-    A sequence becomes ``name/0``, ..., a map ``name/key``, ..., and what is nothing is left out.
+    A sequence becomes ``name/0``, ..., a map ``name/key``, ...; an absent optional is omitted.
 
-    Raises EngineError [array.file] where a .npy file would not hold one array.
+    Raises EngineError [array.file] for a .npy file where there is not exactly one array.
     """
-    from dovetail.compare.random_inputs import apart
+    from dovetail.compare.random_inputs import flatten_outputs
     from dovetail.formats.atomic_write import replace_file
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
-        plain.update({place: savable(each) for place, each in apart({name: item}).items()})
+        plain.update({place: savable(each) for place, each in flatten_outputs({name: item}).items()})
     if path == STREAM:
         _write_npz(sys.stdout.buffer, plain)
         return
@@ -269,7 +269,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
 
 
 def _write_npz(stream: BinaryIO, arrays: Mapping[str, Array]) -> None:
-    """As numpy.savez, which takes names as Python arguments and so cannot take every name; without the time of day."""
+    """Write what numpy.savez writes, for any name and without time stamps."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             if "\0" in name or len(name.encode("utf-8", "surrogatepass")) > ZIP_NAME_LIMIT:

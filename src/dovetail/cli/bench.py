@@ -34,13 +34,13 @@ def bench(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Time MODEL in dovetail and in other engines: medians of runs in turns, ratios, peak memory, and whether they agree.
+    """Time MODEL in dovetail and in other engines: medians of interleaved runs, ratios, peak memory, and whether they agree.
 
     Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.compare.benchmark import machine, measure, peers_for
-    from dovetail.compare.random_inputs import apart
+    from dovetail.compare.random_inputs import flatten_outputs
     from dovetail.engine.engine import thread_count
 
     if model == STREAM:
@@ -57,12 +57,12 @@ def bench(
     for row in rows:
         for note in row.notes:
             narrate(f"{row.engine}: {note}")
-    narrate(f"medians of {rounds} runs in turns, {count} thread{'s' if count > 1 else ''}; {machine()}")
+    narrate(f"medians of {rounds} interleaved runs, {count} thread{'s' if count > 1 else ''}; {machine()}")
     narrate("ratio: dovetail's time over that engine's, below 1 where dovetail is faster")
     agrees = all(row.agrees is not False for row in rows)
     if as_json:
         found = [dataclasses.asdict(row) for row in rows]
-        sizes = {name: list(array.shape) for name, array in apart(arrays).items()}
+        sizes = {name: list(array.shape) for name, array in flatten_outputs(arrays).items()}
         say_json("bench", file=model, threads=count, rounds=rounds, seed=seed, shapes=sizes, agrees=agrees, engines=found)
     else:
         table(("engine", "time", "ratio", "peak memory", "load and compile", "results"), [_row(row) for row in rows])
@@ -70,7 +70,7 @@ def bench(
 
 
 def _row(row: Any) -> list[str]:
-    from dovetail.report.words import duration, size
+    from dovetail.report.text import duration, size
 
     if row.seconds is None:
         return [row.name, "does not run", "", "", "", ""]

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dovetail.cli.output import LIMIT, STREAM, fault, limits_given, progress, say_json, source_of
+from dovetail.cli.output import LIMIT, STREAM, fault, limits_of_options, progress, say_json, source_of
 from dovetail.errors import printable
 
 
@@ -26,7 +26,7 @@ def check(model: str, as_json: bool) -> int:
             format_of(model)
             if not os.path.exists(model):
                 load(model)
-        loaded, faults, warnings = examine(source_of(model), limits_given())
+        loaded, faults, warnings = examine(source_of(model), limits_of_options())
         if loaded is not None:
             with counting(loaded.limits):
                 faults += check_graph(loaded, is_own=True)

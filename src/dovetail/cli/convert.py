@@ -67,14 +67,14 @@ def convert(
         if as_json:
             say_json("convert", source=source, target=target)
         return 0
-    from dovetail.cli.arrays import attempted
-    from dovetail.compare.verify import TOLERANCE, drawn_outputs, verify_conversion
+    from dovetail.cli.arrays import call_on_inputs
+    from dovetail.compare.verify import TOLERANCE, random_outputs, verify_conversion
 
-    drawn = drawn_outputs(model)
+    drawn = random_outputs(model)
     # What OpenVINO makes of an index outside is zero, and ONNX forbids it: sizes that suit ONNX suit both.
     strict = load(target) if is_onnx else model
     with progress(f"running {source} and {target}"):
-        arrays, random, found = attempted(
+        arrays, random, found = call_on_inputs(
             model,
             inputs,
             seed,

@@ -20,8 +20,8 @@ def info(model: str, as_json: bool) -> int:
     if as_json:
         say_json("info", file=model, **{"model_versions" if name == "versions" else name: item for name, item in found.items()})
         return 0
-    said = ", ".join(f"{domain or 'opset'} {version}" for domain, version in found["versions"].items())
-    click.echo(printable(f"{model}: {found['format']}, {said}{', by ' + found['producer'] if found['producer'] else ''}"))
+    versions = ", ".join(f"{domain or 'opset'} {version}" for domain, version in found["versions"].items())
+    click.echo(printable(f"{model}: {found['format']}, {versions}{', by ' + found['producer'] if found['producer'] else ''}"))
     click.echo(f"{found['nodes']} nodes, {found['parameters']:,} parameters, {found['bytes']:,} bytes")
     click.echo()
     rows = [("input", item["name"], item["type"]) for item in found["inputs"]]

@@ -1,4 +1,4 @@
-"""What the subcommands share: tables for people, JSON for programs, errors, progress on a terminal."""
+"""Output of the subcommands: tables for people, JSON for programs, errors, progress on a terminal."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
         from rich.text import Text
 
         # As Text: what looks like rich's markup in a name is a part of the name.
-        said = None if title is None else Text(printable(title))
-        drawn = Table(title=said, box=box.SIMPLE_HEAD, title_justify="left")
+        heading = None if title is None else Text(printable(title))
+        drawn = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left")
         for head in heads:
             drawn.add_column(Text(head))
         for row in texts:
@@ -101,8 +101,8 @@ def loading(command: Any) -> Any:
     return _STRICT_OPTION(LIMIT(command))
 
 
-def limits_given() -> Limits:
-    """What ``--limit`` says, beside the defaults."""
+def limits_of_options() -> Limits:
+    """Return the limits of ``--limit`` over the defaults."""
     context = click.get_current_context(silent=True)
     found: Limits = DEFAULT if context is None else context.meta.get(_LIMITS, DEFAULT)
     return found
@@ -167,7 +167,7 @@ def load(path: str) -> Model:
 
     context = click.get_current_context(silent=True)
     with progress(f"loading {path}"):
-        model = load_model(source_of(path), strict=bool(context and context.meta.get(_STRICT)), limits=limits_given())
+        model = load_model(source_of(path), strict=bool(context and context.meta.get(_STRICT)), limits=limits_of_options())
     for line in summarize(model.warnings):
         narrate(f"warning {line}")
     if model.warnings:

@@ -37,10 +37,10 @@ def plan(
     seed: int,
     as_json: bool,
 ) -> int:
-    """What the program of MODEL copies and why, how much memory it takes, and where its time goes.
+    """Report what the program of MODEL copies and why, its memory, and its time by kernel.
 
-    Movement operators (Concat, Split, Reshape, Transpose, ...) cost nothing where their tensors can share memory; what is left is
-    listed with its bytes and the reason. Times are measured on random inputs.
+    Movement operators (Concat, Split, Reshape, Transpose, ...) cost nothing where their tensors can share memory; the remaining
+    copies are listed with their bytes and the reason. Times are measured on random inputs.
     """
     from dovetail.cli.arrays import shapes_of, sizes_of
     from dovetail.engine.plan_report import report
@@ -67,7 +67,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _say(facts: Any) -> None:
-    from dovetail.report.words import duration, percent, size, summary
+    from dovetail.report.text import duration, percent, size, summary
 
     table(("", facts.name), summary(facts))
     if facts.copies:

@@ -34,7 +34,7 @@ def run(
 
     - is stdin for MODEL or an input; as the output it is stdout, which takes .npz instead of the table.
     """
-    from dovetail.cli.arrays import attempted, check_target, write_arrays
+    from dovetail.cli.arrays import call_on_inputs, check_target, write_arrays
     from dovetail.program import compile
 
     if output == STREAM and as_json:
@@ -43,13 +43,13 @@ def run(
     if output and output != STREAM:
         check_target(output, len(program.model.outputs))
 
-    def timed(arrays: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    def time_run(arrays: dict[str, Any]) -> tuple[dict[str, Any], float]:
         start = time.perf_counter()
         outputs = program(arrays)
         return outputs, time.perf_counter() - start
 
     with progress(f"running {model}"):
-        _, random, (outputs, seconds) = attempted(program.model, inputs, seed, dims, timed)
+        _, random, (outputs, seconds) = call_on_inputs(program.model, inputs, seed, dims, time_run)
     if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
     if output:

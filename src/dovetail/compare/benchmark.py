@@ -1,4 +1,4 @@
-"""How fast a model runs in several engines, how much memory it takes in each, and whether they agree."""
+"""Benchmarks of a model in several engines: time, peak memory, and agreement of the results."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs, own_outputs
 
 REST = 0.05
-"""Seconds between engines: longer than any of them lets its threads spin (onnxruntime up to 40 ms, where a pause is long)."""
+"""Pause between engines, seconds: longer than the threads of any engine spin (onnxruntime: up to 40 ms)."""
 AWAKE = 0.01
-"""Seconds of runs that do not count: a processor and its memory that rested need some milliseconds to be at their speed."""
+"""Warm-up, seconds: after a pause, processor and memory need some milliseconds to reach their full clock rate."""
 PEERS = ("onnxruntime", "openvino")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One engine's figures. ``ratio``: our time over its; below 1 we are faster. ``notes``: what it was given, why it failed."""
+class Measurement:
+    """Figures of one engine. ``ratio``: dovetail's time over that of the engine. ``notes``: substitutions and failures."""
 
     engine: str
     name: str
@@ -43,32 +43,32 @@ class Measured:
 
 
 def peers_for(wanted: Sequence[str] | None) -> list[str]:
-    """Those to measure against: what is asked for, else what is installed. Raises UnsupportedError [runtime.missing]."""
+    """Return the engines to compare with: ``wanted``, else the installed ones. Raises UnsupportedError [runtime.missing]."""
     if wanted is None:
         return [name for name in PEERS if is_installed(name)]
     for name in wanted:
         if name not in PEERS or not is_installed(name):
-            what = "is not installed" if name in PEERS else f"is none of {', '.join(PEERS)}"
+            what = "is not installed" if name in PEERS else f"must be one of {', '.join(PEERS)}"
             raise UnsupportedError("runtime.missing", f"{name} {what}")
     return list(wanted)
 
 
 def measure(
     model: Model, path: str, inputs: Mapping[str, Any], peers: Sequence[str], threads: int, rounds: int, memory: bool = True
-) -> list[Measured]:
-    """Figures of dovetail and of each peer, for the model that is in the file ``path``.
+) -> list[Measurement]:
+    """Measure dovetail and each peer on the model in the file ``path``.
 
-    Times are medians of runs in turns, in this process; peak memory is that of a process that holds the one engine alone.
-    OpenVINO reads both formats; onnxruntime is given what dovetail writes of an IR model.
+    Times are medians of median_times runs in this process; peak memory is that of a process with a single engine.
+    OpenVINO reads both formats; for an IR model onnxruntime runs dovetail's conversion to ONNX.
     """
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
         entrants = [_entrant(engine, model, path, folder, threads, names) for engine in ("dovetail", *peers)]
-        running = [each for each in entrants if each.runner is not None]
-        for each in running:
+        runnable = [each for each in entrants if each.runner is not None]
+        for each in runnable:
             each.first(inputs)
-        times = interleaved({each.engine: each.call for each in running if each.call is not None}, rounds)
-        return [_measured(each, entrants[0], times, inputs, threads, names, memory) for each in entrants]
+        times = median_times({each.engine: each.call for each in runnable if each.call is not None}, rounds)
+        return [_measurement_of(each, entrants[0], times, inputs, threads, names, memory) for each in entrants]
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Entrant:
     outputs: dict[str, Any] | None = None
 
     def first(self, inputs: Mapping[str, Any]) -> None:
-        """One run, whose results are kept; our own may not fail."""
+        """Run once and store the results. Raises EngineError where dovetail itself fails; a peer's failure becomes a note."""
         assert self.runner is not None
         try:
             self.outputs = self.runner.run(inputs)
@@ -106,7 +106,7 @@ def _entrant(engine: str, model: Model, path: str, folder: str, threads: int, na
         return _Entrant(engine, path, (*notes, error.message))
 
 
-def _measured(
+def _measurement_of(
     entrant: _Entrant,
     ours: _Entrant,
     times: Mapping[str, float],
@@ -114,38 +114,38 @@ def _measured(
     threads: int,
     names: Names,
     memory: bool,
-) -> Measured:
+) -> Measurement:
     seconds = times.get(entrant.engine)
     if seconds is None or entrant.runner is None or entrant.outputs is None or ours.outputs is None:
-        return Measured(entrant.engine, entrant.runner.name if entrant.runner else entrant.engine, notes=entrant.notes)
-    spent, notes = _spent(entrant, threads, names, inputs) if memory else (None, ())
+        return Measurement(entrant.engine, entrant.runner.name if entrant.runner else entrant.engine, notes=entrant.notes)
+    own_cost, notes = _own_cost(entrant, threads, names, inputs) if memory else (None, ())
     is_peer = entrant is not ours
     rows = compare(ours.outputs, entrant.outputs) if is_peer else []
-    return Measured(
+    return Measurement(
         entrant.engine,
         entrant.runner.name,
         seconds,
         times["dovetail"] / seconds if is_peer else None,
-        spent.peak_bytes if spent else None,
-        spent.compile_seconds if spent else None,
+        own_cost.peak_bytes if own_cost else None,
+        own_cost.compile_seconds if own_cost else None,
         all(row.agrees for row in rows) if is_peer else None,
         max((row.relative for row in rows), default=0.0) if is_peer else None,
         entrant.notes + notes,
     )
 
 
-def _spent(entrant: _Entrant, threads: int, names: Names, inputs: Mapping[str, Any]) -> tuple[Cost | None, tuple[str, ...]]:
+def _own_cost(entrant: _Entrant, threads: int, names: Names, inputs: Mapping[str, Any]) -> tuple[Cost | None, tuple[str, ...]]:
     try:
         return cost(entrant.engine, entrant.path, threads, names, inputs), ()
     except EngineError as error:
         return None, (error.message,)
 
 
-def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
-    """The median time of each, in seconds, of runs taken in turns.
+def median_times(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
+    """Return the median time of each call, in seconds, over median_times runs.
 
-    Before each run that counts comes a rest, in which the threads of the engine before, that wait for more work for a while, go
-    to sleep, and runs that do not count, after which processor and memory are awake and the caches are the engine's own again.
+    A pause before each timed run lets the spinning threads of the previous engine sleep. Warm-up runs after the pause bring the
+    processor to its clock rate and load the engine's data into the caches.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
@@ -164,7 +164,7 @@ def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
 
 
 def machine() -> str:
-    """What is to be known of the machine beside a figure: its processors, what they can do, and how busy it is."""
+    """Describe the machine beside a figure: processors, instruction set, load average."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     can = f" with {instruction_set()}" if native_core.is_compiled else ""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
@@ -172,8 +172,8 @@ def machine() -> str:
 
 
 def instruction_set() -> str:
-    """What the kernels in use were compiled for: ``avx512``, ``avx2`` or ``base``, ``amx`` for the first with the matrix unit
-    for bytes beside it; ``python`` without a compiled core."""
+    """Return the instruction set in use: ``amx`` (AVX-512 with the integer matrix unit), ``avx512``, ``avx2``, ``base``;
+    ``python`` without a compiled core."""
     core = native_core.core()
     if core is None:
         return "python"

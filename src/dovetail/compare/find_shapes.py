@@ -1,7 +1,7 @@
-"""Sizes of open dimensions at which a model works: tried one after the other, led by the node that fails.
+"""Search for sizes of open dimensions at which a model runs, guided by the first node that fails.
 
-A model's file often leaves sizes open that its nodes do not: an image has to be large enough for all of its windows, a state as
-wide as the weights that it meets, a mask as long as what it hides.
+A file often leaves sizes open that its nodes constrain: an image must be large enough for all convolution windows, a state
+as wide as its weights, a mask as long as its sequence.
 """
 
 from __future__ import annotations
@@ -21,42 +21,71 @@ from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import infer_types, infer_values
 from dovetail.ir.types import Size, Tensor
 
-PLAIN = (2, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 224, 256, 384, 512, 1024, 2048, 4096, 8192)
-"""What is tried beside the sizes that the failing node sees; 1 comes last, as it fits where it says least."""
-LARGEST = 1 << 15
-SHIFTED = 128
-"""The largest size that is tried before smaller ones because it would make two numbers equal."""
+CANDIDATES = (
+    2,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    12,
+    14,
+    16,
+    20,
+    24,
+    28,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    224,
+    256,
+    384,
+    512,
+    1024,
+    2048,
+    4096,
+    8192,
+)
+"""Candidate sizes beside those that the failing node reads. 1 is tried last, because it broadcasts with everything."""
+SIZE_LIMIT = 1 << 15
+SHIFT_LIMIT = 128
+"""The largest size that is tried early because it would make two numbers of an error text equal."""
 BUDGET = 600_000
-"""What a search may cost before it is given up: 1 for a constant that is passed over."""
+"""The cost at which a search stops, in units of one visited constant."""
 INFER = 10
-"""What inferring a node costs."""
+"""The cost of inferring a node."""
 DEPTH = 3
-"""How many sizes are changed one after the other for one node."""
+"""The number of sizes that are changed in sequence for one node."""
 RUN = 100
-"""What running a node costs."""
+"""The cost of running a node."""
 
 
-class Reached(NamedTuple):
-    """How far a graph works: the place of the node that fails, and its fault."""
+class Progress(NamedTuple):
+    """The progress of a trial: the index of the node that fails, and its error text."""
 
-    place: int
+    node: int
     fault: str = ""
 
 
 Sizes = Mapping[str, int]
 Arrays = Callable[[Sizes], list[Any]]
-Found = tuple[dict[str, int], Reached] | None
+Candidate = tuple[dict[str, int], Progress] | None
 
 
-def fitting_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arrays | None = None) -> dict[str, int]:
-    """Sizes like ``start`` at which no rule of ``model`` is broken; ``start`` itself where none are found.
+def find_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arrays | None = None) -> dict[str, int]:
+    """Return sizes close to ``start`` at which every rule of ``model`` holds; ``start`` itself where the search fails.
 
-    ``free`` are the symbols that may change. With ``arrays``, which makes inputs for sizes, the model is also run at them: some
-    rules, as that an index lies inside, are about elements.
+    ``free`` are the symbols that may change. With ``arrays``, which makes inputs for sizes, the model is also run: some rules,
+    such as that an index is in range, concern elements.
     """
     trial = _Trial(model, arrays)
     best, reached = dict(start), trial.reach(start)
-    while reached.place < trial.length:
+    while reached.node < trial.length:
         found = _step(model.graph, trial, best, reached, free) or _steps(model.graph, trial, best, reached, free)
         if found is None:
             return dict(start)
@@ -64,65 +93,67 @@ def fitting_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: 
     return best
 
 
-def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Reached, free: Mapping[str, Size]) -> Found:
-    """The first change that leads further."""
-    node = graph.nodes[reached.place]
+def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
+    """Return the first change of sizes with which a later node is reached."""
+    node = graph.nodes[reached.node]
     for names, size in (*_shifts(node, sizes, reached, free), *_changes(graph, node, free)):
         if all(_may_be(free[name], size) for name in names):
-            tried = {**sizes, **dict.fromkeys(names, size)}
-            found = trial.reach(tried)
-            if found.place > reached.place:
-                return tried, found
+            candidate = {**sizes, **dict.fromkeys(names, size)}
+            found = trial.reach(candidate)
+            if found.node > reached.node:
+                return candidate, found
         if trial.budget <= 0:
             return None
     return None
 
 
-def _steps(graph: Graph, trial: _Trial, sizes: Sizes, reached: Reached, free: Mapping[str, Size]) -> Found:
-    """The first changes one after the other to numbers that the node complains of, where each makes it complain of others:
-    a recurrent layer wants its input and its states to fit its weights."""
-    seen = _seen(graph.nodes[reached.place])[0]
-    groups = _groups(graph, [name for name in free if name in seen] or list(free))
-    row: list[tuple[Sizes, Reached]] = [(sizes, reached)]
+def _steps(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
+    """Return the first sequence of changes to numbers of the error text with which a later node is reached.
+
+    One change may lead to the next error of the same node: a recurrent layer checks its input and its states against its weights.
+    """
+    symbols_read = _sizes_read_by(graph.nodes[reached.node])[0]
+    groups = _groups(graph, [name for name in free if name in symbols_read] or list(free))
+    row: list[tuple[Sizes, Progress]] = [(sizes, reached)]
     for _ in range(DEPTH):
         here, row = row, []
         for sizes, reached in here:
             for names, size in product(groups, _numbers(reached)):
                 if trial.budget <= 0 or not all(_may_be(free[name], size) for name in names):
                     continue
-                tried = {**sizes, **dict.fromkeys(names, size)}
-                found = trial.reach(tried)
-                if found.place > reached.place:
-                    return tried, found
-                if found.place == reached.place and found.fault != reached.fault:
-                    row.append((tried, found))
+                candidate = {**sizes, **dict.fromkeys(names, size)}
+                found = trial.reach(candidate)
+                if found.node > reached.node:
+                    return candidate, found
+                if found.node == reached.node and found.fault != reached.fault:
+                    row.append((candidate, found))
     return None
 
 
-def _shifts(node: Node, sizes: Sizes, reached: Reached, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """One size longer by what two numbers in the fault differ by: a length may be the sum of others."""
-    seen = _seen(node)[0]
+def _shifts(node: Node, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield sizes increased by the difference of two numbers of the error text: a length may be the sum of others."""
+    symbols_read = _sizes_read_by(node)[0]
     for first, second in permutations(_numbers(reached), 2):
         for name in free:
-            if name in seen and 0 < sizes[name] + second - first <= SHIFTED:
+            if name in symbols_read and 0 < sizes[name] + second - first <= SHIFT_LIMIT:
                 yield (name,), sizes[name] + second - first
 
 
-def _numbers(reached: Reached) -> list[int]:
+def _numbers(reached: Progress) -> list[int]:
     return sorted(map(int, re.findall(r"\d{1,6}", reached.fault)))
 
 
 def _changes(graph: Graph, node: Node, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """What to try for a node that fails: the open sizes that it sees, from small to large; then the other open sizes too."""
-    seen, numbers = _seen(node)
-    sizes = [*(size for size in sorted({*PLAIN, *numbers}) if 1 < size <= LARGEST), 1]
-    for names in ([name for name in free if name in seen], list(free)):
+    """Yield candidates for a failing node: the open sizes that it reads, in increasing order; then all open sizes."""
+    symbols_read, numbers = _sizes_read_by(node)
+    sizes = [*(size for size in sorted({*CANDIDATES, *numbers}) if 1 < size <= SIZE_LIMIT), 1]
+    for names in ([name for name in free if name in symbols_read], list(free)):
         yield from ((group, size) for size, group in product(sizes, _groups(graph, names)))
 
 
 def _groups(graph: Graph, names: list[str]) -> list[tuple[str, ...]]:
-    """What is changed alike: one size; two of an input, the last ones first, which are an image's height and width; the same
-    axis of two inputs."""
+    """Return groups of sizes that change together: one size; two axes of an input, the last ones first (height and width of an
+    image); the same axis of two inputs."""
     shapes = [value.type.shape or () for value in graph.inputs if isinstance(value.type, Tensor)]
     axes = [[name if name in names else None for name in map(_name, shape)] for shape in shapes]
     inside = [pair for row in axes for pair in combinations([name for name in reversed(row) if name], 2)]
@@ -135,8 +166,8 @@ def _name(size: Size) -> str | None:
     return None if isinstance(size, int) else symbolic.name_of(size)
 
 
-def _seen(node: Node) -> tuple[set[str], set[int]]:
-    """The symbols and the numbers in the sizes, and the values of shapes, that a node reads."""
+def _sizes_read_by(node: Node) -> tuple[set[str], set[int]]:
+    """Return the symbols and the numbers in the shapes and exact values that a node reads."""
     sizes: list[Any] = []
     for x in node.inputs:
         if x is not None and isinstance(x.type, Tensor):
@@ -156,7 +187,7 @@ def _may_be(symbol: Size, size: int) -> bool:
 
 
 class _Trial:
-    """A copy of a graph that is inferred, and run, at one choice of sizes after the other."""
+    """A copy of a graph that is inferred, and run, at successive choices of sizes."""
 
     def __init__(self, model: Model, arrays: Arrays | None) -> None:
         self.types = [value.type for value in model.graph.inputs]
@@ -164,23 +195,23 @@ class _Trial:
         self.arrays = arrays
         self.length = len(self.graph.nodes)
         self.budget = BUDGET
-        self.known: dict[tuple[int, ...], Reached] = {}
+        self.known: dict[tuple[int, ...], Progress] = {}
 
-    def reach(self, sizes: Sizes) -> Reached:
-        """The first node that fails; the place behind the last where none does."""
+    def reach(self, sizes: Sizes) -> Progress:
+        """Return the first node that fails; the number of nodes where none does."""
         key = tuple(sizes.values())
         if key not in self.known:
-            found = self._inferred(sizes)
-            if self.arrays is not None and found.place == self.length:
+            found = self._infer(sizes)
+            if self.arrays is not None and found.node == self.length:
                 found = self._run(self.arrays(sizes))
             self.known[key] = found
         return self.known[key]
 
-    def _inferred(self, sizes: Sizes) -> Reached:
+    def _infer(self, sizes: Sizes) -> Progress:
         for value, open_type in zip(self.graph.inputs, self.types, strict=True):
             if isinstance(open_type, Tensor) and open_type.shape is not None:
                 value.type = Tensor(open_type.dtype, tuple(symbolic.evaluate(size, sizes) for size in open_type.shape))
-        for place, node in enumerate(self.graph.nodes):
+        for index, node in enumerate(self.graph.nodes):
             self.budget -= 1
             if type(node.op).__name__ in ("Constant", "Foreign"):
                 continue
@@ -189,24 +220,24 @@ class _Trial:
                 types = infer_types(node.op, tuple(node.inputs), node.outputs[0].name if node.outputs else "")
                 values = infer_values(node.op, tuple(node.inputs), types)
             except DovetailError as error:
-                return Reached(place, error.diagnostics[0].message)
+                return Progress(index, error.diagnostics[0].message)
             for y, found, value in zip(node.outputs, types, values, strict=True):
                 y.type, y._value = found, value
-        return Reached(self.length)
+        return Progress(self.length)
 
-    def _run(self, arrays: list[Any]) -> Reached:
+    def _run(self, arrays: list[Any]) -> Progress:
         found: dict[int, Any] = {id(value): array for value, array in zip(self.graph.inputs, arrays, strict=True)}
         last = last_readers(self.graph)
-        for place, node in enumerate(self.graph.nodes):
+        for index, node in enumerate(self.graph.nodes):
             self.budget -= RUN
             try:
                 results = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
             except DovetailError as error:
-                return Reached(place, error.diagnostics[0].message)
+                return Progress(index, error.diagnostics[0].message)
             found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
-            for key in last.get(place, ()):
+            for key in last.get(index, ()):
                 found.pop(key, None)
-        return Reached(self.length)
+        return Progress(self.length)
 
 
-__all__ = ["fitting_sizes"]
+__all__ = ["find_sizes"]

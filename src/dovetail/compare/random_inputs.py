@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.compare.find_shapes import fitting_sizes
+from dovetail.compare.find_shapes import find_sizes
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError
 from dovetail.interpreter.session import InitialStates
@@ -17,9 +17,9 @@ from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Typ
 from dovetail.limits import refuse_array
 
 DEFAULT_LENGTH = 2
-"""How many elements a list has where nothing is said."""
+"""Length of a sequence input whose type has no length."""
 DEFAULT_SIZE = 3
-"""What an open dimension is taken to be where its bounds allow it and nothing is said."""
+"""Size of an open dimension for which the caller passes none, where its bounds allow it."""
 
 
 def random_inputs(
@@ -31,14 +31,14 @@ def random_inputs(
     only: Collection[str] | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """An array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (which index
-    any table), booleans either.
+    """Draw an array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (valid
+    indices of any table), booleans either.
 
-    ``sizes`` gives open dimensions by name, ``shapes`` whole shapes by input; the others become DEFAULT_SIZE, or where that
-    breaks a rule of the model a size that does not. With ``beside``, the arrays of the other inputs, the sizes are moreover such
-    that the model has run on the result. Raises
-    EngineError [input.rank] where an input's rank is not known, [input.size] for one that is out of all bounds, [input.shape]
-    for a shape that the model does not take, [input.unknown] for a shape of no input; RuleError [dims.unknown] for a name in
+    ``sizes`` has open dimensions by name, ``shapes`` whole shapes by input. Other dimensions are DEFAULT_SIZE, or a size at which
+    every rule of the model holds. With ``beside``, the arrays of the other inputs, the model has also run at those sizes.
+
+    Raises EngineError [input.rank] for an input of unknown rank, [input.size] for one of more than 2**33 elements, [input.shape]
+    for a shape that contradicts the model's, [input.unknown] for a shape of no input; RuleError [dims.unknown] for a name in
     ``sizes`` that no input has.
     """
     shapes = shapes or {}
@@ -61,25 +61,25 @@ def random_inputs(
     chosen = choose_sizes(model, given)
     free = {name: symbol for name, symbol in _symbols(model).items() if name not in given}
     if free:
-        chosen = fitting_sizes(model, chosen, free, None if beside is None else in_order)
+        chosen = find_sizes(model, chosen, free, None if beside is None else in_order)
     return arrays(chosen)
 
 
-def apart(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays by name, those in lists by the list's name and their place, the values of maps by the map's name and their key."""
+def flatten_outputs(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten sequences and maps: ``name/index`` for elements of sequences, ``name/key`` for values of maps."""
     found: dict[str, Any] = {}
     for name, item in arrays.items():
         if isinstance(item, list):
-            found.update(apart({f"{name}/{place}": each for place, each in enumerate(item)}))
+            found.update(flatten_outputs({f"{name}/{place}": each for place, each in enumerate(item)}))
         elif isinstance(item, dict):
-            found.update(apart({f"{name}/{key}": np.asarray(each) for key, each in item.items()}))
+            found.update(flatten_outputs({f"{name}/{key}": np.asarray(each) for key, each in item.items()}))
         elif item is not None:
             found[name] = item
     return found
 
 
 def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """What shapes of inputs say of the open dimensions."""
+    """Return the open dimensions that shapes of inputs determine."""
     unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]
     if unknown:
         known = ", ".join(repr(value.name) for value in model.inputs)
@@ -87,11 +87,11 @@ def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int
     found: dict[str, int] = {}
     for value in model.inputs:
         if value.name in shapes and isinstance(value.type, Tensor) and value.type.shape is not None:
-            found.update(_matched(value.name, value.type.shape, shapes[value.name]))
+            found.update(_symbol_sizes(value.name, value.type.shape, shapes[value.name]))
     return found
 
 
-def _matched(name: str, wanted: Sequence[Size], given: Sequence[int]) -> dict[str, int]:
+def _symbol_sizes(name: str, wanted: Sequence[Size], given: Sequence[int]) -> dict[str, int]:
     fits = len(wanted) == len(given) and all(
         not isinstance(size, int) or size == each for size, each in zip(wanted, given, strict=True)
     )
@@ -102,7 +102,7 @@ def _matched(name: str, wanted: Sequence[Size], given: Sequence[int]) -> dict[st
 
 
 def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
-    """A size for each symbol of the model's inputs."""
+    """Return a size for each symbol of the model's inputs."""
     symbols = _symbols(model)
     unknown = [name for name in sizes if name not in symbols]
     if unknown:
@@ -112,7 +112,7 @@ def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _symbols(model: Model) -> dict[str, Size]:
-    """The symbols of the model's inputs by name."""
+    """Return the symbols of the model's inputs by name."""
     symbols: dict[str, Size] = {}
     for value in model.inputs:
         for size in sizes_of(value.type):
@@ -127,7 +127,7 @@ def _default(symbol: Size) -> int:
 
 
 def _sample(value: Value, type: Type, chosen: Mapping[str, int], generator: np.random.Generator, given: Any) -> Any:
-    """What an input of this type may be: of lists DEFAULT_LENGTH elements where nothing says how many, of optional values one."""
+    """Draw a value of an input's type: a sequence of unknown length has DEFAULT_LENGTH elements, an optional value is present."""
     if isinstance(type, Optional):
         return _sample(value, type.element, chosen, generator, given)
     if isinstance(type, List):
@@ -148,15 +148,15 @@ def _array(
         sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
         raise EngineError("input.size", f"input {value.name!r} would have {sizes_text} elements")
     what = f"input {value.name!r}"
-    # Numbers are drawn in eight bytes, and converted.
+    # numpy draws in 8 bytes per element, then converts.
     refuse_array(shape, max(8, dtype.numpy.itemsize), what)
     try:
-        return _drawn(shape, dtype, generator)
+        return _draw(shape, dtype, generator)
     except MemoryError as error:
         raise EngineError("run.memory", f"{what} does not fit into memory: {error}") from None
 
 
-def _drawn(shape: Sequence[int], dtype: DType, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+def _draw(shape: Sequence[int], dtype: DType, generator: np.random.Generator) -> np.ndarray[Any, Any]:
     if dtype.is_float:
         return np.asarray(generator.standard_normal(shape).astype(np.float32)).astype(dtype.numpy)
     if dtype.kind == "complex":

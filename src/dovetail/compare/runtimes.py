@@ -1,6 +1,6 @@
-"""Other engines, where they are installed: how a model is run in each, and how much memory that takes.
+"""Runners of a model in onnxruntime, OpenVINO and dovetail, and their peak memory.
 
-This module imports nothing of dovetail's when it is loaded: run as a script it is a process that holds one engine alone.
+This module imports no other module of dovetail at start: as a script it is a process with a single engine.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ import numpy as np
 Call = Callable[[], Any]
 BF16 = "bfloat16"
 LAST_OF_NUMPY = 255
-"""The numbers of numpy's own types; those that a package adds have greater ones."""
+"""The largest type number of numpy's own element types; types that a package adds have larger ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A way to run a model: ``name`` says which, ``run`` maps inputs by name to outputs by name.
+    """A model in one engine: ``run`` maps inputs by name to outputs by name.
 
-    ``prepared`` gives, for inputs, what runs the model on them once more with as little as can be around it.
+    ``prepare`` binds inputs and returns a call that runs the model on them with minimal overhead.
     """
 
     name: str
     run: Callable[[Mapping[str, Any]], dict[str, Any]]
     notes: tuple[str, ...] = ()
-    """Why it is this one and not the file's own, where that is so."""
-    prepared: Callable[[Mapping[str, Any]], Call] | None = None
+    """The reasons where this engine replaces the file's own runtime."""
+    prepare: Callable[[Mapping[str, Any]], Call] | None = None
 
     def call(self, inputs: Mapping[str, Any]) -> Call:
-        return (lambda: self.run(inputs)) if self.prepared is None else self.prepared(inputs)
+        return (lambda: self.run(inputs)) if self.prepare is None else self.prepare(inputs)
 
 
 class Names(NamedTuple):
-    """What a model's inputs and outputs are called, in their order."""
+    """The names of a model's inputs and outputs, in order."""
 
     inputs: Sequence[str]
     outputs: Sequence[str]
@@ -55,12 +55,11 @@ def is_installed(engine: str) -> bool:
 def runner(
     engine: str, model: str | bytes, threads: int | None = None, names: Names | None = None, *, exact: bool = False
 ) -> Runner:
-    """The model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
+    """Load a model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
 
-    ``threads``: None is what the engine thinks best. ``names`` are used in place of the engine's own, which has others for IR.
-    ``exact``: quantised layers as the model says them, however slow. Left to themselves both others add pairs of products of
-    bytes in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI); and OpenVINO
-    rounds to bytes what meets weights of bytes.
+    ``threads``: None is the engine's default. ``names`` replace the engine's own, which differ for IR. ``exact``:
+    compute quantized layers exactly. By default, on x86 before AVX-512 VNNI, both peers accumulate pairs of 8-bit products in
+    saturating 16 bits, and OpenVINO quantizes the activations of layers with 8-bit weights.
 
     Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
     """
@@ -79,13 +78,13 @@ def _dovetail(model: str | bytes, threads: int | None) -> Runner:
 
 
 def ours(program: Any) -> Runner:
-    """A program of ours as one among the others."""
+    """Return a runner of a dovetail program."""
 
-    def prepared(inputs: Mapping[str, Any]) -> Call:
+    def prepare(inputs: Mapping[str, Any]) -> Call:
         given = dict(inputs)
         return lambda: program(given)
 
-    return Runner("dovetail", lambda inputs: dict(program(dict(inputs))), prepared=prepared)
+    return Runner("dovetail", lambda inputs: dict(program(dict(inputs))), prepare=prepare)
 
 
 def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None, exact: bool) -> Runner:
@@ -101,38 +100,38 @@ def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None, e
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise _failed("runtime.load", "onnxruntime does not load it", error, model) from error
+        raise _failure("runtime.load", "onnxruntime cannot load the model", error, model) from error
     outputs = [output.name for output in session.get_outputs()]
     known = {item.name for item in session.get_inputs()}
     lacking = [output.name for output in session.get_outputs() if output.type == f"tensor({BF16})"]
 
-    def prepared(inputs: Mapping[str, Any]) -> Call:
+    def prepare(inputs: Mapping[str, Any]) -> Call:
         given = {name: array for name, array in inputs.items() if name in known}
-        if any(not _is_numpys(array) for array in given.values()) or lacking:
+        if any(not _is_numpy_type(array) for array in given.values()) or lacking:
             values = {name: _ort_value(array) for name, array in given.items()}
             return lambda: [_from_ort_value(item) for item in session.run_with_ort_values(None, values)]
         return lambda: session.run(None, given)
 
     def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return dict(zip(outputs, prepared(inputs)(), strict=True))
+            return dict(zip(outputs, prepare(inputs)(), strict=True))
         except Exception as error:
-            raise _failed("runtime.run", "onnxruntime does not run it", error, model) from error
+            raise _failure("runtime.run", "onnxruntime cannot run the model", error, model) from error
 
-    return Runner(f"onnxruntime {onnxruntime.__version__}", run, prepared=prepared)
+    return Runner(f"onnxruntime {onnxruntime.__version__}", run, prepare=prepare)
 
 
-def _is_numpys(array: Any) -> bool:
+def _is_numpy_type(array: Any) -> bool:
     kind = np.asarray(array).dtype
     return kind.kind != "V" and kind.num <= LAST_OF_NUMPY
 
 
 def _ort_value(array: Any) -> Any:
-    """An array as onnxruntime takes it: a type that numpy lacks as its bits."""
+    """Return an OrtValue of an array; element types that numpy lacks are passed as their bits."""
     import onnxruntime
 
     array = np.asarray(array, order="C")
-    if _is_numpys(array):
+    if _is_numpy_type(array):
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     from dovetail.dtypes import dtype
 
@@ -165,13 +164,13 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
     try:
         compiled = core.compile_model(core.read_model(model), "CPU", config)
     except Exception as error:
-        raise _failed("runtime.load", "openvino does not load it", error, model) from error
+        raise _failure("runtime.load", "openvino cannot load the model", error, model) from error
     inputs_ = _port_names(compiled.inputs, names.inputs if names else ())
     outputs = _port_names(compiled.outputs, names.outputs if names else ())
 
     def tensor(array: Any) -> Any:
         array = np.asarray(array, order="C")
-        if _is_numpys(array):
+        if _is_numpy_type(array):
             return openvino.Tensor(array, shared_memory=array.flags.writeable)
         from dovetail.dtypes import dtype
 
@@ -179,7 +178,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         np.copyto(made.data.view(np.uint8).reshape(-1), array.reshape(-1).view(np.uint8))
         return made
 
-    def prepared(inputs: Mapping[str, Any]) -> Call:
+    def prepare(inputs: Mapping[str, Any]) -> Call:
         request = compiled.create_infer_request()
         for index, name in enumerate(inputs_):
             request.set_input_tensor(index, tensor(inputs[name]))
@@ -189,14 +188,14 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         try:
             found = compiled([tensor(inputs[name]) for name in inputs_])
         except Exception as error:
-            raise _failed("runtime.run", "openvino does not run it", error, model) from error
+            raise _failure("runtime.run", "openvino cannot run the model", error, model) from error
         return {name: _in_type(np.array(found[index]), compiled.outputs[index]) for index, name in enumerate(outputs)}
 
-    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepared=prepared)
+    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepare=prepare)
 
 
 def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
-    """OpenVINO hands bf16 out as f16 of the same bits."""
+    """Return an output in its own type: OpenVINO returns bf16 as f16 with the same bits."""
     if port.get_element_type().get_type_name() != "bf16":
         return array
     import ml_dtypes
@@ -205,7 +204,7 @@ def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
 
 
 def _port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
-    """What we call each port: the one of our names that it has too, else ours in the same place, else its own."""
+    """Return a name for each port: a wanted one that the port has, else the wanted one at its position, else its own."""
     found = []
     for index, port in enumerate(ports):
         same = [name for name in wanted if name in port.get_names()]
@@ -213,7 +212,7 @@ def _port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
     return found
 
 
-def _failed(code: str, what: str, error: Exception, model: str | bytes) -> Exception:
+def _failure(code: str, what: str, error: Exception, model: str | bytes) -> Exception:
     from dovetail.errors import EngineError
 
     return EngineError(code, f"{what}: {' '.join(str(error).split())[:500]}", file=model if isinstance(model, str) else None)
@@ -222,11 +221,11 @@ def _failed(code: str, what: str, error: Exception, model: str | bytes) -> Excep
 # Memory, in a process of its own
 
 RUNS = 3
-"""How often a model is run before its memory is read: some engines take more for the second run."""
+"""Runs before the memory is read: some engines allocate more in the second run."""
 
 
 class Cost(NamedTuple):
-    """What a fresh process takes: the most memory it ever had, and how long loading and compiling took (imports not counted)."""
+    """Peak memory of a new process with one engine, and its seconds to load and compile (imports excluded)."""
 
     peak_bytes: int
     compile_seconds: float
@@ -237,23 +236,23 @@ def cost(engine: str, path: str, threads: int, names: Names, inputs: Mapping[str
     from dovetail.errors import EngineError
 
     arrays = {name: [list(array.shape), array.dtype.name] for name, array in inputs.items()}
-    asked = json.dumps({"engine": engine, "path": path, "threads": threads, "names": list(names), "inputs": arrays})
-    # -P: this folder has modules whose names are those of the standard library.
+    request_ = json.dumps({"engine": engine, "path": path, "threads": threads, "names": list(names), "inputs": arrays})
+    # -P: modules of this folder have names of the standard library.
     command = [sys.executable, "-P", __file__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    ended = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, check=False)
+    ended = subprocess.run(command, input=request_, capture_output=True, text=True, env=environment, check=False)
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise EngineError("runtime.run", f"{engine} alone in a process does not run it: {lines[-1][:500]}", file=path)
+        raise EngineError("runtime.run", f"{engine} cannot run the model in its own process: {lines[-1][:500]}", file=path)
     return Cost(*json.loads(ended.stdout.splitlines()[-1]))
 
 
-def _alone() -> None:
-    asked = json.load(sys.stdin)
-    inputs = {name: np.full(shape, 0, _numpy_type(kind)) for name, (shape, kind) in asked["inputs"].items()}
-    importlib.import_module(asked["engine"])
+def _measure_own_process() -> None:
+    request_ = json.load(sys.stdin)
+    inputs = {name: np.full(shape, 0, _numpy_type(kind)) for name, (shape, kind) in request_["inputs"].items()}
+    importlib.import_module(request_["engine"])
     start = time.perf_counter()
-    made = runner(asked["engine"], asked["path"], asked["threads"], Names(*asked["names"]))
+    made = runner(request_["engine"], request_["path"], request_["threads"], Names(*request_["names"]))
     seconds = time.perf_counter() - start
     call = made.call(inputs)
     for _ in range(RUNS):
@@ -271,7 +270,7 @@ def _numpy_type(name: str) -> Any:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has had resident (Linux's VmHWM, elsewhere what getrusage says)."""
+    """Return the peak resident memory of this process (VmHWM on Linux, else getrusage)."""
     if os.path.exists("/proc/self/status"):
         with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
             return next(int(line.split()[1]) * 1024 for line in stream if line.startswith("VmHWM:"))
@@ -282,6 +281,6 @@ def _peak_bytes() -> int:
 
 if __name__ == "__main__":
     try:
-        _alone()
+        _measure_own_process()
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")

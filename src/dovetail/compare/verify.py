@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.compare import runtimes
-from dovetail.compare.random_inputs import apart
+from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.runtimes import Runner
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
@@ -25,17 +25,17 @@ from dovetail.ops.control_flow.if_op import symbols_of
 from dovetail.program import compile
 
 TOLERANCE = 1e-4
-"""The largest difference allowed, as a share of the largest magnitude in the reference output; see also tolerance_of."""
+"""The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""
 
 NOT_COMPARED = "not compared: random"
-"""Why a row does not agree whose output depends on random numbers."""
+"""The reason of a row whose output depends on random numbers."""
 
 Arrays = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far apart one output of two models is: the largest difference, and that over the largest magnitude."""
+    """The difference of one output of two models: the largest, and the largest relative to the largest magnitude."""
 
     output: str
     dtype: str
@@ -47,28 +47,28 @@ class Difference:
     tolerance: float = TOLERANCE
 
 
-def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, drawn: Collection[str] = ()) -> list[Difference]:
-    """One row per output of ``reference``, and one for each that only ``other`` has.
+def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, random: Collection[str] = ()) -> list[Difference]:
+    """Compare outputs: one row per output of ``reference``, and one for each that only ``other`` has.
 
-    NaN must meet NaN and infinity the same infinity; integers, booleans and strings must be equal. ``tolerance`` defaults to that
-    of each output's element type. The elements of a list are compared under names of their own, ``name/0`` and so on; what may be
-    nothing is nothing in both, or missing in one. Outputs in ``drawn`` depend on random numbers: their types and shapes are
-    compared, their elements are not, and such a row does not agree.
+    NaN and infinities must be at the same positions; integers, booleans and strings must be equal. ``tolerance`` defaults to that
+    of each output's element type. Elements of a sequence are compared as ``name/0``, ``name/1``, ...; an optional output
+    is absent in both, or missing in one. Outputs in ``random`` depend on random numbers: their types and shapes are compared,
+    their elements are not, and such a row does not agree.
     """
-    drawn = {*drawn, *apart({name: reference[name] for name in drawn if name in reference})}
-    reference, other = apart(reference), apart(other)
+    random = {*random, *flatten_outputs({name: reference[name] for name in random if name in reference})}
+    reference, other = flatten_outputs(reference), flatten_outputs(other)
     rows = [
-        _drawn(name, array, other.get(name)) if name in drawn else _difference(name, array, other.get(name), tolerance)
+        _random_row(name, array, other.get(name)) if name in random else _difference(name, array, other.get(name), tolerance)
         for name, array in reference.items()
     ]
     extra = [(name, np.asarray(array)) for name, array in other.items() if name not in reference]
     return rows + [Difference(name, str(array.dtype), array.shape, np.inf, np.inf, False, "unexpected") for name, array in extra]
 
 
-def drawn_outputs(model: Model) -> set[str]:
-    """The outputs that depend on random numbers: engines draw others, whatever the seed.
+def random_outputs(model: Model) -> set[str]:
+    """Return the outputs that depend on random numbers: engines draw different ones for the same seed.
 
-    What follows from the sizes of the inputs alone, as the shape of something random may, does not depend on them.
+    An output that follows from the sizes of the inputs alone, such as the shape of a random tensor, does not depend on them.
     """
     sizes = symbols_of(model.inputs)
     reached: set[int] = set()
@@ -79,7 +79,7 @@ def drawn_outputs(model: Model) -> set[str]:
 
 
 def tolerance_of(dtype: DType) -> float:
-    """TOLERANCE, or four times the relative spacing of a type that is too coarse for that; 0 for types that have to be equal."""
+    """Return TOLERANCE, or 4 ulp of a coarser type; 0 for types whose elements must be equal."""
     if not dtype.is_float and dtype.kind != "complex":
         return 0.0
     if dtype.kind == "complex" or dtype.name in ("f32", "f64"):
@@ -126,7 +126,7 @@ def _difference(name: str, first: Any, second: Any, tolerance: float | None) -> 
     return row(absolute, relative, relative <= allowed)
 
 
-def _drawn(name: str, first: Any, second: Any) -> Difference:
+def _random_row(name: str, first: Any, second: Any) -> Difference:
     row = _difference(name, np.zeros_like(first), None if second is None else np.zeros_like(second), None)
     return replace(row, absolute=np.nan, relative=np.nan, agrees=False, why=row.why or NOT_COMPARED)
 
@@ -136,7 +136,7 @@ def _integer_distance(x: Any, y: Any) -> float:
 
 
 def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Runner, dict[str, Any]]:
-    """The outputs of a model in its own runtime, or in ours where that does not carry it (the runner's ``notes`` say why)."""
+    """Run a model in its own runtime, or in dovetail where that fails (with the reason in the runner's ``notes``)."""
     runner = None
     try:
         runner = runner_for(path)
@@ -151,7 +151,7 @@ def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Ru
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outputs of ``file`` as ``runtime`` computes them, held against those of the source in its own runtime."""
+    """The outputs of ``file`` in ``runtime``, compared with those of the source in its own runtime."""
 
     file: str
     runtime: str
@@ -160,7 +160,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The comparisons of a conversion. ``reference`` is the runtime that ran the source; ``notes`` say what did not run."""
+    """The comparisons of a conversion. ``reference`` is the runtime that ran the source; ``notes`` list what did not run."""
 
     reference: str
     comparisons: list[Comparison]
@@ -168,7 +168,7 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """Whether every output was compared everywhere, and agrees."""
+        """True where every output was compared in every runtime, and agrees."""
         return all(each.rows and all(row.agrees for row in each.rows) for each in self.comparisons)
 
 
@@ -178,12 +178,12 @@ def verify_conversion(
     target: str | PathLike[str],
     inputs: Arrays,
     tolerance: float | None = None,
-    drawn: Collection[str] = (),
+    random: Collection[str] = (),
 ) -> Verification:
     """Run ``source`` in its own runtime, ``target`` in its own, and ``source`` in dovetail; compare the outputs with the first's.
 
-    ``model`` is the loaded source. Outputs that are states are left out: OpenVINO keeps them inside. Dovetail is left out where
-    it ran the source already, and with a note where it has no rule for an operator.
+    ``model`` is the loaded source. Outputs that are states are excluded: OpenVINO does not return them. Dovetail is excluded
+    where it is the reference, and, with a note, where it has no rule for an operator.
     """
     states = state_outputs(model)
 
@@ -193,18 +193,18 @@ def verify_conversion(
     first, outputs = run_either(source, inputs)
     reference, second = visible(outputs), runner_of_target(target)
     notes = [*first.notes, *second.notes]
-    found = [Comparison(fspath(target), second.name, compare(reference, visible(second.run(inputs)), tolerance, drawn))]
+    found = [Comparison(fspath(target), second.name, compare(reference, visible(second.run(inputs)), tolerance, random))]
     if first.name != "dovetail":
         try:
             ours = visible(_ours(fspath(source)).run(inputs))
-            found.append(Comparison(fspath(source), "dovetail", compare(reference, ours, tolerance, drawn)))
+            found.append(Comparison(fspath(source), "dovetail", compare(reference, ours, tolerance, random)))
         except UnsupportedError as error:
             notes.append(f"dovetail does not run {fspath(source)}: [{error.code}] {error.message}")
     return Verification(first.name, found, tuple(notes))
 
 
 def runner_of_target(path: str | PathLike[str]) -> Runner:
-    """The file's own runtime; for ONNX, where onnxruntime lacks a kernel that the model needs, OpenVINO, which reads ONNX too."""
+    """Return a runner of the file's own runtime; OpenVINO for an ONNX file that onnxruntime cannot load."""
     try:
         return runner_for(path)
     except EngineError as error:
@@ -218,10 +218,10 @@ def runner_of_target(path: str | PathLike[str]) -> Runner:
 
 
 def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
-    """The file's own runtime where it is installed and can carry the model, else ours.
+    """Return a runner of the file's own runtime where it is installed, else of dovetail.
 
     ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not
-    there, EngineError [runtime.load] where it refuses the model.
+    installed, EngineError [runtime.load] where it refuses the model.
     """
     own = {"onnx": "onnxruntime", "openvino": "openvino"}[format_of(path)]
     wanted = prefer or (own if importlib.util.find_spec(own) else "dovetail")

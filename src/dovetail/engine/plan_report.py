@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-from dovetail.compare.random_inputs import apart, random_inputs
+from dovetail.compare.random_inputs import flatten_outputs, random_inputs
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
@@ -139,7 +139,7 @@ class PlanReport:
         return page(self)
 
     def __repr__(self) -> str:
-        from dovetail.report.words import summary
+        from dovetail.report.text import summary
 
         lines = (f"<plan of {self.name!r}", *(f"  {label}: {text}" for label, text in summary(self)))
         return "\n".join(map(printable, lines)) + ">"
@@ -168,8 +168,9 @@ def report(
     run_seconds, seconds = median_times(executable, arrays, names, rounds) if rounds else (None, None)
     plan = executable.plan
     steps = _steps(executable, seconds)
+    shapes_run = {name: list(array.shape) for name, array in flatten_outputs(inputs).items()}
     return PlanReport(
-        model.graph.name or "model", {name: list(array.shape) for name, array in apart(inputs).items()}, elide, engine.threads,
+        model.graph.name or "model", shapes_run, elide, engine.threads,
         plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, run_seconds,
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],
         kernels=_kernels(steps), steps=steps, buffers=_buffers(plan.buffers, plan.steps),

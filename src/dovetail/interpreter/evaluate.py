@@ -14,7 +14,7 @@ from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.ir.builder import Builder, written
-from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.graph import EXTENSIONS, Graph, Node, Value
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 from dovetail.limits import active, bytes_of, current, refuse_memory
@@ -306,4 +306,4 @@ def _fold_written(op: Op, xs: Several[Value | None]) -> list[tuple[np.ndarray[An
     return folded(op, xs, FOLD_LIMIT, FOLD_WRITTEN)
 
 
-Builder.constant_folder = staticmethod(_fold_written)
+EXTENSIONS.fold_operator = _fold_written

@@ -14,10 +14,10 @@ are inferred and its operator's rules checked when it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar, Token
 from operator import index as operator_index
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from dovetail.ir.signature import allows
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, Type
 
 SizeLike: TypeAlias = SupportsIndex | symbolic.Dim | str | None
-ConstantFolder: TypeAlias = Callable[[Op, list[Value | None]], list[tuple[np.ndarray[Any, Any], DType]] | None]
 
 _CURRENT: ContextVar[Builder] = ContextVar("dovetail.builder")
 
@@ -68,9 +67,6 @@ class Builder(OperatorMethods):
     ``strict`` refuses an operator with a subgraph that cannot run. ``place`` becomes the place of each node that is written.
     ``spent`` holds the identities of constants that folded operators have read.
     """
-
-    constant_folder: ClassVar[ConstantFolder | None] = None
-    """The function that evaluates operators on constants; dovetail.interpreter.evaluate registers it."""
 
     def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
         self.graph = Graph(name) if graph is None else graph
@@ -241,10 +237,9 @@ class Builder(OperatorMethods):
 
     def _fold(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         """Evaluate an operator on constants; None where it has other inputs or is not folded."""
-        folder = Builder.constant_folder
-        if folder is None or not xs or not all(x is None or x.constant is not None for x in xs):
+        if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
-        arrays = folder(op, xs)
+        arrays = EXTENSIONS.fold_operator(op, xs)
         if arrays is None:
             return None
         self.spent.update(map(id, xs))

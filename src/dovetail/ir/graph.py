@@ -15,6 +15,7 @@ from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, View, is_static, sha
 from dovetail.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
+    from dovetail.dtypes import DType
     from dovetail.errors import DovetailError
     from dovetail.ir.op import Op
 
@@ -310,14 +311,17 @@ class Model:
 
 
 class Extensions:
-    """Functions of higher modules that methods of Value, Graph and Model call. Each such module registers its own on import,
-    and is imported at the first call."""
+    """Functions of higher modules that Value, Graph, Model and Builder call.
+
+    Each such module registers its own on import, and is imported at the first call.
+    """
 
     apply_operator: Callable[[str, Sequence[Operand]], Value]
     index_value: Callable[[Value, object], Value]
     copy_graph: Callable[[Graph], Graph]
     copy_model: Callable[[Model], Model]
     reduce_graph: Callable[[Graph], tuple[Any, ...]]
+    fold_operator: Callable[[Op, Sequence[Value | None]], list[tuple[np.ndarray[Any, Any], DType]] | None]
     model_text: Callable[[Model], str]
     model_html: Callable[[Model], str]
 
@@ -335,6 +339,7 @@ _MODULE_OF_EXTENSION = {
     "copy_graph": "dovetail.ir.edit",
     "copy_model": "dovetail.ir.edit",
     "reduce_graph": "dovetail.ir.edit",
+    "fold_operator": "dovetail.interpreter.evaluate",
     "model_text": "dovetail.ir.printer",
     "model_html": "dovetail.report.notebook",
 }

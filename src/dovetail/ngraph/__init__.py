@@ -1,4 +1,4 @@
-"""nGraph's operator interface over the Builder: nodes that validate when made, fold to constants, and pull gradients back.
+"""nGraph's operator interface on the Builder: nodes with validation, constant folding and gradients.
 
 ``Reshape``, ``Slice`` and ``Split`` are nGraph's v0; ``v1`` holds ``Reshape``, ``Split`` and ``VariadicSplit``. A Function is an
 ordinary Model to everything else. Source: nGraph's operation documents (Concat) and its operators of version 0 and 1.

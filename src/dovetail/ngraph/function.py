@@ -1,4 +1,4 @@
-"""Nodes written into one graph: functions, and the gradients of their outputs."""
+"""Function, a Model of nodes, and adjoints, the gradients of nodes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Writer:
 
 
 class Function(Model):
-    """``results`` as a function of ``parameters``: an ordinary Model. Every Parameter that the results need has to be listed."""
+    """A Model that computes ``results`` from ``parameters``, which must include every Parameter that the results need."""
 
     def __init__(self, results: Node | Output | Sequence[Node | Output], parameters: Sequence[Parameter], name: str = "") -> None:
         super().__init__(Graph(name))
@@ -69,18 +69,17 @@ def _is_out(graph: Graph, value: Value) -> bool:
 
 
 class Adjoints(dict[Parameter, Node]):
-    """For each Parameter the node of its gradient."""
+    """The gradients by Parameter."""
 
     def backprop_node(self, parameter: Parameter) -> Node:
-        """The gradient with respect to ``parameter``. Raises RuleError [grad.unknown]."""
+        """Return the gradient with respect to ``parameter``. Raises RuleError [grad.unknown]."""
         if parameter not in self:
             raise RuleError("grad.unknown", f"the outputs do not depend on {parameter!r}")
         return self[parameter]
 
 
 def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[Node | Output] | Node | Output) -> Adjoints:
-    """The gradients of ``outputs``, with ``deltas`` coming in, as a node for each float Parameter that the outputs are made
-    from."""
+    """Return the gradients of ``outputs`` for the incoming gradients ``deltas``, one for each float Parameter they depend on."""
     ends = [output_of(each) for each in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
     starts = [output_of(each) for each in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
     if len(ends) != len(starts):
@@ -102,7 +101,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
 
 
 def _wrap(writer: Writer, core: Any) -> None:
-    """A core node that no node of ours stands for becomes one."""
+    """Wrap a node of the core graph that no nGraph node stands for."""
     if all(id(y) in writer.owners for y in core.outputs):
         return
     data = core.outputs[0].constant

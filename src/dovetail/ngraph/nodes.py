@@ -1,4 +1,4 @@
-"""Nodes that validate when they are made and fold to constants; parameters and constants among them."""
+"""Node, Output, Parameter and Constant of nGraph's interface."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Node:
         self.values = [y._value for y in ys]
 
     def as_constants(self) -> list[Constant]:
-        """Constants that can replace the outputs, bit for bit the run-time values; empty where that is not done."""
+        """Fold the node: return constants with the bits of a run for its outputs, or none where it is not folded."""
         found: dict[int, list[Constant]] = {}
         for node in in_order([self], lambda node: id(node) in found):
             constants = [found[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
@@ -77,7 +77,7 @@ class Node:
         return found[id(self)]
 
     def fold(self, constants: Sequence[Constant]) -> list[Constant]:
-        """Constants in place of the outputs where ``constants`` are the arguments; empty where that is not done."""
+        """Fold the node for constant arguments: return constants for its outputs, or none where it is not folded."""
         if not constants or len(constants) < len(self.arguments):
             return []
         b = Builder(fold=True)
@@ -87,7 +87,7 @@ class Node:
         return found if len(found) == len(ys) else []
 
     def output(self, index: int) -> Output:
-        """One output. Raises RuleError [node.outputs]."""
+        """Return one output. Raises RuleError [node.outputs]."""
         if not 0 <= index < len(self.types):
             raise RuleError("node.outputs", f"{self!r} has {len(self.types)} outputs, and no output {index}")
         return Output(self, index)
@@ -146,7 +146,7 @@ def output_of(argument: Node | Output) -> Output:
 
 
 def whole(numbers: Any, what: str) -> tuple[int, ...]:
-    """Integers of 64 bits. Raises RuleError [node.number]: nothing is rounded or wrapped."""
+    """Check and return integers of 64 bits. Raises RuleError [node.number]."""
     found = []
     for number in numbers:
         if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not -(2**63) <= int(number) < 2**63:
@@ -160,7 +160,7 @@ def listed(made: Value | Sequence[Value]) -> list[Value]:
 
 
 def constant_of(argument: Output) -> Constant | None:
-    """The constant that an argument is, or can be replaced by."""
+    """Return an argument as a Constant, folded if needed; None where it is none."""
     found = argument.node.as_constants()
     return found[argument.index] if found else None
 
@@ -224,7 +224,7 @@ class Constant(Node):
 
 
 def in_order(roots: Sequence[Node], is_done: Any) -> list[Node]:
-    """The nodes that ``roots`` need, each after its arguments."""
+    """Yield the nodes that ``roots`` need in topological order."""
     order: list[Node] = []
     state: dict[int, bool] = {}
     stack = list(reversed(roots))

@@ -1,4 +1,4 @@
-"""nGraph's operators, of version 0 and 1. Source: nGraph's operation documents (Concat) and its code of these versions."""
+"""nGraph's operators of versions 0 and 1. Sources: nGraph's operation documents (Concat) and its code of these versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Concat(Node):
         return b.Concat(*xs, axis=self.axis)
 
     def get_concatenation_axis(self) -> int:
-        """The axis, counted from the front once the rank is known."""
+        """Return the axis, counted from the front if the rank is known."""
         rank = next((len(shape) for shape in (argument.get_shape() for argument in self.arguments) if shape is not None), None)
         return self.axis if rank is None else axis_in(self.axis, rank)
 
@@ -208,7 +208,7 @@ ARITHMETIC.update(Add=Add, Subtract=Subtract, Multiply=Multiply)
 
 
 class Core(Node):
-    """One operator of dovetail's own as a node, as gradients are made of."""
+    """A node of one core operator, as in gradients."""
 
     def __init__(self, op: Op, *arguments: Node | Output) -> None:
         self.op = op

@@ -1,1 +1,1 @@
-"""What was found out about a plan, shown: words for a terminal, a page for a browser. Draws plain data and knows no engine."""
+"""Reports of plans and models: text for a terminal, a page for a browser. Plain data in, no engine."""

@@ -1,4 +1,4 @@
-"""The arena over time as a picture: a rectangle per buffer, from its first step to its last, as high as it has bytes."""
+"""Chart of the arena over time: a rectangle per buffer, its lifetime wide and its bytes high."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from math import ceil, log10
 from typing import Any, NamedTuple
 
 from dovetail.errors import printable
-from dovetail.report.words import size
+from dovetail.report.text import size
 
 WIDTH, HEIGHT = 1180, 500
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 26, 62
 LABEL_WIDTH = 6.2
-"""Of a letter of a buffer's label."""
+"""Width of a letter of a buffer's label, in units of the SVG."""
 
 
 class Scale(NamedTuple):
-    """From steps and bytes to places in the picture."""
+    """Scale of the chart: steps and bytes to SVG coordinates."""
 
     steps: int
     nbytes: int
@@ -29,18 +29,18 @@ class Scale(NamedTuple):
         return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * address / max(self.nbytes, 1), 2)
 
 
-def picture(facts: Any) -> str:
-    """An SVG element. The rectangles carry the numbers of their buffer and piece, for a script to find."""
+def arena_chart(facts: Any) -> str:
+    """Return the chart as an SVG element. The rectangles have the numbers of their buffer and tensor, which the script reads."""
     scale = Scale(len(facts.steps), facts.arena_bytes)
     parts = [
         *_grid(scale),
         *(part for number, buffer in enumerate(facts.buffers) for part in _buffer(scale, number, buffer)),
-        *_bound(scale, facts),
+        *_lower_bound_line(scale, facts),
         *_marks(scale, facts),
     ]
-    said = f"The arena: {len(facts.buffers)} buffers in {size(facts.arena_bytes)} over {len(facts.steps)} steps"
+    text = f"The arena: {len(facts.buffers)} buffers in {size(facts.arena_bytes)} over {len(facts.steps)} steps"
     return (
-        f'<svg class="arena" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
+        f'<svg class="arena" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text}">'
         + "".join(parts)
         + "</svg>"
     )
@@ -59,12 +59,12 @@ def _grid(scale: Scale) -> Iterator[str]:
     yield f'<line class="edge" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
 
 
-def _ticks(most: int, wanted: int) -> list[int]:
-    """Round numbers from 0 to ``most``."""
-    least = max(most / wanted, 1)
-    power: float = 10 ** int(log10(least))
-    step = next(int(power * factor) for factor in (1, 2, 5, 10, 20) if power * factor >= least)
-    return list(range(0, most + 1, max(step, 1)))
+def _ticks(limit: int, wanted: int) -> list[int]:
+    """Return round numbers from 0 to ``limit``, about ``wanted`` of them."""
+    interval = max(limit / wanted, 1)
+    power: float = 10 ** int(log10(interval))
+    step = next(int(power * factor) for factor in (1, 2, 5, 10, 20) if power * factor >= interval)
+    return list(range(0, limit + 1, max(step, 1)))
 
 
 def _buffer(scale: Scale, number: int, buffer: Any) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _piece(scale: Scale, buffer: Any, piece: Any, index: int, colour: str) -> st
 
 
 def hue(buffer: int, piece: int) -> int:
-    """A colour for each value, its neighbours' far away: turns by the golden angle."""
+    """Return the hue of a tensor, distant from its neighbours': multiples of the golden angle."""
     return round(buffer * 137.508 + piece * 47) % 360
 
 
@@ -106,7 +106,7 @@ def _plain(number: float) -> str:
 
 
 def _label(buffer: Any, room: float) -> str:
-    """How many tensors a buffer holds, in the most words that fit."""
+    """Return the number of tensors in a buffer, as the longest text that fits into ``room``."""
     number = len(buffer.cuts) + 1 if buffer.cuts else len(buffer.pieces)
     what = f"cut into {number} tensors" if buffer.cuts else f"{number} tensors in one buffer"
     wordings = (what, f"{number} tensors", str(number))
@@ -119,15 +119,15 @@ def _title(buffer: Any) -> str:
     return escape(printable(f"{buffer.name}: {size(buffer.nbytes)}, steps {buffer.first} to {buffer.last}; holds {names}{more}"))
 
 
-def _bound(scale: Scale, facts: Any) -> Iterator[str]:
-    """The largest live set: no arena is lower than this line."""
-    y, said = scale.y(facts.lower_bound), f"largest live set {size(facts.lower_bound)}"
+def _lower_bound_line(scale: Scale, facts: Any) -> Iterator[str]:
+    """Yield the line of the largest live set, which no arena can undercut."""
+    y, text = scale.y(facts.lower_bound), f"largest live set {size(facts.lower_bound)}"
     yield f'<line class="bound" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-    yield f'<text class="bound" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">{said}</text>'
+    yield f'<text class="bound" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">{text}</text>'
 
 
 def _marks(scale: Scale, facts: Any) -> Iterator[str]:
-    """Below the picture, a mark for each step that copies and each that runs in the interpreter."""
+    """Yield the marks below the chart: steps that copy, and steps in the interpreter."""
     yield from _row(scale, HEIGHT - BOTTOM + 5, "copying", [copy.step for copy in facts.copies])
     yield from _row(scale, HEIGHT - BOTTOM + 14, "interpreted", [step.number for step in facts.interpreted])
 

@@ -1,4 +1,4 @@
-"""A plan as one page of HTML: nothing is fetched, every name is escaped."""
+"""HTML page of a plan: no external resources, every name escaped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from importlib.resources import files
 from typing import Any
 
 from dovetail.errors import printable
-from dovetail.report.arena_chart import LEFT, RIGHT, WIDTH, hue, picture
+from dovetail.report.arena_chart import LEFT, RIGHT, WIDTH, arena_chart, hue
 from dovetail.report.tables import tables
-from dovetail.report.words import count, duration, percent, share_of_interpreter, size, summary
+from dovetail.report.text import count, duration, percent, share_of_interpreter, size, summary
 
 LEGEND = (
     ("shared", "several tensors in one buffer, side by side: joining or cutting them copies nothing"),
     ("alone", "a buffer of one tensor at a time"),
-    ("made", "made in place of an earlier one"),
+    ("made", "computed in place of an earlier one"),
     ("copying", "a step that copies"),
     ("interpreted", "a step in the interpreter"),
     ("bound", "largest live set: no arena can be smaller"),
@@ -25,9 +25,9 @@ LEGEND = (
 
 
 def page(facts: Any) -> str:
-    """The whole page. It is well-formed XML too.
+    """Return the page, which is well-formed XML too.
 
-    Its policy lets a browser obey the one style and the one script that are ours, by their digests, and fetch nothing.
+    Its content security policy allows the page's own style and script, by their digests, and no request.
     """
     name = _text(facts.name)
     style, script = _file("css"), _file("js")
@@ -38,7 +38,7 @@ def page(facts: Any) -> str:
         '<meta name="viewport" content="width=device-width"/>'
         f"<style>{style}</style></head><body>"
         f"<h1>Plan of {name}</h1>{_subtitle(facts)}{_cards(facts)}"
-        f'<h2>The arena over time</h2>{_legend(facts)}<div id="stage">{picture(facts)}<div id="tip"></div></div>'
+        f'<h2>The arena over time</h2>{_legend(facts)}<div id="stage">{arena_chart(facts)}<div id="tip"></div></div>'
         '<p class="note">Each rectangle is a piece of memory, from the first step that needs it to the last. In a shared buffer '
         "each band is one tensor, as high as it has bytes, from the step that writes it (dashed: cut apart by those that "
         "read it); in memory the bands may be interleaved. "
@@ -49,21 +49,20 @@ def page(facts: Any) -> str:
 
 
 def notebook(facts: Any) -> str:
-    """What a notebook shows: the facts and the picture, without a script."""
-    rows = "".join(f"<tr><th>{_text(what)}</th><td>{_text(said)}</td></tr>" for what, said in summary(facts))
+    """Return the notebook view: the facts and the chart, without a script."""
+    rows = "".join(f"<tr><th>{_text(what)}</th><td>{_text(text)}</td></tr>" for what, text in summary(facts))
     style = f"<style>{_file('css')}</style>"
-    return (
-        f'<div class="dovetail-plan">{style}<b>{_text(facts.name)}</b><table>{rows}</table>{_legend(facts)}{picture(facts)}</div>'
-    )
+    head = f"<b>{_text(facts.name)}</b><table>{rows}</table>"
+    return f'<div class="dovetail-plan">{style}{head}{_legend(facts)}{arena_chart(facts)}</div>'
 
 
 def _is_written_over(buffer: Any) -> bool:
-    """Whether something in it is made in place of something earlier."""
+    """True where a tensor of the buffer is computed in place of an earlier one."""
     return len({(piece.start, piece.end) for piece in buffer.pieces}) < len(buffer.pieces)
 
 
 def _data(facts: Any) -> str:
-    """What the script shows of what is pointed at. No character in it ends a script or begins markup."""
+    """Return the JSON that the script shows at the pointer. Characters that end a script or begin markup are escaped."""
     found = {
         "buffers": [
             {
@@ -94,7 +93,7 @@ def _file(suffix: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """As a policy names what may stand in a page."""
+    """Return the digest of a style or a script as a content security policy writes it."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
@@ -120,17 +119,17 @@ def _cards(facts: Any) -> str:
     ]
     if facts.run_seconds is not None:
         cards.append(("a run", duration(facts.run_seconds), f"median, {count(facts.threads, 'thread')}"))
-    body = "".join(f"<div><span>{what}</span><b>{number}</b><small>{_text(said)}</small></div>" for what, number, said in cards)
+    body = "".join(f"<div><span>{what}</span><b>{number}</b><small>{_text(text)}</small></div>" for what, number, text in cards)
     return f'<div class="cards">{body}</div>'
 
 
 def _legend(facts: Any) -> str:
     has_shared = any(buffer.is_shared for buffer in facts.buffers)
-    there = {
+    shown = {
         "shared": has_shared,
         "copying": bool(facts.copies),
         "interpreted": bool(facts.interpreted),
         "made": any(_is_written_over(buffer) for buffer in facts.buffers),
     }
-    items = "".join(f'<li><i class="swatch {kind}"></i>{said}</li>' for kind, said in LEGEND if there.get(kind, True))
+    items = "".join(f'<li><i class="swatch {kind}"></i>{text}</li>' for kind, text in LEGEND if shown.get(kind, True))
     return f'<ul class="legend">{items}</ul>'

@@ -7,20 +7,20 @@ from html import escape
 from typing import Any, NamedTuple
 
 from dovetail.errors import printable
-from dovetail.report.words import duration, percent, size
+from dovetail.report.text import duration, percent, size
 
-MOST_ROWS = 400
-"""The most rows of a table; what is left out is counted."""
+MAX_ROWS = 400
+"""The maximum number of rows of a table; the page counts the others."""
 
 
 class Bar(NamedTuple):
-    """A cell that is drawn as a part of the whole."""
+    """A cell with a bar: a share of the total."""
 
     share: float | None
 
 
 def tables(facts: Any) -> str:
-    return copies(facts) + kernels(facts) + interpreted(facts) + buffers(facts)
+    return copies(facts) + kernels(facts) + interpreter_steps(facts) + buffers(facts)
 
 
 def copies(facts: Any) -> str:
@@ -39,21 +39,21 @@ def kernels(facts: Any) -> str:
     return _table("Steps by kernel", ("kernel", "runs", "#steps", "#time", "share"), rows, "There are no steps.")
 
 
-def interpreted(facts: Any) -> str:
+def interpreter_steps(facts: Any) -> str:
     rows = [(item.number, item.label, item.kernel, item.reason, duration(item.seconds)) for item in facts.interpreted]
     return _table("Steps in the interpreter", ("#step", "node", "operator", "why", "#time"), rows, "None: every step is native.")
 
 
 def buffers(facts: Any) -> str:
     rows = [
-        (item.name, size(item.nbytes), item.offset, item.first, item.last, _held(item))
+        (item.name, size(item.nbytes), item.offset, item.first, item.last, _tensors_in(item))
         for item in sorted(facts.buffers, key=lambda item: -item.nbytes)
     ]
     columns = ("buffer", "#bytes", "#address", "#first step", "#last step", "tensors made in it")
     return _table("Buffers", columns, rows, "The arena is empty.", is_open=False)
 
 
-def _held(buffer: Any) -> str:
+def _tensors_in(buffer: Any) -> str:
     names = ", ".join(piece.name for piece in buffer.pieces)
     if buffer.cuts:
         return f"{names}; cut into {', '.join(buffer.views)}"
@@ -61,12 +61,12 @@ def _held(buffer: Any) -> str:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], empty: str, is_open: bool = True) -> str:
-    """A table that folds, under its heading. A column whose name begins with # holds numbers."""
+    """Return a folding table under its heading. A column whose name begins with # has numbers."""
     if not rows:
         return f"<h2>{title}</h2><p>{empty}</p>"
     head = "".join(f"<th{_kind(column)}>{column.removeprefix('#')}</th>" for column in columns)
-    body = "".join(_row(columns, row) for row in rows[:MOST_ROWS])
-    more = f"<p>and {len(rows) - MOST_ROWS} more</p>" if len(rows) > MOST_ROWS else ""
+    body = "".join(_row(columns, row) for row in rows[:MAX_ROWS])
+    more = f"<p>and {len(rows) - MAX_ROWS} more</p>" if len(rows) > MAX_ROWS else ""
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
     opened = ' open="open"' if is_open else ""
     return f"<details{opened}><summary><h2>{title} ({len(rows)})</h2></summary>{table}</details>"

@@ -221,7 +221,7 @@ class DequantizeLinear(
 
     def canonical(self, x: View, x_scale: View, x_zero_point: View | None = None) -> Op:
         return self.with_(
-            axis=self.plain_axis(x, x_scale), dtype=None if self.output_dtype is x_scale.dtype else self.output_dtype
+            axis=self.plain_axis(x, x_scale), output_dtype=None if self.output_dtype is x_scale.dtype else self.output_dtype
         )
 
     def evaluate(self, xp: Namespace, x: Array, x_scale: Array, x_zero_point: Array | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""The facts of a plan in words."""
+"""The facts of a plan as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def size(nbytes: float) -> str:
-    """Bytes as people read them: 1.25 MB, in powers of 1000."""
+    """Return bytes with a unit: 1.25 MB, in powers of 1000."""
     for unit in ("B", "kB", "MB"):
         if nbytes < 999.5:
             return f"{nbytes:.3g} {unit}"
@@ -15,7 +15,7 @@ def size(nbytes: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Time as people read it; nothing where it was not measured."""
+    """Return a time with a unit; empty where it was not measured."""
     if seconds is None:
         return ""
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
@@ -26,7 +26,7 @@ def percent(share: float | None) -> str:
 
 
 def summary(facts: Any) -> list[tuple[str, str]]:
-    """The facts that fit on a line each, by name."""
+    """Return the facts of one line each, by name."""
     rows = [
         ("inputs", ", ".join(f"{name}{shape}" for name, shape in facts.shapes.items()) or "none"),
         ("movement", movement(facts)),
@@ -56,9 +56,9 @@ def arena(facts: Any) -> str:
 
 
 def steps(facts: Any) -> str:
-    some = len(facts.interpreted)
-    said = f"{some} in the interpreter{share_of_interpreter(facts)}" if some else "all native"
-    return f"{len(facts.steps)}, {said}"
+    interpreted = len(facts.interpreted)
+    engines = f"{interpreted} in the interpreter{share_of_interpreter(facts)}" if interpreted else "all native"
+    return f"{len(facts.steps)}, {engines}"
 
 
 def share_of_interpreter(facts: Any) -> str:
