@@ -164,7 +164,7 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
-    """Whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
+    """Return whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
     if len(model.inputs) != 1:
         return True
     if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
