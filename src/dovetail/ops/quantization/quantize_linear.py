@@ -113,7 +113,7 @@ class QuantizeLinear(
         wide = _quotient_type(x.dtype, y_scale.dtype)
         return self.with_(
             axis=self.plain_axis(x, y_scale),
-            dtype=None if y_zero_point is not None or self.output_dtype == "u8" else self.output_dtype,
+            output_dtype=None if y_zero_point is not None or self.output_dtype == "u8" else self.output_dtype,
             saturate=self.saturate or kind is None or not kind.name.startswith("f8"),
             precision=None if self.precision is wide else self.precision,
         )

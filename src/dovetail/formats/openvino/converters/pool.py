@@ -57,7 +57,7 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
 def legalize_adaptive_max_pool(b: Any, node: Node) -> Any:
     """Cast the indices: OpenVINO's CPU plugin computes them in i32 only."""
     op: Any = node.op
-    if op.dtype == "i32":
+    if op.index_element_type == "i32":
         return None
-    values, indices = b.add(op.with_(dtype=dtypes.i32), *node.inputs)
-    return [values, b.Cast(indices, to=op.dtype)]
+    values, indices = b.add(op.with_(index_element_type=dtypes.i32), *node.inputs)
+    return [values, b.Cast(indices, to=op.index_element_type)]

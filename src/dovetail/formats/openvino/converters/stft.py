@@ -99,4 +99,4 @@ def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
         raise UnsupportedError(
             "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.bound('folded_bytes')}"
         )
-    return b.constant(apply(op, np, values)[0], op.dtype)
+    return b.constant(apply(op, np, values)[0], op.output_datatype)
