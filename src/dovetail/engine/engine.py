@@ -25,7 +25,7 @@ from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of,
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
 from dovetail.formats import pause_gc
-from dovetail.interpreter.interpret import check_inputs, named_inputs, owned, to_array
+from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor
 from dovetail.limits import Limits, refuse_memory, within_memory
@@ -219,7 +219,7 @@ class Engine:
         targets = out or {}
         tensors = zip(outputs, executable.plan.outputs, strict=True)
         dynamic = {name: outputs[name] for name, tensor in tensors if tensor.is_dynamic and name not in targets}
-        return outputs | owned(dynamic, arrays) if dynamic else outputs
+        return outputs | copy_shared_outputs(dynamic, arrays) if dynamic else outputs
 
 
 def thread_count(threads: int | None) -> int:

@@ -16,7 +16,7 @@ from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.python_steps import OperandReader, operand_reader, python_step
 from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import put_into
+from dovetail.interpreter.interpret import copy_into
 from dovetail.limits import Usage, active
 
 
@@ -206,7 +206,7 @@ class Executable:
         target = None if out is None else out.get(name)
         if tensor.is_dynamic:
             array = dynamic.get(tensor, tensor.data)
-            return array if target is None else put_into(target, array, name)
+            return array if target is None else copy_into(target, array, name)
         if target is None or target is result:
             return result
         target[...] = result
