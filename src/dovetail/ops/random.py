@@ -32,7 +32,7 @@ class _Random(Op):
         return True
 
     def value(self, *xs: View) -> Any:
-        raise symbolic.Inexact("what is drawn")
+        raise symbolic.Inexact("a random number")
 
     def seeds(self) -> dict[str, Any]:
         return {"seed": self.seed, "op_seed": self.op_seed}
@@ -46,12 +46,12 @@ class _Random(Op):
 def _shape_from(shape: View) -> Any:
     """Return the shape that a shape input holds."""
     count = length_of_vector(shape, "a shape")
-    found = elements_of(shape)
-    if found is None:
+    sizes = elements_of(shape)
+    if sizes is None:
         return (None,) * count if isinstance(count, int) else None
-    if any(isinstance(size, int) and size < 0 for size in found):
-        raise RuleError("shape.range", f"sizes must not be negative, got {found}")
-    return tuple(size if is_size(size) else None for size in found)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise RuleError("shape.range", f"sizes must not be negative, got {sizes}")
+    return tuple(size if is_size(size) else None for size in sizes)
 
 
 def _check_bounds(*bounds: Any) -> None:
@@ -89,10 +89,10 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         kind = arrays.element(low)
         first, last = (arrays.to_numpy(x).reshape(()).astype(np.float64) for x in (low, high))
         y = first + self.draws(np.asarray(shape).tolist()) * (last - first)
-        found = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
+        numbers = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
         # Rounding to the element type can reach `high`, which is excluded: such numbers become `low`.
         end = last.astype(kind.numpy)
-        return arrays.from_numpy(xp, np.where((found >= end) & (first < last), first.astype(kind.numpy), found), low)
+        return arrays.from_numpy(xp, np.where((numbers >= end) & (first < last), first.astype(kind.numpy), numbers), low)
 
     def vjp(self, b: Builder, g: Value, y: Value, shape: Value, low: Value, high: Value) -> Any:
         if not low.dtype.is_float:

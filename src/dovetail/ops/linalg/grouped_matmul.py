@@ -64,10 +64,10 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         """Multiply every row with every matrix and select the products of its own group."""
         if ends is None:
             return b.MatMul(x, y, transpose_b=True)
-        sizes = [b.Reshape(b.Gather(b.Shape(each), [0], axis=0), []) for each in (x, y)]
+        sizes = [b.Reshape(b.Gather(b.Shape(operand), [0], axis=0), []) for operand in (x, y)]
         rows = b.Unsqueeze(b.Range(b.constant(0), sizes[0], b.constant(1)), [1])
-        passed = b.LessEqual(b.Unsqueeze(as_type(b, ends, dtypes.i64), [0]), rows)
-        group = b.ReduceSum(b.Cast(passed, to=dtypes.i64), [1])
+        is_past_group = b.LessEqual(b.Unsqueeze(as_type(b, ends, dtypes.i64), [0]), rows)
+        group = b.ReduceSum(b.Cast(is_past_group, to=dtypes.i64), [1])
         products = b.Transpose(b.MatMul(b.Unsqueeze(x, [0]), y, transpose_b=True), [1, 0, 2])
         own = b.GatherND(products, b.Minimum(group, b.Subtract(sizes[1], b.constant(1))), batch_dims=1)
         return b.Where(b.Less(group, sizes[1]), own, b.constant(0, x.dtype))

@@ -74,12 +74,12 @@ class SlidingWindowOp(Op):
             self.__dict__["pads"] = None
 
     def _per_axis(self, name: str, count: int, default: int) -> tuple[int, ...]:
-        given = getattr(self, name)
-        if given is None or (not given and count):
+        values = getattr(self, name)
+        if values is None or (not values and count):
             return (default,) * count
-        if len(given) != count:
-            raise RuleError("window.rank", f"{name} must have {count} elements, got {list(given)}")
-        return tuple(given)
+        if len(values) != count:
+            raise RuleError("window.rank", f"{name} must have {count} elements, got {list(values)}")
+        return tuple(values)
 
     def steps(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the strides and dilations of ``count`` spatial axes."""

@@ -118,8 +118,8 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
         rank = None if x.shape is None else len(x.shape)
         listed = None if axes is None else axes.value
         if rank is not None and (axes is None or (listed is not None and not any(map(_is_symbol, np.ravel(listed))))):
-            places = self.axes_of(rank, listed)
-            return b.Unsqueeze(reduced, list(places)) if places else reduced
+            indices = self.axes_of(rank, listed)
+            return b.Unsqueeze(reduced, list(indices)) if indices else reduced
         full = b.add(self.with_(keepdims=True), x, axes)[0]
         return b.Reshape(reduced, b.Shape(full, output_type=dtypes.i64), special_zero=False)
 
@@ -228,11 +228,11 @@ class _Extremum(_Reduction, sig="x: T, axes!?: I -> y: T"):
         return b.Greater(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], 0)
 
     def types(self, x: View, axes: View | None = None) -> Any:
-        found = super().types(x, axes)
+        result = super().types(x, axes)
         dtype = dtype_in(x.type)
         if dtype is not None and dtype.kind not in ("float", "int", "uint", "bool"):
             raise RuleError("type.class", f"input 'x' must be a real number type or boolean, got {dtype}")
-        return found
+        return result
 
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
         """Split the gradient equally among the elements that attain the extremum."""
