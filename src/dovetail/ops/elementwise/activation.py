@@ -127,7 +127,7 @@ def _check_one_way(wide: Shape, narrow: Shape) -> None:
     if grown or any(
         size is not None and symbolic.equal(size, own) is False for size, own in zip(result or (), wide, strict=False)
     ):
-        raise RuleError("shape.broadcast", f"shape {list(narrow)} does not broadcast to {list(wide)}")
+        raise RuleError("shape.broadcast", f"shape {list(narrow)} must broadcast to {list(wide)}")
 
 
 class Elu(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
-    """An operator on two tensors of one element type."""
+    """Binary operators combine two tensors of one element type."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
@@ -229,7 +229,7 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO_BROA
 
 
 class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
-    """A binary operation folded over one or more tensors, from the first to the last."""
+    """Variadic operators fold a binary operation over one or more tensors, from the first to the last."""
 
     def check(self, xs: tuple[Any, ...]) -> None:
         if not xs:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Bitwise(BroadcastingOp, sig="x: T, y: T -> z: T"):
-    """A bitwise operation on two integer or boolean tensors."""
+    """Bitwise operators combine two integer or boolean tensors."""
 
     def types(self, x: View, y: View) -> list[Type]:
         result = super().types(x, y)

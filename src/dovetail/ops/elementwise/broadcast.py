@@ -29,7 +29,7 @@ _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.
 
 
 class Elementwise(Op):
-    """An operator that computes each output element from the input elements of the same index.
+    """Elementwise operators compute each output element from the input elements of the same index.
 
     Types stored as codes (nf4, u1, u3, u6) have no arithmetic.
     """
@@ -61,7 +61,7 @@ def _in_wider(b: Builder, op: Op, xs: tuple[Any, ...]) -> Any:
 
 
 class BroadcastingOp(Elementwise):
-    """An elementwise operator; with ``broadcast`` inputs broadcast as in numpy, without it their shapes must be equal."""
+    """With ``broadcast`` the inputs broadcast as in numpy, without it their shapes must be equal."""
 
     broadcast: bool = True
 

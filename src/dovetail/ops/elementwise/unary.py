@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UnaryOp(Elementwise):
-    """A function of one number, applied to each element; of floats where a subclass has no signature of its own."""
+    """Unary operators apply a function to each element, of floats where a subclass has no signature of its own."""
 
     def __init_subclass__(cls, *, sig: str | None = None, **mappings: Any) -> None:
         super().__init_subclass__(sig=sig if sig or cls.sig else "x: F -> y: F", **mappings)
@@ -62,7 +62,7 @@ class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)",
 
 
 class _Stepped(UnaryOp, sig="x: R -> y: R"):
-    """A piecewise constant function, which has no gradient."""
+    """Piecewise constant functions have no gradient."""
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
@@ -76,7 +76,7 @@ class Sign(_Stepped, onnx="Sign-9,13(x)", openvino="Sign-1(x)"):
 
 
 class _Whole(_Stepped):
-    """A rounding function, which returns integers unchanged."""
+    """Rounding functions return integers unchanged."""
 
     def decompose(self, b: Builder, x: Value) -> Any:
         return b.Identity(x) if x.dtype.is_integer else super().decompose(b, x)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Square(Op):
-    """An operator on the square matrices in the last two axes."""
+    """Det and Inverse take the square matrices in the last two axes."""
 
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a determinant")
@@ -49,7 +49,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
         return round_to(xp, xp.linalg.det(arrays.widened(xp, x)), arrays.element(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """The gradient is det(x) * inverse(x)'; up to 3 rows the cofactor matrix, which needs no inverse."""
+        """Multiply ``g`` by det(x) * inverse(x)'; up to 3 rows by the equal cofactor matrix, which needs no inverse."""
         if isinstance(x.dims[-1], int) and x.dims[-1] <= 3:
             return [_cofactors(b, g, x)]
         return [b.Multiply(_transpose_matrices(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]

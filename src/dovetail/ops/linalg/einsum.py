@@ -22,14 +22,14 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 class _Equation(NamedTuple):
-    """The labels of each operand and of the result; an ellipsis axis has its number from the end as label."""
+    """An equation holds the labels of each operand and of the result; an ellipsis axis is labelled by its number from the end."""
 
     terms: tuple[tuple[str, ...], ...]
     result: tuple[str, ...]
 
 
 class _Factor(NamedTuple):
-    """A tensor and the labels of its axes, all different."""
+    """A factor is a tensor with the labels of its axes, all different."""
 
     labels: tuple[str, ...]
     value: Any

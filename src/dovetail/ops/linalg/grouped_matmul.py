@@ -37,7 +37,8 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
             return None
         groups, columns, inner = y.shape
         if len(x.shape) != (3 if ends is None else 2):
-            raise RuleError("matmul.groups", f"rows {x.type} {'without' if ends is None else 'with'} the ends of their groups")
+            expected = "3 without offsets" if ends is None else "2 with offsets"
+            raise RuleError("matmul.groups", f"mat_a must have rank {expected}, got {x.type}")
         agree(x.shape[-1], inner)
         if ends is None:
             return (agree(x.shape[0], groups), x.shape[1], columns)

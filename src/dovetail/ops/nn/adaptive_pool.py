@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Adaptive(Op):
-    """A pooling with ``output_shape``: window i of n elements pooled to m is floor(i * n / m) to ceil((i + 1) * n / m)."""
+    """Pool n elements to m of ``output_shape``: window i is floor(i * n / m) to ceil((i + 1) * n / m)."""
 
     def pooled_shape(self, x: View, size: Any) -> Any:
         count = length_of_vector(size, "size")

@@ -30,7 +30,7 @@ _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape
 
 
 class Convolution(SlidingWindowOp):
-    """A convolution with ``group`` channel groups, each with its own weights.
+    """Convolutions have ``group`` channel groups, each with its own weights.
 
     ``kernel_shape`` repeats the kernel sizes of the weights.
     """
@@ -211,9 +211,8 @@ class ConvTranspose(
 
     def _check_surplus(self, surplus: Any, allowed: int) -> None:
         if isinstance(surplus, int) and -surplus >= allowed:
-            raise UnsupportedError(
-                "conv.output-shape", f"output_shape exceeds the full output by {-surplus} elements, with auto_pad {self.auto_pad}"
-            )
+            text = f"output_shape must exceed the full output by less than {allowed} elements, got {-surplus}"
+            raise UnsupportedError("conv.output-shape", f"{text} with auto_pad {self.auto_pad}")
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
         target = None if output_shape is None else [int(size) for size in output_shape]

@@ -129,7 +129,7 @@ class GridSample(
 
 
 class _Tap:
-    """A neighbour along one axis: its index, its weight, and whether it is inside (None: always)."""
+    """A tap is a neighbour along one axis: its index, its weight, and whether it is inside (None: always)."""
 
     def __init__(self, op: GridSample, b: Builder, position: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None

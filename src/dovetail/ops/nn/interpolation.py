@@ -45,7 +45,7 @@ def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
 
 
 class Axis(NamedTuple):
-    """One axis of a Resize: ``size`` elements to ``out``, with ``scale``.
+    """Resize changes one axis from ``size`` elements to ``out``, with ``scale``.
 
     ``roi``: the part of the axis that is sampled; ``narrows``: whether the weights are narrowed where the axis is enlarged.
     """

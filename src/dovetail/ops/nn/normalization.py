@@ -25,7 +25,7 @@ _BATCH = f"x, scale, bias, input_mean, input_var; {_EPSILON}, momentum=0.8999999
 
 
 class NormalizationOp(Op):
-    """A normalization, whose output has the shape of its first input."""
+    """Normalizations return the shape of their first input."""
 
     def shape(self, x: View, *rest: Any) -> Any:
         return x.shape

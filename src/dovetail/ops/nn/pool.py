@@ -47,7 +47,7 @@ _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}=floo
 
 
 class _Pool(SlidingWindowOp):
-    """A pooling operator with windows of ``kernel_shape``.
+    """Pooling operators reduce windows of ``kernel_shape``.
 
     ``rounding_type``: ``floor`` drops an incomplete window at the end; ``ceil`` keeps it, even where it reaches beyond the
     padded input; ``ceil_torch`` keeps it unless it would start in the padding at the end.
@@ -164,7 +164,7 @@ class MaxPool(
         bound = check_inputs(self, (x,))
         shape = self._output_shape(x)
         if x.shape is not None and not -len(x.shape) <= self.axis < len(x.shape):
-            raise RuleError("axis.range", f"axis {self.axis} is not in [{-len(x.shape)}, {len(x.shape) - 1}]")
+            raise RuleError("axis.range", f"axis must be in [{-len(x.shape)}, {len(x.shape) - 1}], got {self.axis}")
         types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_element_type, shape)]
         return types[: self.outputs]
 
@@ -452,7 +452,7 @@ class LpPool(
 
 
 class _GlobalPool(Op):
-    """A reduction over all spatial axes of ``x`` [N, C, *sizes] to [N, C, 1, ...]."""
+    """Global pools reduce all spatial axes of ``x``: [N, C, *sizes] to [N, C, 1, ...]."""
 
     def shape(self, x: View) -> Any:
         if x.shape is None:

@@ -491,7 +491,7 @@ def _floor(size: Any, scale: Any, offset: Any = 0) -> int:
     with np.errstate(all="ignore"):
         product = np.floor(size * scale + offset)
     if not np.isfinite(product):
-        raise RuleError("resize.scale", f"an axis of {size} elements scaled by {scale} has no finite size")
+        raise RuleError("resize.scale", f"scaled sizes must be finite, got {size} elements times {scale}")
     return int(product)
 
 

@@ -21,7 +21,7 @@ ONE, HALF = 1.0, 0.5
 
 
 class RunTimeAxis(NamedTuple):
-    """One axis at run time: ``size`` elements to ``out``, i64 scalars.
+    """Resize changes one axis at run time from ``size`` elements to ``out``, i64 scalars.
 
     ``scale``: f32; ``roi``: begin and end, f32; ``shrinks``: whether some axis of the same Resize has a scale below 1, boolean.
     """

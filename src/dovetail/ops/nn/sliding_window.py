@@ -49,7 +49,7 @@ def split_padding(total: Size, upper: bool) -> tuple[Any, Any]:
 
 
 class SlidingWindowOp(Op):
-    """An operator with sliding windows.
+    """Sliding-window operators share strides, dilations and padding.
 
     ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0. ``auto_pad``:
     ``explicit`` uses ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad to ceil(size / stride) windows,
@@ -129,7 +129,7 @@ class SlidingWindowOp(Op):
 
 def refuse_small_input(rest: Any) -> None:
     if isinstance(rest, int) and rest < 0:
-        raise RuleError("window.size", f"window extends {-rest} elements beyond the padded input")
+        raise RuleError("window.size", f"window must lie within the padded input, but extends {-rest} elements beyond it")
 
 
 def spatial_sizes(shape: Sequence[Size]) -> tuple[Size, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
-    """The index of an extremum along ``axis``: the first one, or with ``select_last_index`` the last one.
+    """Return the index of the extremum along ``axis``: the first one, or with ``select_last_index`` the last one.
 
     ``keepdims`` keeps the axis with size 1.
     """

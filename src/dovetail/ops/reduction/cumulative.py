@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
-    """A cumulative reduction along ``axis``, a scalar input.
+    """Cumulative operators reduce along ``axis``, a scalar input.
 
     Each element combines all elements up to it, without itself where ``exclusive``, and those from it on where ``reverse``.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
-    """A function over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
+    """Normalize over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
 
     axis: int = -1
     coerce_to_2d: bool = False

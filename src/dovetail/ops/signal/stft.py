@@ -67,7 +67,8 @@ class STFT(
             if len(x.shape) != 3:
                 raise RuleError("fourier.rank", f"rank must be 3 (batch, signal, parts), got {len(x.shape)}")
             if all(symbolic.equal(x.shape[2], count) is False for count in ((1,) if self.onesided else (1, 2))):
-                raise RuleError("fourier.parts", f"size {x.shape[2]} of the last axis does not hold complex parts")
+                expected = "1" if self.onesided else "1 or 2"
+                raise RuleError("fourier.parts", f"size of the last axis (complex parts) must be {expected}, got {x.shape[2]}")
         size = self.length_of(x, window, length)
         if isinstance(size, int) and size < 1:
             raise RuleError("fourier.length", f"frame_length must be at least 1, got {size}")
@@ -225,7 +226,7 @@ class MelWeightMatrix(
         return (None if size is None else size // 2 + 1, count)
 
     def value(self, *xs: View) -> Any:
-        raise symbolic.Inexact("weights")
+        raise symbolic.Inexact("mel weights")
 
     def evaluate(self, xp: Namespace, bins: Array, length: Array, rate: Array, low: Array, high: Array) -> Any:
         count, size, every = (int(np.asarray(x).reshape(-1)[0]) for x in (bins, length, rate))
@@ -234,13 +235,13 @@ class MelWeightMatrix(
         hertz = 700 * (10 ** (mels / 2595) - 1)
         edges = ((size + 1) * hertz // every).astype(np.int64)
         if edges.min() < 0 or edges[:-1].max() > size // 2:
-            raise RuleError("mel.range", f"bands reach frequency index {int(edges[:-1].max())}, beyond {size // 2}")
+            raise RuleError("mel.range", f"frequency indices of bands must be at most {size // 2}, got {int(edges[:-1].max())}")
         y = np.zeros((size // 2 + 1, count))
         for band, (start, top, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
             rise = np.arange(start, top + 1)
             y[rise, band] = (rise - start) / (top - start) if top > start else 1
             fall = np.arange(top, end)
             if len(fall) and fall[-1] > size // 2:
-                raise RuleError("mel.range", f"bands reach frequency index {end}, beyond {size // 2}")
+                raise RuleError("mel.range", f"frequency indices of bands must be at most {size // 2}, got {end}")
             y[fall, band] = (end - fall) / (end - top) if len(fall) else 0
         return arrays.from_numpy(xp, y.astype(self.output_datatype.numpy), low)
