@@ -157,10 +157,12 @@ def _found(x: Callable[..., Any], scores: int = 6, boxes: int = 8, pictures: Any
 
 
 def _proposed(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
-    """Proposal of one box at each place."""
+    """Proposal of one anchor per cell."""
     plain = {"base_size": 8, "pre_nms_topn": 9, "post_nms_topn": 4, "nms_thresh": 0.5, "feat_stride": 8, "min_size": 1}
-    given = x("f32", 1, 2, 3, 3), x("f32", 1, 4, 3, 3), x("f32", 3)
-    return b.Proposal(*given, **{**plain, "ratio": (1.0,), "scale": (1.0,), **changes})
+    deltas, image_shape = changes.pop("deltas", (1, 4, 3, 3)), changes.pop("image_shape", (3,))
+    return b.Proposal(
+        x("f32", 1, 2, 3, 3), x("f32", *deltas), x("f32", *image_shape), **{**plain, "ratio": (1.0,), "scale": (1.0,), **changes}
+    )
 
 
 def _binned(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
@@ -765,6 +767,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("detection.code", lambda b, x: _proposed(b, x, framework="torch")),
         ("detection.limit", lambda b, x: _proposed(b, x, post_nms_topn=0)),
         ("detection.boxes", lambda b, x: _proposed(b, x, scale=(1.0, 2.0))),
+        ("detection.rank", lambda b, x: _proposed(b, x, image_shape=(2,))),
+        ("shape.disagree", lambda b, x: _proposed(b, x, deltas=(1, 4, 3, 2))),
         ("node.outputs", lambda b, x: _proposed(b, x, outputs=3)),
         ("op.unsayable", lambda b, x: saved(b, _proposed(b, x)[0])),
     ],

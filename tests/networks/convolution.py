@@ -204,7 +204,7 @@ def pool(m: Maker, x: str | None = None) -> str | None:
     for place in range(2 * half):
         found["pads"][place] = min(found["pads"][place], (found["kernel_shape"][place % half] - 1) // 2)
     if kind == "AveragePool":
-        found["divisor"] = m.among(("inside", "kernel") if m.chance(0.9) else ("inside",))
+        found["divisor"] = m.among(("inside", "padded", "window") if m.chance(0.9) else ("inside",))
     found["rounding_type"] = m.among(("floor", "floor", "ceil"))
     return m.one(kind, x, **found)
 

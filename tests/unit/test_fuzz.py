@@ -310,6 +310,16 @@ def test_an_inverse_transform_of_one_frequency_is_refused(tmp_path: Path) -> Non
     assert {each.code for each in caught.value.diagnostics} == {"fourier.length"}
 
 
+@pytest.mark.parametrize(("onesided", "frequencies"), [(0, 0), (1, 1)])
+def test_a_transform_of_no_elements_is_an_empty_sum(tmp_path: Path, onesided: int, frequencies: int) -> None:
+    model = model_of([node("DFT", ["x"], ["y"], axis=1, onesided=onesided)], [declared("x", [1, 0, 10, 1])], [declared("y")])
+    model.opset_import[0].version = 19
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    for engine in ("native", "interpreter"):
+        y = dovetail.run(tmp_path / "model.onnx", {"x": np.zeros((1, 0, 10, 1), np.float32)}, engine)["y"]
+        np.testing.assert_array_equal(y, np.zeros((1, frequencies, 10, 2), np.float32))
+
+
 def test_weights_of_no_axes_are_refused_by_name(tmp_path: Path) -> None:
     kinds = {"x": onnx.TensorProto.UINT8, "zx": onnx.TensorProto.UINT8, "w": onnx.TensorProto.INT8, "zw": onnx.TensorProto.INT8}
     kinds |= {"zy": onnx.TensorProto.UINT8, "bias": onnx.TensorProto.INT32}

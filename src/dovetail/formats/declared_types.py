@@ -8,7 +8,7 @@ from dovetail import symbolic
 from dovetail.errors import Diagnostic
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, is_unnamed, opened, sizes_in
+from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, forget_element_sizes, is_unnamed, sizes_in
 
 
 def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file: str | None) -> Diagnostic | None:
@@ -18,7 +18,7 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
         return None
     if not isinstance(declared, Tensor) or not isinstance(inferred, Tensor):
         if inferred == UNKNOWN:
-            value.type = opened(declared)
+            value.type = forget_element_sizes(declared)
         return None
     merged, is_contradicted = merge_declared_type(inferred, declared, _sizes_of_inputs(graph, inferred))
     if inferred.shape is None and declared.shape is not None and _has_other_rank(value, len(declared.shape)):

@@ -28,7 +28,7 @@ from dovetail.formats.op_mapping import ParamMapping
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import INT64_MAX, Tensor, Type, opened
+from dovetail.ir.types import INT64_MAX, Tensor, Type, forget_element_sizes
 
 
 class GraphWriter(Protocol):
@@ -171,7 +171,7 @@ class ExportContext:
         names = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
         metadata = dict(value.metadata)
         declared = metadata.pop("declared", None)
-        type = declared if declared is not None and opened(declared) == value.type else value.type
+        type = declared if declared is not None and forget_element_sizes(declared) == value.type else value.type
         return ForeignValue(self.keys[id(value)], declarable_type(type), names, value.doc, metadata)
 
     def add_attribute_constant(self, node: Node, name: str, value: Any, param: ParamMapping | None = None) -> str | None:

@@ -1,4 +1,4 @@
-"""Region proposals of two-stage detectors: Proposal."""
+"""Proposal: regions for the second stage of a detector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dovetail import arrays, symbolic
 from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import View
+from dovetail.ir.types import Shape, View, agree
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -21,6 +21,15 @@ _OPTIONAL = (
     "clip_before_nms=true, clip_after_nms=false, normalize=false, box_size_scale=1.0, box_coordinate_scale=1.0, framework="
 )
 _FRAMEWORKS = ("", "caffe", "tensorflow")
+
+
+def _check_sizes(class_probs: Shape | None, bbox_deltas: Shape | None, image_shape: Shape | None) -> None:
+    """Check the shapes of the inputs against each other: images, rows and columns are equal."""
+    if class_probs is not None and bbox_deltas is not None:
+        for axis in (0, 2, 3):
+            agree(class_probs[axis], bbox_deltas[axis])
+    if image_shape is not None and symbolic.less(symbolic.product(image_shape), 3) is True:
+        raise RuleError("detection.rank", f"image_shape must have at least 3 elements, got shape {list(image_shape)}")
 
 
 class Proposal(
@@ -86,6 +95,7 @@ class Proposal(
                     raise RuleError("detection.rank", f"{name} must have rank 4, got {len(x.shape)}")
                 if symbolic.equal(x.shape[1], numbers * count) is False:
                     raise RuleError("detection.boxes", f"{name} must have {numbers} * {count} channels, got {x.shape[1]}")
+        _check_sizes(class_probs.shape, bbox_deltas.shape, image_shape.shape)
         rows = None if class_probs.shape is None else class_probs.shape[0] * self.post_nms_topn
         return [(rows, 5), (rows,)][: self.outputs]
 
@@ -96,6 +106,7 @@ class Proposal(
         raise UnsupportedError("grad.op", "Proposal has no gradient")
 
     def evaluate(self, xp: Namespace, class_probs: Array, bbox_deltas: Array, image_shape: Array) -> Any:
+        _check_sizes(class_probs.shape, bbox_deltas.shape, image_shape.shape)
         dtype = arrays.to_numpy(class_probs).dtype
         scores, deltas, image = (arrays.to_numpy(x).astype(np.float32) for x in (class_probs, bbox_deltas, image_shape))
         height, width, *scales = image.reshape(-1)[:4]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 _MATRIX_LIMIT = 1 << 20
-"""The most elements of a transform written as a matrix."""
+"""The largest number of elements of a transform written as a matrix."""
 
 
 class _Transform(Op):
@@ -33,28 +33,31 @@ class _Transform(Op):
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
-    def plan(self, shape: Sequence[Any], axes: View, lengths: View | None, is_half_given: bool) -> list[tuple[int, Any]] | None:
+    def plan(self, shape: Sequence[Any], axes: View, lengths: View | None, onesided_input: bool) -> list[tuple[int, Any]] | None:
         """Return for each axis its index and the transform length; None where the axes are not known."""
         count = length_of_vector(axes, "axes")
         if lengths is not None:
-            given = length_of_vector(lengths, "lengths", scalar=True)
-            if count is not None and given is not None and symbolic.equal(count, given) is False:
-                raise RuleError("fourier.length", f"signal_size ({given} elements) must have one element per axis ({count})")
-        found = integers_of(axes)
-        if found is None:
+            length_count = length_of_vector(lengths, "lengths", scalar=True)
+            if count is not None and length_count is not None and symbolic.equal(count, length_count) is False:
+                raise RuleError(
+                    "fourier.length", f"signal_size ({length_count} elements) must have one element per axis ({count})"
+                )
+        known_axes = integers_of(axes)
+        if known_axes is None:
             return None
-        places = axes_in(found, len(shape))
-        wanted = [-1] * len(places) if lengths is None else integers_of(lengths)
-        if wanted is None:
-            return [(place, None) for place in places]
+        indices = axes_in(known_axes, len(shape))
+        signal_sizes = [-1] * len(indices) if lengths is None else integers_of(lengths)
+        if signal_sizes is None:
+            return [(axis, None) for axis in indices]
         plan: list[tuple[int, Any]] = []
-        for index, (place, length) in enumerate(zip(places, wanted, strict=True)):
+        for index, (axis, length) in enumerate(zip(indices, signal_sizes, strict=True)):
             if length < -1 or length == 0:
                 raise RuleError("fourier.length", f"signal_size must be at least -1, got {length}")
-            size = 2 * (shape[place] - 1) if is_half_given and index == len(places) - 1 else shape[place]
-            if length == -1 and is_half_given and index == len(places) - 1 and isinstance(size, int) and size < 1:
-                raise RuleError("fourier.length", f"a transform to {size} elements")
-            plan.append((place, size if length == -1 else length))
+            is_half = onesided_input and index == len(indices) - 1
+            size = 2 * (shape[axis] - 1) if is_half else shape[axis]
+            if length == -1 and is_half and isinstance(size, int) and size < 1:
+                raise RuleError("fourier.length", f"the length of a transform must be at least 1, got {size}")
+            plan.append((axis, size if length == -1 else length))
         return plan
 
 
@@ -72,21 +75,22 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
     assert plan is not None
     rank = len(shape)
     last = plan[-1][0]
-    steps = [(place, length, False) for place, length in plan[:-1]]
+    steps = [(axis, length, False) for axis, length in plan[:-1]]
     one = (last, plan[-1][1], op.onesided)
     # The one-sided axis comes first in the forward transform and last in the inverse one.
-    for place, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
+    for axis, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
         sizes = list(static(x.shape))
-        rows = sizes[place] * sizes[-1]
-        unit = np.eye(rows).reshape(rows, sizes[place], sizes[-1])
-        made = _transform(unit, [(1, int(length))], op.inverse, onesided)
-        if made.size > _MATRIX_LIMIT:
-            raise UnsupportedError("fourier.size", f"a transform of {sizes[place]} elements as a matrix")
-        order = [*(axis for axis in range(rank - 1) if axis != place), place, rank - 1]
-        moved = b.Reshape(b.Transpose(x, order), [*(sizes[axis] for axis in order[:-2]), rows], special_zero=False)
-        matrix = b.constant(made.reshape(rows, -1).astype(x.dtype.numpy), x.dtype)
-        y = b.Reshape(b.MatMul(moved, matrix), [*(sizes[axis] for axis in order[:-2]), *made.shape[1:]], special_zero=False)
-        x = b.Transpose(y, [order.index(axis) for axis in range(rank)])
+        rows = sizes[axis] * sizes[-1]
+        unit = np.eye(rows).reshape(rows, sizes[axis], sizes[-1])
+        matrices = _transform(unit, [(1, int(length))], op.inverse, onesided)
+        if matrices.size > _MATRIX_LIMIT:
+            text = f"the matrix of the transform must have at most {_MATRIX_LIMIT} elements, got {matrices.size}"
+            raise UnsupportedError("fourier.size", text)
+        order = [*(other for other in range(rank - 1) if other != axis), axis, rank - 1]
+        moved = b.Reshape(b.Transpose(x, order), [*(sizes[other] for other in order[:-2]), rows], special_zero=False)
+        matrix = b.constant(matrices.reshape(rows, -1).astype(x.dtype.numpy), x.dtype)
+        y = b.Reshape(b.MatMul(moved, matrix), [*(sizes[other] for other in order[:-2]), *matrices.shape[1:]], special_zero=False)
+        x = b.Transpose(y, [order.index(other) for other in range(rank)])
     return x
 
 
@@ -97,17 +101,25 @@ def _transform(x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: b
     (last, length), steps = plan[-1], plan[:-1]
     full = np.fft.ifft if inverse else np.fft.fft
     if onesided and not inverse:
-        signal = np.fft.rfft(signal, length, axis=last)
-    for place, size in steps if inverse else reversed(steps):
-        signal = full(signal, size, axis=place)
+        signal = _fft(np.fft.rfft, signal, length, last)
+    for axis, size in steps if inverse else reversed(steps):
+        signal = _fft(full, signal, size, axis)
     if onesided and inverse:
         if not signal.shape[last]:
             # numpy's irfft of 0 frequencies reads uninitialized memory.
             signal = np.zeros((*signal.shape[:last], 1, *signal.shape[last:][1:]), signal.dtype)
         return np.fft.irfft(signal, length, axis=last)[..., None]
     if not onesided:
-        signal = full(signal, length, axis=last)
+        signal = _fft(full, signal, length, last)
     return np.stack([signal.real, signal.imag], axis=-1)
+
+
+def _fft(function: Callable[..., Any], signal: Array, length: int, axis: int) -> Any:
+    """Apply an FFT of numpy along ``axis``. Length 0, which numpy refuses, gives empty sums: no frequency, or one 0 from rfft."""
+    if length:
+        return function(signal, length, axis=axis)
+    frequencies = 1 if function is np.fft.rfft else 0
+    return np.zeros((*signal.shape[:axis], frequencies, *signal.shape[axis + 1 :]), np.result_type(signal, np.complex64))
 
 
 class DFT(
@@ -146,8 +158,8 @@ class DFT(
         plan = self.plan(shape, axes, lengths, self.onesided and self.inverse)
         if plan is None:
             return (*[None] * len(shape), 1 if self.onesided and self.inverse else 2)
-        for place, length in plan:
-            shape[place] = length
+        for axis, length in plan:
+            shape[axis] = length
         if self.onesided and not self.inverse:
             last, length = plan[-1]
             shape[last] = None if length is None else length // 2 + 1
@@ -160,7 +172,7 @@ class DFT(
         plan = self.plan(x.shape[:-1], axes_view, host_view_of(lengths), self.onesided and self.inverse)
         assert plan is not None
         data = arrays.to_numpy(x)
-        y = _transform(data, [(place, int(length)) for place, length in plan], self.inverse, self.onesided)
+        y = _transform(data, [(axis, int(length)) for axis, length in plan], self.inverse, self.onesided)
         return arrays.from_numpy(xp, y.astype(data.dtype), x)
 
     def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
@@ -182,52 +194,52 @@ class DFT(
         gradient = b.Cast(wide, to=x.dtype) if x.dtype.bits < 32 else wide
         return [gradient, *(None for item in (axes, lengths) if item is not None)]
 
-    def _step_back(self, b: Builder, g: Value, x: Value, step: tuple[int, Any], given: Any, is_half: bool) -> Any:
-        place, length = step
-        size = b.Gather(b.Shape(x, output_type=dtypes.i64), b.constant(place), axis=0)
+    def _step_back(self, b: Builder, g: Value, x: Value, step: tuple[int, Any], signal_size: Any, is_half: bool) -> Any:
+        axis, length = step
+        size = b.Gather(b.Shape(x, output_type=dtypes.i64), b.constant(axis), axis=0)
         if isinstance(length, int):
             count = b.constant(length)
         elif is_half and not self.inverse:
-            count = size if given is None else b.Where(b.Equal(given, -1), size, given)
+            count = size if signal_size is None else b.Where(b.Equal(signal_size, -1), size, signal_size)
         else:
-            count = b.Gather(b.Shape(g, output_type=dtypes.i64), b.constant(place), axis=0)
-        axis, many = b.constant([place]), b.Cast(count, to=g.dtype)
+            count = b.Gather(b.Shape(g, output_type=dtypes.i64), b.constant(axis), axis=0)
+        axes, divisor = b.constant([axis]), b.Cast(count, to=g.dtype)
         if not self.inverse:
-            g = b.Multiply(b.add(DFT(inverse=True), g, axis, count)[0], many)
+            g = b.Multiply(b.add(DFT(inverse=True), g, axes, count)[0], divisor)
             g = b.Slice(g, [0], [1], [-1]) if is_half else g
         else:
-            g = b.Divide(b.add(DFT(onesided=is_half), g, axis, count)[0], many)
+            g = b.Divide(b.add(DFT(onesided=is_half), g, axes, count)[0], divisor)
             if is_half:
-                g = b.Multiply(g, _frequency_counts(b, count, g, place))
+                g = b.Multiply(g, _frequency_counts(b, count, g, axis))
                 length = None if length is None else length // 2 + 1
                 count = b.Add(b.Divide(count, 2), 1)
-        return _resize_axis(b, g, place, (length, count), (x.dims[place], size))
+        return _resize_axis(b, g, axis, (length, count), (x.dims[axis], size))
 
 
 def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
     """Return one transform length as a scalar; None where it is left out."""
     if lengths is None:
         return None
-    found = lengths if lengths.dtype == "i64" else b.Cast(lengths, to=dtypes.i64)
-    return found if lengths.shape == () else b.Gather(found, b.constant(index), axis=0)
+    sizes = lengths if lengths.dtype == "i64" else b.Cast(lengths, to=dtypes.i64)
+    return sizes if lengths.shape == () else b.Gather(sizes, b.constant(index), axis=0)
 
 
-def _frequency_counts(b: Builder, count: Any, like: Value, place: int) -> Any:
+def _frequency_counts(b: Builder, count: Any, like: Value, axis: int) -> Any:
     """Return how often each one-sided frequency occurs among ``count``: 1 for the first and for count / 2, otherwise 2."""
     frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
     times = b.Where(is_single, b.constant(1.0, like.dtype), b.constant(2.0, like.dtype))
-    return b.Unsqueeze(times, [*range(1, len(like.dims) - place)])
+    return b.Unsqueeze(times, [*range(1, len(like.dims) - axis)])
 
 
-def _resize_axis(b: Builder, g: Value, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
-    """Cut or pad ``g`` along an axis from ``have`` to ``want``, pairs of the static size and its run-time value."""
-    (known, count), (wanted, size) = have, want
-    if known is not None and symbolic.equal(known, wanted) is True:
+def _resize_axis(b: Builder, g: Value, axis: int, source: tuple[Any, Any], target: tuple[Any, Any]) -> Any:
+    """Cut or pad ``g`` along an axis from ``source`` to ``target``, pairs of the static size and its run-time value."""
+    (source_size, count), (target_size, size) = source, target
+    if source_size is not None and symbolic.equal(source_size, target_size) is True:
         return g
-    more = b.Reshape(b.Maximum(b.Subtract(size, count), 0), [1])
-    filled = b.Pad(g, b.Concat([0], more, axis=0), None, [place])
-    return b.Slice(filled, [0], b.Reshape(size, [1]), [place])
+    padding = b.Reshape(b.Maximum(b.Subtract(size, count), 0), [1])
+    padded = b.Pad(g, b.Concat([0], padding, axis=0), None, [axis])
+    return b.Slice(padded, [0], b.Reshape(size, [1]), [axis])
 
 
 class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="RDFT-9(x, axes, signal_size?)"):
@@ -240,33 +252,33 @@ class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino
         if plan is None:
             return (*[None] * len(x.shape), 2)
         shape: list[Any] = list(x.shape)
-        for place, length in plan:
-            shape[place] = length
+        for axis, length in plan:
+            shape[axis] = length
         shape[plan[-1][0]] = None if plan[-1][1] is None else plan[-1][1] // 2 + 1
         return (*shape, 2)
 
     def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
-        given = () if lengths is None else (lengths,)
-        return b.add(DFT(onesided=True), b.Unsqueeze(x, [-1]), axes, *given)[0]
+        signal_size = () if lengths is None else (lengths,)
+        return b.add(DFT(onesided=True), b.Unsqueeze(x, [-1]), axes, *signal_size)[0]
 
 
 class IRDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="IRDFT-9(x, axes, signal_size?)"):
     """Compute the real inverse of a one-sided DFT ``x`` [..., 2]. Source: OpenVINO IRDFT-9."""
 
     def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
-        found = DFT(True, True).shape(x, axes, lengths)
-        return None if found is None else found[:-1]
+        shape = DFT(True, True).shape(x, axes, lengths)
+        return None if shape is None else shape[:-1]
 
     def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
-        given = () if lengths is None else (lengths,)
-        return b.Squeeze(b.add(DFT(True, True), x, axes, *given)[0], [-1])
+        signal_size = () if lengths is None else (lengths,)
+        return b.Squeeze(b.add(DFT(True, True), x, axes, *signal_size)[0], [-1])
 
 
 def padded_lengths(shape: Shape, plan: list[tuple[int, Any]]) -> list[int] | None:
     """Return the padding that each axis needs; None where that is not known, or where none needs any."""
-    lacking = [0] * len(shape)
-    for place, length in plan:
-        if not isinstance(shape[place], int) or not isinstance(length, int):
+    padding = [0] * len(shape)
+    for axis, length in plan:
+        if not isinstance(shape[axis], int) or not isinstance(length, int):
             return None
-        lacking[place] = max(length - shape[place], 0)
-    return lacking if math.fsum(lacking) else None
+        padding[axis] = max(length - shape[axis], 0)
+    return padding if math.fsum(padding) else None
