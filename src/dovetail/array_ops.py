@@ -47,7 +47,7 @@ def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
     objects; [array.out] an ``out`` of another shape or type, that is read-only, or holds an element twice.
     """
     parts = [_array(each) for each in arrays]
-    shape, axis = _joined(parts, index(axis))
+    shape, axis = _concat_shape(parts, index(axis))
     whole = np.empty(shape, parts[0].dtype) if out is None else _writable(out, shape, parts[0].dtype)
     apart = [part.copy() if np.may_share_memory(part, whole) else part for part in parts]
     if _compiled is None or _compiled.try_concat(apart, axis, whole) is None:
@@ -98,14 +98,14 @@ def copy(view: Any, out: Any = None) -> Array:
 def _array(given: Any) -> Array:
     """Return a numpy array that shares the memory."""
     if isinstance(given, np.ma.MaskedArray) or not isinstance(given, np.ndarray | np.generic):
-        given = _borrowed(given)
+        given = _import_dlpack(given)
     array = np.asarray(given)
     if array.dtype.hasobject or array.dtype.kind == "T":
         raise EngineError("array.dtype", f"elements of type {array.dtype} refer to objects, which are not moved as bytes")
     return array
 
 
-def _borrowed(given: Any) -> Array:
+def _import_dlpack(given: Any) -> Array:
     if not hasattr(given, "__dlpack__") or isinstance(given, np.ma.MaskedArray):
         raise EngineError("array.library", f"{type(given).__name__} is no array: pass numpy's, or one that knows DLPack")
     try:
@@ -120,7 +120,7 @@ def _rank(array: Array) -> int:
     return array.ndim
 
 
-def _joined(parts: list[Array], axis: int) -> tuple[tuple[int, ...], int]:
+def _concat_shape(parts: list[Array], axis: int) -> tuple[tuple[int, ...], int]:
     """Return the shape of the result, and the axis counted from the front."""
     if not parts:
         raise RuleError("node.inputs", "at least one input is needed")

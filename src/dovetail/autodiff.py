@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
-from dovetail.ir.builder import Builder, written
+from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import has
@@ -32,11 +32,11 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     new = copy_model(model)
     eliminate_sequences(new.graph)
     values = new.values
-    target = _named(values, of, [value.name for value in new.outputs], "of")[0]
+    target = _select_values(values, of, [value.name for value in new.outputs], "of")[0]
     floats = [
         value.name for value in new.inputs if isinstance(value.type, Tensor) and value.type.dtype and value.type.dtype.is_float
     ]
-    sources = _named(values, wrt, floats, "wrt")
+    sources = _select_values(values, wrt, floats, "wrt")
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
             raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
@@ -93,7 +93,7 @@ def _of_one_rank(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
     return model
 
 
-def _named(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:
+def _select_values(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:
     if names is None:
         if role == "of" and len(default) != 1:
             raise RuleError("grad.unknown", f"say which output to differentiate with of=...: {', '.join(map(repr, default))}")
@@ -129,7 +129,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
                 raise UnsupportedError("grad.quantize", "quantization has no gradient")
             found = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
         except DovetailError as error:
-            problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
+            problems.append(error.at(node=node.label, op=describe_op(node.op, node.inputs)))
             continue
         except (Unknown, symbolic.Inexact) as error:
             problems.append(_unknown(node, error))
@@ -153,7 +153,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
 def _unknown(node: Node, error: Exception) -> UnsupportedError:
     what = f"the gradient of {type(node.op).__name__} needs types, ranks or shapes that are not known"
     return UnsupportedError(
-        "grad.types", f"{what}: {error}" if str(error) else what, node=node.label, op=written(node.op, node.inputs)
+        "grad.types", f"{what}: {error}" if str(error) else what, node=node.label, op=describe_op(node.op, node.inputs)
     )
 
 

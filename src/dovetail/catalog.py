@@ -18,7 +18,7 @@ from dovetail.formats.dialect import Dialect
 from dovetail.ir.op import REGISTRY, Op, has
 
 FORMATS = ("onnx", "openvino")
-_UNLISTED = ("Foreign", "Constant", "RuntimeAttributes")
+_HIDDEN = ("Foreign", "Constant", "RuntimeAttributes")
 
 
 class OperatorSupport(NamedTuple):
@@ -64,7 +64,7 @@ def dialect(format: str) -> Dialect:
 def catalog() -> list[OperatorSupport]:
     """The support of every core operator, by name."""
     facts = tested_facts()
-    return [_operator_support(name, op, facts.get(name, {})) for name, op in sorted(REGISTRY.items()) if name not in _UNLISTED]
+    return [_operator_support(name, op, facts.get(name, {})) for name, op in sorted(REGISTRY.items()) if name not in _HIDDEN]
 
 
 @cache
@@ -85,7 +85,7 @@ def foreign_operators(op: type[Op], format: Dialect) -> tuple[str, ...]:
     versions_of: dict[str, set[int]] = defaultdict(set)
     for line in format.mapping_lines(op):
         mapping = op_mapping.parse(op, line)
-        versions_of[_qualified(mapping.domain, mapping.kind)] |= set(mapping.versions)
+        versions_of[_qualified_name(mapping.domain, mapping.kind)] |= set(mapping.versions)
     name = op.__name__
     if name in format.exporters and not versions_of:
         versions_of[name] |= {version for domain, kind, version in format.importers if (domain, kind) == ("", name)}
@@ -102,12 +102,12 @@ def foreign_catalog(format: str) -> list[ForeignOperatorSupport]:
     ours: dict[str, dict[str, None]] = defaultdict(dict)
     for name, op in sorted(REGISTRY.items()):
         for mapping in (op_mapping.parse(op, line) for line in traits.mapping_lines(op)):
-            kind = _qualified(mapping.domain, mapping.kind)
+            kind = _qualified_name(mapping.domain, mapping.kind)
             if not mapping.is_export_only:
                 imported[kind] |= set(mapping.versions)
             ours[kind][name] = None
     for domain, kind, version in traits.importers:
-        imported[_qualified(domain, kind)].add(version)
+        imported[_qualified_name(domain, kind)].add(version)
     known = _onnx_versions() if format == "onnx" else _openvino_versions()
     kinds = sorted(set(known) | {kind for kind in imported if imported[kind]})
     return [
@@ -118,7 +118,7 @@ def foreign_catalog(format: str) -> list[ForeignOperatorSupport]:
     ]
 
 
-def _qualified(domain: str, kind: str) -> str:
+def _qualified_name(domain: str, kind: str) -> str:
     return f"{domain}:{kind}" if domain else kind
 
 
@@ -129,7 +129,7 @@ def _onnx_versions() -> dict[str, tuple[int, ...]]:
     versions: dict[str, list[int]] = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.deprecated:
-            versions[_qualified(schema.domain, schema.name)].append(schema.since_version)
+            versions[_qualified_name(schema.domain, schema.name)].append(schema.since_version)
     return {kind: tuple(numbers) for kind, numbers in versions.items()}
 
 

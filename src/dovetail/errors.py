@@ -22,10 +22,10 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else _escaped(ord(character)) for character in text)
+    return "".join(character if character.isprintable() else _escape(ord(character)) for character in text)
 
 
-def _escaped(code: int) -> str:
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

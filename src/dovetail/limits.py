@@ -20,7 +20,7 @@ from dovetail.errors import EngineError, UnsupportedError
 FREE_INFERENCES = 16
 """The inferences of one subgraph in one operation that do not count as inference steps."""
 
-MOST_AXES = 64
+MAX_AXES = 64
 """The most axes of a numpy array."""
 
 FREE_ENDS = 16
@@ -167,10 +167,10 @@ def refuse_array(sizes: Iterable[int], itemsize: int, what: str) -> None:
     """
     sizes = tuple(sizes)
     nbytes = itemsize * prod(size for size in sizes if size)
-    if len(sizes) > MOST_AXES or nbytes >= 1 << 63:
+    if len(sizes) > MAX_AXES or nbytes >= 1 << 63:
         said = f"{', '.join(map(str, sizes[:8]))}{' ...' if len(sizes) > 8 else ''}"
         raise EngineError(
-            "array.size", f"{what} has {len(sizes)} axes of {said}; an array has at most {MOST_AXES} axes and 2**63 - 1 bytes"
+            "array.size", f"{what} has {len(sizes)} axes of {said}; an array has at most {MAX_AXES} axes and 2**63 - 1 bytes"
         )
     if 0 not in sizes:
         refuse_memory(current().limits, nbytes, what)
@@ -243,7 +243,7 @@ def counting(limits: Limits | None = None) -> Iterator[Usage]:
 
 __all__ = [
     "DEFAULT",
-    "MOST_AXES",
+    "MAX_AXES",
     "Limits",
     "Usage",
     "active",

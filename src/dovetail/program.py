@@ -14,10 +14,10 @@ import numpy as np
 from dovetail import native_core
 from dovetail.errors import EngineError, printable
 from dovetail.formats import load
-from dovetail.formats.mapped_files import check_unchanged
-from dovetail.interpreter.interpret import interpret, owned, put_into
+from dovetail.formats.mapped_files import check_mapped_files
+from dovetail.interpreter.interpret import copy_into, copy_shared_outputs, interpret
 from dovetail.interpreter.results import Results
-from dovetail.interpreter.session import InitialStates, Session, named
+from dovetail.interpreter.session import InitialStates, Session, inputs_by_name
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import bodies
@@ -53,9 +53,9 @@ class Program:
         self._is_closed = False
         self._beginning = InitialStates(self.model) if self.model.states else None
         # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
-        self._counts = self.model.limits != DEFAULT or any(_holds_graphs(node.op) for node in self.model.graph.nodes)
+        self._counts = self.model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self.model.graph.nodes)
         with counting(self.model.limits), within_memory("the program", self.model.file):
-            self._native = _native(self.model, options) if engine == "native" else None
+            self._native = _compile_native(self.model, options) if engine == "native" else None
 
     @property
     def inputs(self) -> list[Value]:
@@ -114,7 +114,7 @@ class Program:
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """The inputs by name, with the initial values of the states that are not among them."""
-        arrays = named(self.model, inputs)
+        arrays = inputs_by_name(self.model, inputs)
         assert self._beginning is not None
         if all(name in arrays for name in state_inputs(self.model)):
             return arrays
@@ -143,12 +143,12 @@ class Program:
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _compiled, (self.model, self.engine, self.options)
+        return _restore, (self.model, self.engine, self.options)
 
     def _interpreted(self, given: Any) -> dict[str, Any]:
         outputs = interpret(self.model, given)
         try:
-            return owned(outputs, given.values() if isinstance(given, Mapping) else given)
+            return copy_shared_outputs(outputs, given.values() if isinstance(given, Mapping) else given)
         except MemoryError as error:
             raise EngineError("run.memory", f"the outputs do not fit into memory: {error}", file=self.model.file) from None
 
@@ -164,7 +164,7 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
-    """Whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
+    """Return whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
     if len(model.inputs) != 1:
         return True
     if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
@@ -172,24 +172,24 @@ def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
     return hasattr(items[0], "__dlpack__")
 
 
-def _holds_graphs(op: Any) -> bool:
+def _has_subgraphs(op: Any) -> bool:
     return next(iter(bodies(op)), None) is not None
 
 
-def _native(model: Model, options: dict[str, Any]) -> Any:
+def _compile_native(model: Model, options: dict[str, Any]) -> Any:
     from dovetail.engine.engine import Engine
 
     return Engine(model, **options)
 
 
-def _compiled(model: Model, engine: str, options: dict[str, Any]) -> Program:
+def _restore(model: Model, engine: str, options: dict[str, Any]) -> Program:
     return Program(model, engine, **options)
 
 
 def _write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the outputs, those that ``out`` names written into its arrays."""
     for name, array in (out or {}).items():
-        outputs[name] = put_into(array, outputs[name], name)
+        outputs[name] = copy_into(array, outputs[name], name)
     return outputs
 
 
@@ -218,7 +218,7 @@ def compile(
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
-    check_unchanged(loaded.graph, loaded.file)
+    check_mapped_files(loaded.graph, loaded.file)
     chosen = loaded.limits if limits is None else limits
     chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
     if chosen != loaded.limits:

@@ -198,7 +198,7 @@ def test_slices_mean_what_python_means(name: str) -> None:
         slices = [data.draw(st.tuples(bound, bound, step)) for _ in shape]
         x = integers(*shape)
         starts, stops, steps = (list(part) for part in zip(*slices, strict=True)) if slices else ([], [], [])
-        same(through(xp, arrays.strided, x, starts, stops, steps), x[tuple(slice(*item) for item in slices)])
+        same(through(xp, arrays.strided_slice, x, starts, stops, steps), x[tuple(slice(*item) for item in slices)])
 
     for_all(name, law)
 
@@ -450,16 +450,16 @@ def test_transposed_convolution_agrees_with_torch(xp: Any, torch: Any, case: str
     x, w = random(*shape), random(*kernel, seed=1)
     function = getattr(torch.nn.functional, f"conv_transpose{len(strides)}d")
     want = function(torch.tensor(x), torch.tensor(w), None, strides, begins, extra, group, dilations).numpy()
-    same(through(xp, arrays.convolve_transposed, x, w, strides, begins, ends, extra, dilations, group), want, 2e-5)
+    same(through(xp, arrays.convolve_transpose, x, w, strides, begins, ends, extra, dilations, group), want, 2e-5)
 
 
 @pytest.mark.parametrize("begins,ends,extra", [((1, 0), (0, 2), (0, 0)), ((-1, -2), (0, -1), (0, 0)), ((0, 0), (1, 0), (3, 2))])
 def test_uneven_and_negative_pads_window_the_whole_transpose(xp: Any, begins: Any, ends: Any, extra: Any) -> None:
     x, w, none = random(1, 2, 3, 4), random(2, 3, 3, 2, seed=1), (0, 0)
-    whole = arrays.convolve_transposed(np, x, w, (2, 2), none, none, none, (1, 1))
+    whole = arrays.convolve_transpose(np, x, w, (2, 2), none, none, none, (1, 1))
     grown = [e - p for e, p in zip(extra, ends, strict=True)]
     want = padded_by_numpy(whole, (0, 0, *(-p for p in begins)), (0, 0, *grown), "constant", 0)
-    same(through(xp, arrays.convolve_transposed, x, w, (2, 2), begins, ends, extra, (1, 1)), want, 2e-5)
+    same(through(xp, arrays.convolve_transpose, x, w, (2, 2), begins, ends, extra, (1, 1)), want, 2e-5)
 
 
 @by_library(["plain", "strided", "dilated", "grouped", "depthwise", "line", "volume"])
@@ -471,7 +471,7 @@ def test_both_gradients_of_a_convolution_are_convolutions(xp: Any, torch: Any, c
     y.backward(g)
     covered = zip(y.shape[2:], strides, kernel[2:], dilations, begins, strict=True)
     rest = [n - ((o - 1) * s + (k - 1) * d + 1 - 2 * b) for n, (o, s, k, d, b) in zip(shape[2:], covered, strict=True)]
-    dx = through(xp, arrays.convolve_transposed, g.numpy(), w.detach().numpy(), strides, begins, begins, rest, dilations, group)
+    dx = through(xp, arrays.convolve_transpose, g.numpy(), w.detach().numpy(), strides, begins, begins, rest, dilations, group)
     same(dx, x.grad.numpy(), 1e-4)
     n, c = shape[:2]
     swapped = x.detach().numpy().reshape(n, group, c // group, *shape[2:]).swapaxes(0, 2)
@@ -905,7 +905,7 @@ def test_dask_moves_without_computing() -> None:
     lazy = xp.asarray(x)
     assert arrays.namespace(lazy) is xp
     moved = arrays.pad(
-        xp, arrays.strided(xp, arrays.tile(xp, lazy, (1, 2)), (0, -1), (4, None), (2, -3)), (1, -1), (0, 2), "reflect"
+        xp, arrays.strided_slice(xp, arrays.tile(xp, lazy, (1, 2)), (0, -1), (4, None), (2, -3)), (1, -1), (0, 2), "reflect"
     )
     want = np.pad(np.tile(x, (1, 2))[::2, ::-3], [(1, 0), (0, 2)], mode="reflect")[:, 1:]
     assert type(moved).__module__.startswith("dask")

@@ -35,13 +35,13 @@ from dovetail.arrays.backends import (
     namespace,
     standard,
     to_numpy,
-    widened,
+    widen,
 )
 from dovetail.arrays.casts import cast
-from dovetail.arrays.convolution import convolve, convolve_transposed
+from dovetail.arrays.convolution import convolve, convolve_transpose
 from dovetail.arrays.erfinv import QUANTILES, erfinv
-from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrapped
-from dovetail.arrays.movement import one_hot, pad, repeat, strided, tile, triangle
+from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrap_indices
+from dovetail.arrays.movement import one_hot, pad, repeat, strided_slice, tile, triangle
 from dovetail.arrays.pooling import WindowAxis, pool_max, pool_max_indices, pool_sum
 from dovetail.arrays.windows import sliding_windows, window_counts
 
@@ -53,7 +53,7 @@ __all__ = [
     "bit_shift",
     "cast",
     "convolve",
-    "convolve_transposed",
+    "convolve_transpose",
     "dtype_in",
     "element",
     "erf",
@@ -82,7 +82,7 @@ __all__ = [
     "sliding_windows",
     "softmax",
     "standard",
-    "strided",
+    "strided_slice",
     "take",
     "take_along",
     "tile",
@@ -90,7 +90,7 @@ __all__ = [
     "triangle",
     "trunc_divide",
     "trunc_mod",
-    "widened",
+    "widen",
     "window_counts",
-    "wrapped",
+    "wrap_indices",
 ]

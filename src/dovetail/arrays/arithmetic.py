@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Namespace, element, is_narrow, is_numpy, retyped, widened
+from dovetail.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow, is_numpy, widen
 from dovetail.arrays.casts import cast
 from dovetail.errors import EngineError
 
@@ -43,7 +43,7 @@ def erf(xp: Namespace, x: Array) -> Array:
     """Compute the error function to about 1e-15 relative in f64; narrower floats use f64 where the library has it."""
     kind = element(x)
     if kind != "f64" and not is_narrow(xp):
-        return cast(xp, _erf(xp, retyped(xp, x, xp.float64)), kind)
+        return cast(xp, _erf(xp, convert_dtype(xp, x, xp.float64)), kind)
     return _erf(xp, x)
 
 
@@ -138,7 +138,7 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
         if base is exponent and base.bits >= 32:
             return xp.pow(x, y)
         wide = xp.float32 if is_narrow(xp) else xp.float64
-        return cast(xp, xp.pow(retyped(xp, x, wide), retyped(xp, y, wide)), base)
+        return cast(xp, xp.pow(convert_dtype(xp, x, wide), convert_dtype(xp, y, wide)), base)
 
 
 def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
@@ -159,7 +159,7 @@ def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:
     """Shift ``x`` "left" or "right" by ``amount`` bits; as many as it has, or more, leave 0 (-1 for negative ones, right)."""
     bits = element(x).bits
     over = amount >= bits
-    safe = retyped(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
+    safe = convert_dtype(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
     if direction == "left":
         return xp.where(over, xp.zeros_like(x), xp.bitwise_left_shift(x, safe))
     return xp.where(over & (x >= 0), xp.zeros_like(x), xp.bitwise_right_shift(x, safe))
@@ -168,25 +168,25 @@ def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:
 def softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
     """Compute softmax, exp(x) / sum(exp(x)) over ``axis``, without overflow; NaN where a row holds +inf, or -inf alone."""
     with np.errstate(all="ignore"):
-        powers = xp.exp(_less_greatest(xp, widened(xp, x), axis)[0])
-        return retyped(xp, powers / xp.sum(powers, axis=axis, keepdims=True), x.dtype)
+        powers = xp.exp(_less_greatest(xp, widen(xp, x), axis)[0])
+        return convert_dtype(xp, powers / xp.sum(powers, axis=axis, keepdims=True), x.dtype)
 
 
 def log_softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
     """Compute log(softmax(x)) over ``axis``, without underflow of the softmax."""
     with np.errstate(all="ignore"):
-        rest, _ = _less_greatest(xp, widened(xp, x), axis)
-        return retyped(xp, rest - xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)), x.dtype)
+        rest, _ = _less_greatest(xp, widen(xp, x), axis)
+        return convert_dtype(xp, rest - xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)), x.dtype)
 
 
 def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """Compute log(sum(exp(x))) over ``axis`` (None: all), without overflow; -inf over nothing or -inf alone."""
     with np.errstate(all="ignore"):
-        rest, greatest = _less_greatest(xp, widened(xp, x), axis, finite=True)
+        rest, greatest = _less_greatest(xp, widen(xp, x), axis, finite=True)
         total = xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)) + greatest
     axes = tuple(range(x.ndim)) if axis is None else axis
     result = total if keepdims else xp.squeeze(total, axis=axes) if axes != () else total
-    return retyped(xp, result, x.dtype)
+    return convert_dtype(xp, result, x.dtype)
 
 
 def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, finite: bool = False) -> tuple[Array, Array]:

@@ -98,7 +98,7 @@ def from_numpy(xp: Namespace, array: Array, like: Array = None) -> Array:
     if is_numpy(xp):
         return array
     dtype_in(xp, element(array))
-    return placed(xp, array, like)
+    return to_namespace(xp, array, like)
 
 
 def library_name(xp: Namespace) -> str:
@@ -117,7 +117,7 @@ def _torch_to_numpy(array: Array) -> Array:
     return array.view(integer).numpy().view(kind.numpy)
 
 
-def placed(xp: Namespace, array: Array, like: Array = None) -> Array:
+def to_namespace(xp: Namespace, array: Array, like: Array = None) -> Array:
     """Convert a numpy array to ``xp`` without checks. Index arrays need none: without x64 JAX counts in int32, and they fit."""
     if is_numpy(xp):
         return array
@@ -131,19 +131,19 @@ def index_type(xp: Namespace) -> Any:
     return xp.int32 if is_narrow(xp) else xp.int64
 
 
-def retyped(xp: Namespace, x: Array, kind: Any) -> Array:
+def convert_dtype(xp: Namespace, x: Array, kind: Any) -> Array:
     """Convert ``x`` to the library's type ``kind``; numpy's own astype refuses the scalars that its arithmetic yields."""
     return np.asarray(x).astype(kind, copy=False) if is_numpy(xp) else xp.astype(x, kind, copy=False)
 
 
-def filled(xp: Namespace, shape: Ints, value: Any, like: Array) -> Array:
+def full(xp: Namespace, shape: Ints, value: Any, like: Array) -> Array:
     """Return an array of the type and device of ``like`` filled with ``value``, a number or a scalar array."""
     if not hasattr(value, "dtype"):
-        value = placed(xp, np.asarray(value, dtype=element(like).numpy), like)
-    return xp.broadcast_to(retyped(xp, value, like.dtype), tuple(shape))
+        value = to_namespace(xp, np.asarray(value, dtype=element(like).numpy), like)
+    return xp.broadcast_to(convert_dtype(xp, value, like.dtype), tuple(shape))
 
 
-def widened(xp: Namespace, x: Array) -> Array:
+def widen(xp: Namespace, x: Array) -> Array:
     """Convert ``x`` to its accumulator type: f32 for floats of fewer bits, otherwise its own."""
     kind = element(x)
-    return retyped(xp, x, xp.float32) if kind.is_float and kind.bits < 32 else x
+    return convert_dtype(xp, x, xp.float32) if kind.is_float and kind.bits < 32 else x

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.arrays.backends import Array, Namespace, dtype_in, element, is_narrow, is_numpy, retyped, widened
+from dovetail.arrays.backends import Array, Namespace, convert_dtype, dtype_in, element, is_narrow, is_numpy, widen
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 
@@ -49,7 +49,7 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
         if to == "boolean":
             return x != 0
         kind = dtype_in(xp, to)
-        return _saturated(xp, x, to, kind) if source.is_float and to.is_integer else retyped(xp, x, kind)
+        return _saturate(xp, x, to, kind) if source.is_float and to.is_integer else convert_dtype(xp, x, kind)
     x = np.asarray(x)
     with np.errstate(all="ignore"):
         if source == "nf4":
@@ -68,29 +68,29 @@ def _plain(x: Array, source: DType) -> Array:
     return x.astype(np.float32 if source.is_float else np.int8 if source.kind == "int" else np.uint8)
 
 
-def _saturated(xp: Namespace, x: Array, to: DType, kind: Any) -> Array:
+def _saturate(xp: Namespace, x: Array, to: DType, kind: Any) -> Array:
     """Convert floats to integers of the library's type ``kind``: toward zero, saturating at the range, NaN to 0.
 
     ``above`` is the power of two next to the greatest value, which a float need not hold.
     """
     low, high = to.range()
-    x = widened(xp, x)
+    x = widen(xp, x)
     if to.bits == 32 and element(x).bits == 32 and not is_narrow(xp):
-        x = retyped(xp, x, xp.float64)
+        x = convert_dtype(xp, x, xp.float64)
     above = float(high + 1)
     x = xp.where(xp.isnan(x) | (x < low), xp.where(x < low, xp.full_like(x, float(low)), xp.zeros_like(x)), x)
     if float(high) == high and to.bits < element(x).bits:
-        return retyped(xp, xp.where(x > high, xp.full_like(x, float(high)), x), kind)
+        return convert_dtype(xp, xp.where(x > high, xp.full_like(x, float(high)), x), kind)
     is_above = x >= above
-    y = retyped(xp, xp.where(is_above, xp.zeros_like(x), x), kind)
+    y = convert_dtype(xp, xp.where(is_above, xp.zeros_like(x), x), kind)
     return xp.where(is_above, xp.full_like(y, high), y)
 
 
 def _cast_number(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
     if x.dtype.kind == "f" and to.is_integer:
         if to.bits >= 8:
-            return np.asarray(_saturated(np, x, to, to.numpy))
-        x = np.asarray(_saturated(np, x, dtypes.i64, np.dtype(np.int64)))
+            return np.asarray(_saturate(np, x, to, to.numpy))
+        x = np.asarray(_saturate(np, x, dtypes.i64, np.dtype(np.int64)))
     if to in _CODES:
         return (x.astype(np.int64) & (2**to.bits - 1)).astype(np.uint8)
     if not to.is_float or to.bits >= 32:

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, element, filled, is_numpy, library_name, widened
+from dovetail.arrays.backends import Array, Ints, Namespace, element, full, is_numpy, library_name, widen
 from dovetail.arrays.casts import cast
 from dovetail.arrays.movement import between, pad, slice_axis
 from dovetail.arrays.windows import at_offset, offsets, window_counts, window_view
@@ -29,8 +29,8 @@ def convolve(
     cropped to the kernel.
     """
     kind = element(x)
-    if widened(xp, x) is not x:
-        wide = convolve(xp, widened(xp, x), widened(xp, w), strides, pads_begin, pads_end, dilations, group)
+    if widen(xp, x) is not x:
+        wide = convolve(xp, widen(xp, x), widen(xp, w), strides, pads_begin, pads_end, dilations, group)
         return cast(xp, wide, kind, saturate=False)
     if library_name(xp) == "jax":
         pads = list(zip(pads_begin, pads_end, strict=True))
@@ -57,7 +57,7 @@ def _convolve_offsets(xp: Namespace, x: Array, w: Array, strides: Ints, dilation
     """Convolve by one matrix product per kernel position."""
     batch, outputs, kernel = x.shape[0], w.shape[0], w.shape[2:]
     outs = window_counts(x.shape[2:], kernel, strides, dilations)
-    total = filled(xp, (batch, group, outputs // group, math.prod(outs)), 0, x)
+    total = full(xp, (batch, group, outputs // group, math.prod(outs)), 0, x)
     for offset in offsets(kernel):
         part = xp.reshape(at_offset(x, offset, outs, strides, dilations), (batch, group, x.shape[1] // group, math.prod(outs)))
         total = total + xp.matmul(xp.reshape(w[(..., *offset)], (group, outputs // group, w.shape[1])), part)
@@ -119,7 +119,7 @@ def _columns(windows: Array, spatial: int) -> Array:
     return windows.transpose(0, 1, *outs, 2, *kernel).reshape(batch, group, count, depth).swapaxes(2, 3)
 
 
-def convolve_transposed(
+def convolve_transpose(
     xp: Namespace,
     x: Array,
     w: Array,
@@ -135,25 +135,25 @@ def convolve_transposed(
     outs = (dim - 1) * stride + (kernel - 1) * dilation + 1 - pad_begin - pad_end + output_padding; ``output_padding`` grows
     the end, negative pads either side. Types as for :func:`convolve`.
     """
-    if widened(xp, x) is not x:
+    if widen(xp, x) is not x:
         args = (strides, pads_begin, pads_end, output_padding, dilations, group)
-        return cast(xp, convolve_transposed(xp, widened(xp, x), widened(xp, w), *args), element(x), saturate=False)
+        return cast(xp, convolve_transpose(xp, widen(xp, x), widen(xp, w), *args), element(x), saturate=False)
     if 0 in x.shape[2:]:
         # Without products the result is zeros.
         reaches = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], dilations, strict=True)]
         cuts = [a + b - extra for a, b, extra in zip(pads_begin, pads_end, output_padding, strict=True)]
         rows = zip(x.shape[2:], strides, reaches, cuts, strict=True)
         outs = [max((size - 1) * stride + reach - cut, 0) for size, stride, reach, cut in rows]
-        return filled(xp, (x.shape[0], w.shape[1] * group, *outs), 0, x)
+        return full(xp, (x.shape[0], w.shape[1] * group, *outs), 0, x)
     begins = [-n for n in pads_begin]
     ends = [extra - n for extra, n in zip(output_padding, pads_end, strict=True)]
     if is_numpy(xp):
-        full = _convolve_back(x, w, strides, dilations, group)
-        return pad(xp, full, (0, 0, *begins), (0, 0, *ends))
+        uncropped = _convolve_back(x, w, strides, dilations, group)
+        return pad(xp, uncropped, (0, 0, *begins), (0, 0, *ends))
     reach = [(size - 1) * dilation for size, dilation in zip(w.shape[2:], dilations, strict=True)]
     spread = _spread(xp, x, strides)
     begins, ends = ([a + b for a, b in zip(reach, pads, strict=True)] for pads in (begins, ends))
-    return convolve(xp, spread, _mirrored(xp, w, group), (1,) * len(strides), begins, ends, dilations, group)
+    return convolve(xp, spread, _flip_kernel(xp, w, group), (1,) * len(strides), begins, ends, dilations, group)
 
 
 def _convolve_back(x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
@@ -182,7 +182,7 @@ def _spread(xp: Namespace, x: Array, strides: Ints) -> Array:
     return x
 
 
-def _mirrored(xp: Namespace, w: Array, group: int) -> Array:
+def _flip_kernel(xp: Namespace, w: Array, group: int) -> Array:
     """Transpose weights [C, O/group, *kernel] to [O, C/group, *kernel] and flip the kernel."""
     inputs, outputs, kernel = w.shape[0] // group, w.shape[1], w.shape[2:]
     w = xp.reshape(w, (group, inputs, outputs, *kernel))

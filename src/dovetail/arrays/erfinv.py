@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.arrays.arithmetic import _ratio
-from dovetail.arrays.backends import Array, Namespace, element, is_narrow, retyped
+from dovetail.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow
 from dovetail.arrays.casts import cast
 
 # M. J. Wichura, Algorithm AS 241: The percentage points of the normal distribution, Appl. Statist. 37 (1988): numerators and
@@ -53,7 +53,7 @@ def erfinv(xp: Namespace, x: Array) -> Array:
     """
     kind = element(x)
     if kind != "f64" and not is_narrow(xp):
-        return cast(xp, _erfinv(xp, retyped(xp, x, xp.float64)), kind)
+        return cast(xp, _erfinv(xp, convert_dtype(xp, x, xp.float64)), kind)
     return _erfinv(xp, x)
 
 

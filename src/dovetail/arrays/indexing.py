@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, index_type, is_numpy, placed, retyped
+from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, index_type, is_numpy, to_namespace
 from dovetail.errors import EngineError
 
 
-def wrapped(xp: Namespace, indices: Array, size: int) -> Array:
+def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:
     """Count indices in [-size, size) from the front. Raises EngineError [array.index-range] for any other."""
-    wide = retyped(xp, indices, index_type(xp))
+    wide = convert_dtype(xp, indices, index_type(xp))
     if math.prod(wide.shape) and not bool(xp.all((wide >= -size) & (wide < size))):
         raise EngineError("array.index-range", f"an index lies outside [{-size}, {size - 1}]")
     return xp.where(wide < 0, wide + size, wide)
@@ -26,7 +26,7 @@ def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0
     Raises EngineError [array.index-range].
     """
     axis %= x.ndim
-    places = wrapped(xp, indices, x.shape[axis])
+    places = wrap_indices(xp, indices, x.shape[axis])
     if not batch_dims:
         taken = xp.take(x, xp.reshape(places, (-1,)), axis=axis)
         return xp.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
@@ -97,7 +97,7 @@ def _along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
     for i, (size, step) in enumerate(zip(indices.shape, steps, strict=True)):
         if i != axis:
             others = others + (np.arange(size) * step).reshape((-1,) + (1,) * (x.ndim - 1 - i))
-    return wrapped(xp, indices, x.shape[axis]) * steps[axis] + placed(xp, others, indices)
+    return wrap_indices(xp, indices, x.shape[axis]) * steps[axis] + to_namespace(xp, others, indices)
 
 
 def _linear(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
@@ -106,9 +106,9 @@ def _linear(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
     steps = row_steps(x.shape[:depth])
     batch = np.arange(math.prod(x.shape[:batch_dims])) * math.prod(x.shape[batch_dims:depth])
     places = batch.reshape((*x.shape[:batch_dims], *(1,) * (indices.ndim - 1 - batch_dims)))
-    rows = xp.broadcast_to(placed(xp, places, indices), tuple(indices.shape[:-1]))
+    rows = xp.broadcast_to(to_namespace(xp, places, indices), tuple(indices.shape[:-1]))
     for i in range(indices.shape[-1]):
-        rows = rows + wrapped(xp, indices[..., i], x.shape[batch_dims + i]) * steps[batch_dims + i]
+        rows = rows + wrap_indices(xp, indices[..., i], x.shape[batch_dims + i]) * steps[batch_dims + i]
     return rows
 
 
@@ -135,7 +135,7 @@ def _scatter_rounds(xp: Namespace, x: Array, rows: Array, updates: Array, combin
         return x
     order = xp.argsort(rows, stable=True)
     ordered, updates = xp.take(rows, order, axis=0), xp.take(updates, order, axis=0)
-    places = retyped(xp, placed(xp, np.arange(x.shape[0]), rows), ordered.dtype)
+    places = convert_dtype(xp, to_namespace(xp, np.arange(x.shape[0]), rows), ordered.dtype)
     first = xp.searchsorted(ordered, places, side="left")
     counts = xp.searchsorted(ordered, places, side="right") - first
     if combine is None:

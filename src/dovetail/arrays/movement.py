@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
+from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, element, full, index_type, is_numpy, to_namespace
 from dovetail.errors import EngineError
 from dovetail.limits import refuse_array
 
 
-def strided(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:
+def strided_slice(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:
     """Slice the leading axes, ``x[starts[0]:stops[0]:steps[0], ...]``, with None and negative steps as in Python."""
     slices = [slice(*bounds) for bounds in zip(starts, stops, steps, strict=True)]
     if is_numpy(xp):
@@ -49,7 +49,7 @@ def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "
         else:
             refuse_array((size + begin + end,), 16, "the table of a padding")
             places = _REFLECTIONS[mode](np.arange(-begin, size + end), size)
-            x = xp.take(x, placed(xp, places, x), axis=axis)
+            x = xp.take(x, to_namespace(xp, places, x), axis=axis)
     return x
 
 
@@ -85,7 +85,7 @@ def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, val
 def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: Any) -> Array:
     before, x, after = parts
     shape = x.shape
-    blocks = [filled(xp, (*shape[:axis], max(n, 0), *shape[axis + 1 :]), value, x) for n in (before, after)]
+    blocks = [full(xp, (*shape[:axis], max(n, 0), *shape[axis + 1 :]), value, x) for n in (before, after)]
     return xp.concat([blocks[0], x, blocks[1]], axis=axis)
 
 
@@ -99,7 +99,7 @@ def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
 
 def repeat(xp: Namespace, x: Array, counts: int | Ints, axis: int) -> Array:
     """Repeat each element of ``x`` along ``axis`` ``counts`` times; ``counts`` is one number, or one per element."""
-    return xp.take(x, placed(xp, np.repeat(np.arange(x.shape[axis]), counts), x), axis=axis)
+    return xp.take(x, to_namespace(xp, np.repeat(np.arange(x.shape[axis]), counts), x), axis=axis)
 
 
 def triangle(xp: Namespace, x: Array, diagonal: int = 0, upper: bool = True) -> Array:
@@ -107,7 +107,7 @@ def triangle(xp: Namespace, x: Array, diagonal: int = 0, upper: bool = True) -> 
     rows, columns = x.shape[-2:]
     distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
     keep = distance >= diagonal if upper else distance <= diagonal
-    return xp.where(placed(xp, keep, x), x, filled(xp, (), 0, x))
+    return xp.where(to_namespace(xp, keep, x), x, full(xp, (), 0, x))
 
 
 def one_hot(xp: Namespace, indices: Array, depth: int, on: Array, off: Array, axis: int = -1, negative: bool = True) -> Array:
@@ -116,8 +116,8 @@ def one_hot(xp: Namespace, indices: Array, depth: int, on: Array, off: Array, ax
     An index outside the range gives ``off`` everywhere; with ``negative`` those in [-depth, -1] count from the back.
     ``on`` and ``off``: arrays of no dimensions, whose type the result has.
     """
-    wide = retyped(xp, indices, index_type(xp)) if element(indices).is_integer else indices
+    wide = convert_dtype(xp, indices, index_type(xp)) if element(indices).is_integer else indices
     wide = xp.where(wide < 0, wide + depth, wide) if negative else wide
-    places = retyped(xp, placed(xp, np.arange(depth), indices), wide.dtype)
+    places = convert_dtype(xp, to_namespace(xp, np.arange(depth), indices), wide.dtype)
     hot = xp.where(wide[..., None] == places, on, off)
     return xp.moveaxis(hot, -1, axis)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
+from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, element, full, index_type, is_numpy, to_namespace
 from dovetail.arrays.indexing import row_steps
 from dovetail.arrays.movement import pad, slice_axis
 from dovetail.arrays.windows import at_offset, window_counts
@@ -24,7 +24,7 @@ def pool_max(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: In
 
 
 def pool_sum(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
-    """Return the sum of every window [..., *outs], with padding as 0, in ``x``'s own type (see :func:`widened`)."""
+    """Return the sum of every window [..., *outs], with padding as 0, in ``x``'s own type (see :func:`widen`)."""
     axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
     return _reduce_windows(xp, _pad_trailing(xp, x, axes, 0), axes, xp.add)
 
@@ -90,17 +90,17 @@ def pool_max_indices(
     strides, dilations = [axis.stride for axis in axes], [axis.dilation for axis in axes]
     begins = [axis.begin for axis in axes]
     padded = _pad_trailing(xp, x, axes, _lowest(element(x)))
-    best = filled(xp, (*x.shape[: x.ndim - len(sizes)], *outs), _lowest(element(x)), x)
+    best = full(xp, (*x.shape[: x.ndim - len(sizes)], *outs), _lowest(element(x)), x)
     where = xp.zeros_like(best, dtype=index_type(xp))
     seen = np.zeros(outs, bool)
     for offset in itertools.product(*(axis.places() for axis in axes)):
         real = functools.reduce(np.logical_and.outer, [_is_inside(axis, i) for axis, i in zip(axes, offset, strict=True)])
         value = at_offset(padded, offset, outs, strides, dilations)
-        better = (value > best) | ((value != value) & (best == best)) | placed(xp, ~seen, x)
-        better = better & placed(xp, real, x)
+        better = (value > best) | ((value != value) & (best == best)) | to_namespace(xp, ~seen, x)
+        better = better & to_namespace(xp, real, x)
         place = _window_places(dims, offset, outs, strides, begins, dilations)
         best = xp.where(better, value, best)
-        where = xp.where(better, retyped(xp, placed(xp, place, x), where.dtype), where)
+        where = xp.where(better, convert_dtype(xp, to_namespace(xp, place, x), where.dtype), where)
         seen |= real
     return best, where
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, is_numpy, placed
+from dovetail.arrays.backends import Array, Ints, Namespace, is_numpy, to_namespace
 
 
 def sliding_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints | None = None, dilations: Ints | None = None) -> Array:
@@ -23,7 +23,7 @@ def sliding_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints | None =
     for i, (out, size, stride, dilation) in enumerate(zip(outs, sizes, strides, dilations, strict=True)):
         places = np.arange(out)[:, None] * stride + np.arange(size) * dilation
         axis = first + 2 * i
-        taken = xp.take(x, placed(xp, places.reshape(-1), x), axis=axis)
+        taken = xp.take(x, to_namespace(xp, places.reshape(-1), x), axis=axis)
         x = xp.reshape(taken, (*x.shape[:axis], out, size, *x.shape[axis + 1 :]))
     order = (*range(first), *range(first, first + 2 * count, 2), *range(first + 1, first + 2 * count, 2))
     return xp.permute_dims(x, order)

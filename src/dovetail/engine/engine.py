@@ -25,13 +25,13 @@ from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of,
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
 from dovetail.formats import pause_gc
-from dovetail.interpreter.interpret import check_inputs, named_inputs, owned, to_array
+from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor
 from dovetail.limits import Limits, refuse_memory, within_memory
 
 MAX_EXECUTABLES = 16
-"""The most executables, and the most parametric plans, that an engine caches; the least recently used is dropped."""
+"""The most executables, and the largest_buffer parametric plans, that an engine caches; the least recently used is dropped."""
 
 
 class Engine:
@@ -198,8 +198,8 @@ class Engine:
 
     def _check_memory(self, plan: Plan) -> None:
         outputs = output_bytes_of(plan)
-        most = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
-        largest = f"; the largest tensor is {most.root.name!r} with {most.nbytes}" if most else ""
+        largest_buffer = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
+        largest = f"; the largest tensor is {largest_buffer.root.name!r} with {largest_buffer.nbytes}" if largest_buffer else ""
         try:
             refuse_memory(
                 self.limits,
@@ -219,7 +219,7 @@ class Engine:
         targets = out or {}
         tensors = zip(outputs, executable.plan.outputs, strict=True)
         dynamic = {name: outputs[name] for name, tensor in tensors if tensor.is_dynamic and name not in targets}
-        return outputs | owned(dynamic, arrays) if dynamic else outputs
+        return outputs | copy_shared_outputs(dynamic, arrays) if dynamic else outputs
 
 
 def thread_count(threads: int | None) -> int:

@@ -14,7 +14,7 @@ from dovetail.engine.select.fusion import fuse
 from dovetail.engine.select.kernels import select_kernel
 from dovetail.engine.step_builder import NonAffineLayout, StepBuilder, fills_by_call
 from dovetail.errors import DovetailError, EngineError
-from dovetail.ir.builder import written
+from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import Windows, infer_types
@@ -56,7 +56,7 @@ def _check_types(node: Node, tensor_map: TensorMap) -> None:
     try:
         types = infer_types(op, tuple(None if tensor is None else tensor.as_view() for tensor in tensors))
     except DovetailError as error:
-        raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
+        raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None
     for y, type in zip(node.outputs, types, strict=True):
         shape = tensor_map.of(y).shape
         if is_static(type) and shape is not None and shape_of(type) != shape:

@@ -21,7 +21,7 @@ from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, eleme
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
 from dovetail.interpreter.evaluate import evaluate_node, evaluates_early
-from dovetail.ir.builder import Builder, written
+from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import infer_types, infer_values
@@ -79,7 +79,7 @@ class ShapeTensorNodes:
         return frozenset(node for node, symbols in self._nodes if not symbols.isdisjoint(self._affine_symbols))
 
     def has_interpreted_step(self, plan: Plan) -> bool:
-        """Whether a plan interprets a node that was left to kernels, so that no parametric plan is possible."""
+        """Return whether a plan interprets a node that was left to kernels, so that no parametric plan is possible."""
         return any(
             node in self._parametric for step in plan.steps if step.kernel == INTERPRET and step.call for node in step.call.nodes
         )
@@ -183,7 +183,7 @@ def _specialization_rule(errors: dict[Node, DovetailError], shared: frozenset[in
         try:
             _infer(node)
         except DovetailError as error:
-            errors[node] = error.at(node=node.label, op=written(node.op, node.inputs))
+            errors[node] = error.at(node=node.label, op=describe_op(node.op, node.inputs))
             for y in node.outputs:
                 y.type, y.value = UNKNOWN, None
             return None

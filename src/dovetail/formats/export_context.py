@@ -28,7 +28,7 @@ from dovetail.formats.op_mapping import ParamMapping
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import INT64_MAX, Tensor, Type, opened
+from dovetail.ir.types import INT64_MAX, Tensor, Type, forget_element_sizes
 
 
 class GraphWriter(Protocol):
@@ -109,13 +109,13 @@ class ExportContext:
 
         Raises UnsupportedError [op.unsayable] for too few inputs.
         """
-        fixed_count, least = self.format.input_arity(domain, kind, version)
-        count = min(fixed_count, least)
+        fixed_count, min_count = self.format.input_arity(domain, kind, version)
+        count = min(fixed_count, min_count)
         while len(inputs) > count and inputs[-1] is None:
             inputs.pop()
         inputs = inputs + [None] * (count - len(inputs))
-        if len(inputs) < least:
-            rule = f"{kind}-{version} needs at least {least} inputs, got {len(inputs)}"
+        if len(inputs) < min_count:
+            rule = f"{kind}-{version} needs at least {min_count} inputs, got {len(inputs)}"
             raise UnsupportedError("op.unsayable", f"{self.format.name} cannot express {_operator_text(node.op)}: {rule}")
         outputs: list[str | None] = [self.declare(y).key for y in node.outputs]
         return ForeignNode(
@@ -171,7 +171,7 @@ class ExportContext:
         names = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
         metadata = dict(value.metadata)
         declared = metadata.pop("declared", None)
-        type = declared if declared is not None and opened(declared) == value.type else value.type
+        type = declared if declared is not None and forget_element_sizes(declared) == value.type else value.type
         return ForeignValue(self.keys[id(value)], declarable_type(type), names, value.doc, metadata)
 
     def add_attribute_constant(self, node: Node, name: str, value: Any, param: ParamMapping | None = None) -> str | None:

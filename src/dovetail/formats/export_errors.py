@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.ir.builder import written
+from dovetail.ir.builder import describe_op
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        return None if self.op is None else written(self.op, self.inputs)
+        return None if self.op is None else describe_op(self.op, self.inputs)
 
 
 class ExportErrors:

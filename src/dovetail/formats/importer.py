@@ -15,11 +15,11 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import Reading, apply_mapping
 from dovetail.formats.import_scope import ImportScope
 from dovetail.formats.undeclared_domains import refuse_ambiguous
-from dovetail.ir.builder import written
+from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import connect, disconnect, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
-from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, opened
+from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, forget_element_sizes
 from dovetail.limits import counting
 
 
@@ -79,7 +79,7 @@ class GraphImporter:
             except UNFORESEEN as error:
                 _report_error(scope, node, failure(error))
         _import_outputs(scope)
-        scope.constants.remove_folded()
+        scope.constants.remove_folded_constants()
         return self.graph
 
     def import_subgraph(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
@@ -197,7 +197,7 @@ class GraphImporter:
             types = infer_types(op, tuple(inputs), graph.stem(first_name))
             values = infer_values(op, tuple(inputs), types)
         except DovetailError as error:
-            error.at(op=written(op, inputs))
+            error.at(op=describe_op(op, inputs))
             if not self._may_never_run(node, error):
                 raise error from None
             types = self._set_fault(node, error)
@@ -251,11 +251,11 @@ class GraphImporter:
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
         """The number of outputs of the node; absent outputs after the operator's last one are not counted, and a deviation."""
-        count, most = len(node.outputs), output_count(op)
-        if most < count and not any(node.outputs[most:]) and not any(field.name == "outputs" for field in op.fields):
-            message = f"{node.kind} has {most} outputs, got {count}, the last ones absent"
+        count, max_count = len(node.outputs), output_count(op)
+        if max_count < count and not any(node.outputs[max_count:]) and not any(field.name == "outputs" for field in op.fields):
+            message = f"{node.kind} has {max_count} outputs, got {count}, the last ones absent"
             self.scope.deviate(RuleError("node.outputs", message), node)
-            return most
+            return max_count
         return count
 
     # Nodes without a meaning here
@@ -303,7 +303,7 @@ def _report_error(scope: ImportScope, node: ForeignNode, error: DovetailError) -
     for key in node.outputs:
         if key is not None and key not in scope.values:
             item = scope.foreign.values.get(key)
-            type = UNKNOWN if item is None or item.type is None else opened(item.type)
+            type = UNKNOWN if item is None or item.type is None else forget_element_sizes(item.type)
             scope.values[key] = Value(scope.graph.claim(key), type)
 
 
@@ -311,7 +311,7 @@ def _import_inputs(scope: ImportScope) -> None:
     graph, foreign = scope.graph, scope.foreign
     graph.doc, graph.metadata = foreign.doc, dict(foreign.metadata)
     for item in foreign.inputs:
-        value = Value(graph.claim(item.name), opened(item.type or UNKNOWN))
+        value = Value(graph.claim(item.name), forget_element_sizes(item.type or UNKNOWN))
         scope.describe(value, item)
         if value.type != item.type and item.type is not None:
             value.metadata["declared"] = item.type

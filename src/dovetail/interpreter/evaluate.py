@@ -13,7 +13,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
-from dovetail.ir.builder import Builder, written
+from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.graph import EXTENSIONS, Graph, Node, Value
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
@@ -21,7 +21,7 @@ from dovetail.limits import active, bytes_of, current, refuse_memory
 
 FOLD_LIMIT = 1 << 23
 """The most bytes by which a folded constant may exceed its inputs."""
-FOLD_WRITTEN = 1 << 8
+FOLD_ELEMENTS = 1 << 8
 """The most elements of a folded constant while a model is read or written, which keeps quantized weights."""
 FOLD_TEXT = 1 << 16
 """The most characters of folded strings, because the size of their result is not known in advance."""
@@ -41,7 +41,7 @@ def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
     """Evaluate one operator by its rule ``evaluate``, or by ``decompose`` where it has none."""
     if not has(op, "evaluate"):
         if has(op, "decompose"):
-            return _decomposed(op, xp, xs)
+            return _run_decomposition(op, xp, xs)
         raise UnsupportedError("op.evaluate", f"{type(op).__name__} has no rule to run it")
     if not arrays.is_numpy(xp):
         hosts = host_inputs(op, len(xs))
@@ -67,7 +67,7 @@ def _place_input(xp: Namespace, x: Array, host: bool) -> Any:
     return arrays.from_numpy(xp, x) if isinstance(x, np.ndarray) else x
 
 
-def _decomposed(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
+def _run_decomposition(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
     b = Builder()
     inputs: list[Any] = []
     for index, x in enumerate(xs):
@@ -126,19 +126,19 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
     """Evaluate a node. Raises only DovetailErrors, which name the node."""
     try:
         with np.errstate(all="ignore"):
-            ys = _on_host(node, xs) if on_host else apply(node.op, xp, xs)
+            ys = _evaluate_on_host(node, xs) if on_host else apply(node.op, xp, xs)
         for y in ys:
             # A view with stride 0 takes no memory itself, but its readers may copy it.
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
         return ys
     except DovetailError as error:
-        raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
+        raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None
     except MemoryError as error:
-        raise EngineError("run.memory", str(error), node=node.label, op=written(node.op, node.inputs)) from None
+        raise EngineError("run.memory", str(error), node=node.label, op=describe_op(node.op, node.inputs)) from None
     except FAILURES as error:
         raise EngineError(
-            "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
+            "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=describe_op(node.op, node.inputs)
         ) from error
 
 
@@ -156,7 +156,7 @@ def _host_nodes(graph: Graph) -> frozenset[int]:
     return frozenset(hosted)
 
 
-def _on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
+def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
     """Evaluate a node in numpy, from the shapes of its inputs if they suffice: a lazy array is not computed for its shape."""
     if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
@@ -207,7 +207,7 @@ def last_readers(graph: Graph) -> dict[int, list[int]]:
     return by_node
 
 
-def folded(
+def fold_op(
     op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT, elements: int | None = None, is_counted: bool = True
 ) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
     """Fold an operator on constants: return the outputs with the bits of a run, or None where it is not folded.
@@ -302,8 +302,8 @@ def _is_small(node: Node) -> bool:
     return True
 
 
-def _fold_written(op: Op, xs: Several[Value | None]) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
-    return folded(op, xs, FOLD_LIMIT, FOLD_WRITTEN)
+def _fold_in_builder(op: Op, xs: Several[Value | None]) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
+    return fold_op(op, xs, FOLD_LIMIT, FOLD_ELEMENTS)
 
 
-EXTENSIONS.fold_operator = _fold_written
+EXTENSIONS.fold_operator = _fold_in_builder

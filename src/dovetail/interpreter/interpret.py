@@ -250,7 +250,7 @@ def _arrays(inputs: Iterable[Array]) -> Iterator[Any]:
         yield from _arrays(item) if isinstance(item, list) else (item,)
 
 
-def owned(outputs: Mapping[str, Array], inputs: Iterable[Array]) -> dict[str, Any]:
+def copy_shared_outputs(outputs: Mapping[str, Array], inputs: Iterable[Array]) -> dict[str, Any]:
     """Copy the outputs that share memory with an input, a constant or another output."""
     taken = {id(array) for array in _arrays(inputs)}
     return {name: _own(array, taken) for name, array in outputs.items()}
@@ -270,7 +270,7 @@ def _own(item: Array, taken: set[int]) -> Any:
     return item
 
 
-def put_into(array: Array, result: Array, name: str) -> Any:
+def copy_into(array: Array, result: Array, name: str) -> Any:
     """Write the result ``name`` into ``array`` and return it. Raises EngineError [output.array] where it does not fit."""
     if not isinstance(result, np.ndarray):
         what = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
@@ -295,4 +295,4 @@ def refuse_unusual(graph: Graph, xp: Namespace) -> None:
             refuse_unusual(body, xp)
 
 
-__all__ = ["check_inputs", "interpret", "named_inputs", "owned", "put_into", "to_array", "to_library"]
+__all__ = ["check_inputs", "copy_into", "copy_shared_outputs", "interpret", "named_inputs", "to_array", "to_library"]

@@ -76,12 +76,12 @@ class Session:
     def __call__(self, *inputs: Array) -> Arrays:
         """Run the program once for inputs by name or in order. Returns the outputs by name, without the states."""
         model = self.program.model
-        found = self.program({**named(model, inputs), **self.states})
+        found = self.program({**inputs_by_name(model, inputs), **self.states})
         self.states = {state.input: found[state.output] for state in model.states}
         return Results({value.name: found[value.name] for value in own_outputs(model)})
 
 
-def named(model: Model, inputs: tuple[Array, ...]) -> dict[str, Any]:
+def inputs_by_name(model: Model, inputs: tuple[Array, ...]) -> dict[str, Any]:
     """Return inputs by name, from a mapping or in the order of inputs that are no states. Raises EngineError [input.count]."""
     if len(inputs) == 1 and isinstance(inputs[0], Mapping):
         given: Mapping[str, Array] = inputs[0]

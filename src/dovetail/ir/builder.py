@@ -162,7 +162,7 @@ class Builder(OperatorMethods):
         except DovetailError as error:
             for output_name in claimed:
                 graph.release(output_name)
-            raise error.at(node=name or (claimed[0] if claimed else stem), op=written(op, xs)) from None
+            raise error.at(node=name or (claimed[0] if claimed else stem), op=describe_op(op, xs)) from None
         outputs = [Value(output_name, type) for output_name, type in zip(claimed, types, strict=True)]
         for y, value in zip(outputs, values, strict=True):
             if value is not None:
@@ -308,7 +308,7 @@ def _sibling_dtype(op: Op, inputs: Sequence[Operand | None], index: int) -> DTyp
     return tensor.dtype if tensor is not None and tensor.dtype is not None and allows(variable, tensor.dtype) else None
 
 
-def written(op: Op, xs: Iterable[Value | None]) -> str:
+def describe_op(op: Op, xs: Iterable[Value | None]) -> str:
     """Return the text of an operator with the types of its inputs, for messages."""
     return f"{op}({', '.join('-' if x is None else str(x.type) for x in xs)})"
 
@@ -337,4 +337,4 @@ def _index_in_current(x: Value, key: object) -> Value:
 EXTENSIONS.apply_operator = _apply_in_current
 EXTENSIONS.index_value = _index_in_current
 
-__all__ = ["Builder", "DType", "current", "dimension", "shape_value", "written"]
+__all__ = ["Builder", "DType", "current", "describe_op", "dimension", "shape_value"]

@@ -24,8 +24,8 @@ def _model_lines(model: Model) -> Iterator[str]:
 
 def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
     """Yield the lines of one graph."""
-    inputs = ", ".join(_typed(value) for value in graph.inputs)
-    outputs = ", ".join(_typed(value) for value in graph.outputs)
+    inputs = ", ".join(_value_text(value) for value in graph.inputs)
+    outputs = ", ".join(_value_text(value) for value in graph.outputs)
     yield f"{indent}graph {printable(name)}({inputs}) -> ({outputs}):"
     # A small constant is printed where it is read.
     for node in graph.nodes:
@@ -42,12 +42,12 @@ def is_inlined(node: Node) -> bool:
     return data is not None and data.size <= 8 and bool(node.outputs[0].uses)
 
 
-def _typed(value: Value) -> str:
+def _value_text(value: Value) -> str:
     return f"{printable(value.name)}: {printable(str(value.type))}"
 
 
 def _node_text(node: Node) -> str:
-    outputs = ", ".join(_typed(value) for value in node.outputs)
+    outputs = ", ".join(_value_text(value) for value in node.outputs)
     if node.op.__class__.__name__ == "Constant":
         return f"{outputs} = {printable(str(node.op))}"
     if isinstance(node.op, RuntimeAttributes):
@@ -55,7 +55,7 @@ def _node_text(node: Node) -> str:
     attributes = _attributes(node.op)
     inputs = ", ".join(_argument(x) for x in node.inputs)
     between = "; " if attributes and inputs else ""
-    return _commented(node, f"{outputs} = {printable(_kind(node.op))}({inputs}{between}{', '.join(attributes)})")
+    return _with_comment(node, f"{outputs} = {printable(_kind(node.op))}({inputs}{between}{', '.join(attributes)})")
 
 
 def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
@@ -63,10 +63,10 @@ def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
     inputs = ", ".join(map(_argument, op.own_inputs(node.inputs)))
     values = map(_argument, op.attribute_inputs(node.inputs))
     attributes = [*(f"{name}={value}" for name, value in zip(op.names, values, strict=True)), *_attributes(op.op)]
-    return _commented(node, f"{outputs} = {op.title}({inputs}; {', '.join(attributes)})")
+    return _with_comment(node, f"{outputs} = {op.title}({inputs}; {', '.join(attributes)})")
 
 
-def _commented(node: Node, text: str) -> str:
+def _with_comment(node: Node, text: str) -> str:
     return text if not node.name else f"{text}  # {printable(node.name)}"
 
 

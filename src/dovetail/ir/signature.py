@@ -76,12 +76,12 @@ def _parse_ports(text: str) -> tuple[Port, ...]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, kind = (piece.strip() for piece in part.partition(":"))
         bare = name.strip("*?!")
-        ports.append(Port(bare, kind, _allowed(kind), name.startswith("*"), "?" in name, "!" in name))
+        ports.append(Port(bare, kind, _dtype_names(kind), name.startswith("*"), "?" in name, "!" in name))
     return tuple(ports)
 
 
 @cache
-def _allowed(kind: str) -> frozenset[str] | None:
+def _dtype_names(kind: str) -> frozenset[str] | None:
     """Return the names of the element types that a type of a signature may be; None for anything."""
     if kind == "any":
         return None
@@ -96,5 +96,5 @@ def parse_signature(text: str) -> Signature:
 
 def allows(variable: str, dtype: DType) -> bool:
     """Return whether a type of a signature may be ``dtype``."""
-    allowed = _allowed(variable)
+    allowed = _dtype_names(variable)
     return allowed is None or dtype.name in allowed

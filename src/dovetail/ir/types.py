@@ -11,7 +11,7 @@ import numpy as np
 from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import MissingAttributeError, RuleError, printable
-from dovetail.limits import MOST_AXES
+from dovetail.limits import MAX_AXES
 from dovetail.symbolic import Dim
 
 Size: TypeAlias = int | Dim
@@ -131,8 +131,8 @@ def impossible(sizes: Seq[Size | None]) -> str:
 
     Axes of size 0 are left out of the product, as in numpy, which computes strides of it.
     """
-    if len(sizes) > MOST_AXES:
-        return f"{len(sizes)} axes, of which a tensor has at most {MOST_AXES}"
+    if len(sizes) > MAX_AXES:
+        return f"{len(sizes)} axes, of which a tensor has at most {MAX_AXES}"
     product = 1
     for size in sizes:
         product *= size if isinstance(size, int) and size else 1
@@ -335,18 +335,18 @@ def is_static(type: Type) -> bool:
     return isinstance(type, Tensor) and type.shape is not None and all(isinstance(size, int) for size in type.shape)
 
 
-def opened(type: Type) -> Type:
+def forget_element_sizes(type: Type) -> Type:
     """Make the symbolic sizes of sequence elements in a declared type unknown.
 
     A named size there may differ between elements, as in the node test sequence_map_extract_shapes of the onnx package.
     """
     if isinstance(type, Optional):
-        return Optional(opened(type.element))
+        return Optional(forget_element_sizes(type.element))
     if isinstance(type, Map):
-        return Map(type.key, opened(type.element))
+        return Map(type.key, forget_element_sizes(type.element))
     if not isinstance(type, Sequence):
         return type
-    element = opened(type.element)
+    element = forget_element_sizes(type.element)
     if isinstance(element, Tensor) and element.shape is not None:
         sizes: Any = tuple(size if isinstance(size, int) else None for size in element.shape)
         element = Tensor(element.dtype, sizes)

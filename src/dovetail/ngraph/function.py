@@ -10,7 +10,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.types import agree_shapes
-from dovetail.ngraph.nodes import Constant, Node, Output, Parameter, in_order, listed, output_of
+from dovetail.ngraph.nodes import Constant, Node, Output, Parameter, as_list, in_order, output_of
 from dovetail.ngraph.operators import Core
 from dovetail.ops.constant import Identity
 
@@ -29,7 +29,7 @@ class Writer:
             if isinstance(node, Parameter):
                 ys = [self.b.input_of(node.name, node.type)]
             else:
-                ys = listed(node.write(self.b, *xs))
+                ys = as_list(node.write(self.b, *xs))
             for index, y in enumerate(ys):
                 self.found[Output(node, index)] = y
                 self.owners[id(y)] = Output(node, index)

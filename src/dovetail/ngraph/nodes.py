@@ -64,7 +64,7 @@ class Node:
             x = b.input_of(b.graph.claim("x"), argument.node.types[argument.index])
             x.value = argument.node.values[argument.index]
             xs.append(x)
-        ys = listed(self.write(b, *xs))
+        ys = as_list(self.write(b, *xs))
         self.types = [y.type for y in ys]
         self.values = [y._value for y in ys]
 
@@ -82,7 +82,7 @@ class Node:
             return []
         b = Builder(fold=True)
         xs = [b.constant(constant.data, constant.dtype) for constant in constants]
-        ys = listed(self.write(b, *xs))
+        ys = as_list(self.write(b, *xs))
         found = [Constant(y.dtype, y.constant.shape, y.constant) for y in ys if y.constant is not None]
         return found if len(found) == len(ys) else []
 
@@ -145,7 +145,7 @@ def output_of(argument: Node | Output) -> Output:
     return Output(argument, 0)
 
 
-def whole(numbers: Any, what: str) -> tuple[int, ...]:
+def check_integers(numbers: Any, what: str) -> tuple[int, ...]:
     """Check and return integers of 64 bits. Raises RuleError [node.number]."""
     found = []
     for number in numbers:
@@ -155,7 +155,7 @@ def whole(numbers: Any, what: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def listed(made: Value | Sequence[Value]) -> list[Value]:
+def as_list(made: Value | Sequence[Value]) -> list[Value]:
     return [made] if isinstance(made, Value) else list(made)
 
 
@@ -193,7 +193,7 @@ class Constant(Node):
 
     def __init__(self, dtype: Any, shape: Sizes, data: Any) -> None:
         self.dtype = dtypes.dtype(dtype)
-        sizes = whole(shape, "a size")
+        sizes = check_integers(shape, "a size")
         if any(size < 0 for size in sizes):
             raise RuleError("shape.range", f"a dimension of {list(sizes)} is negative")
         given = np.asarray(data)

@@ -14,14 +14,14 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree_shapes, axis_in
-from dovetail.ngraph.nodes import ARITHMETIC, Constant, Node, Output, Sizes, constant_of, output_of, whole
+from dovetail.ngraph.nodes import ARITHMETIC, Constant, Node, Output, Sizes, check_integers, constant_of, output_of
 
 
 class Concat(Node):
     """Concatenation of ``args`` along ``concatenation_axis``, which may count from the end."""
 
     def __init__(self, args: Sequence[Node | Output], concatenation_axis: int) -> None:
-        (self.axis,) = whole([concatenation_axis], "the axis")
+        (self.axis,) = check_integers([concatenation_axis], "the axis")
         super().__init__(*args)
 
     def write(self, b: Builder, *xs: Value) -> Any:
@@ -37,8 +37,8 @@ class Reshape(Node):
     """Version 0: transpose by ``input_order``, a permutation of the axes, then reshape to ``output_shape``."""
 
     def __init__(self, arg: Node | Output, input_order: Sequence[int], output_shape: Sizes) -> None:
-        self.input_order = whole(input_order, "an axis")
-        self.output_shape = whole(output_shape, "a size")
+        self.input_order = check_integers(input_order, "an axis")
+        self.output_shape = check_integers(output_shape, "a size")
         super().__init__(arg)
 
     def write(self, b: Builder, *xs: Value) -> Any:
@@ -73,9 +73,9 @@ class Slice(Node):
     def __init__(
         self, arg: Node | Output, lower_bounds: Sequence[int], upper_bounds: Sequence[int], strides: Sequence[int] | None = None
     ) -> None:
-        self.lower_bounds = whole(lower_bounds, "a bound")
-        self.upper_bounds = whole(upper_bounds, "a bound")
-        self.strides = (1,) * len(self.lower_bounds) if strides is None else whole(strides, "a stride")
+        self.lower_bounds = check_integers(lower_bounds, "a bound")
+        self.upper_bounds = check_integers(upper_bounds, "a bound")
+        self.strides = (1,) * len(self.lower_bounds) if strides is None else check_integers(strides, "a stride")
         super().__init__(arg)
 
     def write(self, b: Builder, *xs: Value) -> Any:
@@ -109,8 +109,8 @@ class Split(Node):
 
     def __init__(self, arg: Node | Output, axis: Node | Output | int, splits: int | Sequence[int]) -> None:
         self.axis = _scalar_axis(axis)
-        self.lengths = whole(splits, "a length") if isinstance(splits, Sequence | np.ndarray) else None
-        (self.count,) = [len(self.lengths)] if self.lengths is not None else whole([splits], "the number of pieces")
+        self.lengths = check_integers(splits, "a length") if isinstance(splits, Sequence | np.ndarray) else None
+        (self.count,) = [len(self.lengths)] if self.lengths is not None else check_integers([splits], "the number of pieces")
         super().__init__(arg)
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
@@ -125,7 +125,7 @@ class Split(Node):
 
 def _scalar_axis(axis: Node | Output | int) -> int:
     if not isinstance(axis, Node | Output):
-        return whole([axis], "the axis")[0]
+        return check_integers([axis], "the axis")[0]
     constant = constant_of(output_of(axis))
     if constant is None or constant.data.ndim != 0 or not constant.dtype.is_integer:
         raise RuleError("split.axis", f"the axis should be a scalar integer constant, not {axis!r}")
@@ -137,7 +137,7 @@ class SplitV1(Node):
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, num_splits: int) -> None:
         self.axis = _scalar_axis(axis)
-        (self.num_splits,) = whole([num_splits], "the number of pieces")
+        (self.num_splits,) = check_integers([num_splits], "the number of pieces")
         super().__init__(data)
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
@@ -154,7 +154,7 @@ class VariadicSplit(Node):
         if isinstance(split_lengths, Node | Output):
             lengths: Node | Output = split_lengths
         else:
-            lengths = Constant("i64", (len(split_lengths),), list(whole(split_lengths, "a length")))
+            lengths = Constant("i64", (len(split_lengths),), list(check_integers(split_lengths, "a length")))
         shape = lengths.get_shape()
         if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
             raise RuleError("split.sizes", f"the lengths should be a vector of known length, not {lengths!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.interpreter.evaluate import folded
+from dovetail.interpreter.evaluate import fold_op
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Graph, Node, Value
@@ -25,7 +25,7 @@ def fold(graph: Graph) -> int:
 def _fold_node(b: Builder, node: Node) -> list[Value] | None:
     if not node.inputs or any(x is not None and x.constant is None for x in node.inputs):
         return as_attributes(b, node)
-    arrays = folded(node.op, node.inputs)
+    arrays = fold_op(node.op, node.inputs)
     if arrays is None:
         return as_attributes(b, node)
     return [b.constant(array, dtype) for array, dtype in arrays]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dovetail.errors import DovetailError, raise_all
-from dovetail.ir.builder import written
+from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.op import infer_types, infer_values
@@ -28,7 +28,7 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
         try:
             types = infer_types(op, xs, node.outputs[0].name if node.outputs else "")
         except DovetailError as error:
-            errors.append(error.at(node=node.label, op=written(op, xs), file=file))
+            errors.append(error.at(node=node.label, op=describe_op(op, xs), file=file))
             for y in node.outputs:
                 y.type = UNKNOWN
             continue

@@ -13,11 +13,11 @@ from dovetail.forks import ForkLock
 from dovetail.symbolic import intervals
 from dovetail.symbolic.intervals import Interval, interval
 
-LARGEST = 2**256  # of a coefficient
-MOST_TERMS = 256
-HIGHEST_DEGREE = 64
-DEEPEST = 48  # applications inside one another
-HEAVIEST = 4096  # symbols and applications in one atom, written out
+MAX_COEFFICIENT = 2**256  # of a coefficient
+MAX_TERMS = 256
+MAX_DEGREE = 64
+MAX_DEPTH = 48  # applications inside one another
+MAX_WEIGHT = 4096  # symbols and applications in one atom, written out
 
 
 class Inexact(Exception):
@@ -48,7 +48,7 @@ class Atom:
         return self._key
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return interned, (self.kind, self.args)
+        return intern_atom, (self.kind, self.args)
 
 
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted by key, repeated where it is a power
@@ -59,7 +59,7 @@ _lock = ForkLock()
 _key = operator.attrgetter("key")
 
 
-def interned(kind: str, args: tuple[Any, ...]) -> Atom:
+def intern_atom(kind: str, args: tuple[Any, ...]) -> Atom:
     found = _table.get((kind, args))
     if found is not None:
         return found
@@ -81,9 +81,9 @@ def _new_atom(kind: str, args: tuple[Any, ...]) -> Atom:
     inner = [each for arg in args if isinstance(arg, Dim) for monomial in arg._terms for each in monomial]
     atom.depth = 1 + max(each.depth for each in inner)
     atom.weight = 1 + sum(each.weight for each in inner)
-    if atom.depth > DEEPEST or atom.weight > HEAVIEST:
+    if atom.depth > MAX_DEPTH or atom.weight > MAX_WEIGHT:
         raise Inexact("an expression of dimensions grew too large")
-    atom.low, atom.high = intervals.of_application(kind, [interval(arg) for arg in args])
+    atom.low, atom.high = intervals.interval_of_application(kind, [interval(arg) for arg in args])
     return atom
 
 
@@ -173,7 +173,7 @@ class Dim:
         number = integer(exponent)
         if number is None:
             return NotImplemented
-        if not 0 <= number <= HIGHEST_DEGREE:
+        if not 0 <= number <= MAX_DEGREE:
             raise Inexact(f"the power {number} of a dimension")
         return product([self] * number)
 
@@ -190,19 +190,19 @@ class Dim:
         return self._hash
 
     def __lt__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else decided(compare.less(self, other), self, "<", other)
+        return NotImplemented if operand(other) is None else require_known(compare.less(self, other), self, "<", other)
 
     def __le__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else decided(compare.less_equal(self, other), self, "<=", other)
+        return NotImplemented if operand(other) is None else require_known(compare.less_equal(self, other), self, "<=", other)
 
     def __gt__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else decided(compare.less(other, self), self, ">", other)
+        return NotImplemented if operand(other) is None else require_known(compare.less(other, self), self, ">", other)
 
     def __ge__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else decided(compare.less_equal(other, self), self, ">=", other)
+        return NotImplemented if operand(other) is None else require_known(compare.less_equal(other, self), self, ">=", other)
 
     def __bool__(self) -> bool:
-        return not decided(compare.equal(self, 0), self, "==", 0)
+        return not require_known(compare.equal(self, 0), self, "==", 0)
 
     def __int__(self) -> int:
         raise Inexact(f"{self} is not known as a number")
@@ -253,7 +253,7 @@ def operand(value: object) -> Size | None:
     return value if isinstance(value, Dim) else integer(value)
 
 
-def decided(answer: bool | None, first: object, relation: str, second: object) -> bool:
+def require_known(answer: bool | None, first: object, relation: str, second: object) -> bool:
     if answer is None:
         raise Inexact(f"whether {first} {relation} {second} is not known")
     return answer
@@ -266,7 +266,7 @@ def polynomial(terms: Terms, constant: int) -> Any:
     """Return the polynomial, an ``int`` without unknowns. Keeps ``terms``, which holds no zero coefficient."""
     if not terms:
         return constant
-    if not -LARGEST < constant < LARGEST or len(terms) > MOST_TERMS:
+    if not -MAX_COEFFICIENT < constant < MAX_COEFFICIENT or len(terms) > MAX_TERMS:
         raise Inexact("an expression of dimensions grew too large")
     dim: Dim = object.__new__(Dim)
     dim._terms = terms
@@ -275,7 +275,7 @@ def polynomial(terms: Terms, constant: int) -> Any:
     return dim
 
 
-def of_atom(atom: Atom) -> Dim:
+def dim_of(atom: Atom) -> Dim:
     found: Dim = polynomial({(atom,): 1}, 0)
     return found
 
@@ -292,8 +292,8 @@ def from_terms(terms: Terms) -> Any:
     return polynomial(terms, constant)
 
 
-def within(coefficient: int) -> int:
-    if not -LARGEST < coefficient < LARGEST:
+def check_coefficient(coefficient: int) -> int:
+    if not -MAX_COEFFICIENT < coefficient < MAX_COEFFICIENT:
         raise Inexact("an expression of dimensions grew too large")
     return coefficient
 
@@ -303,7 +303,7 @@ def _combine(first: Dim, second: Dim, factor: int) -> Any:
     for monomial, coefficient in second._terms.items():
         total = terms.get(monomial, 0) + factor * coefficient
         if total:
-            terms[monomial] = within(total)
+            terms[monomial] = check_coefficient(total)
         else:
             del terms[monomial]
     return polynomial(terms, first._constant + factor * second._constant)
@@ -314,26 +314,26 @@ def _scale(dim: Dim, factor: int) -> Any:
         return dim
     if factor == 0:
         return 0
-    terms = {monomial: within(coefficient * factor) for monomial, coefficient in dim._terms.items()}
+    terms = {monomial: check_coefficient(coefficient * factor) for monomial, coefficient in dim._terms.items()}
     return polynomial(terms, dim._constant * factor)
 
 
 def _multiply(first: Dim, second: Dim) -> Any:
     xs, ys = terms_of(first), terms_of(second)
-    if len(xs) * len(ys) > 16 * MOST_TERMS:
+    if len(xs) * len(ys) > 16 * MAX_TERMS:
         raise Inexact("an expression of dimensions grew too large")
     terms: Terms = {}
     for x, left in xs.items():
         for y, right in ys.items():
             monomial = join(x, y)
-            terms[monomial] = within(terms.get(monomial, 0) + left * right)
+            terms[monomial] = check_coefficient(terms.get(monomial, 0) + left * right)
     return from_terms({monomial: coefficient for monomial, coefficient in terms.items() if coefficient})
 
 
 def join(x: Monomial, y: Monomial) -> Monomial:
     if not x or not y:
         return x or y
-    if len(x) + len(y) > HIGHEST_DEGREE:
+    if len(x) + len(y) > MAX_DEGREE:
         raise Inexact("an expression of dimensions grew too large")
     return tuple(sorted(x + y, key=_key))
 
@@ -357,7 +357,7 @@ def bare_atom(size: Size) -> Atom | None:
     return monomial[0] if coefficient == 1 and len(monomial) == 1 else None
 
 
-def applied(kind: str, args: Sequence[Size]) -> Size:
+def apply_operation(kind: str, args: Sequence[Size]) -> Size:
     """Apply ``//``, ``%``, ``min`` or ``max`` to the arguments and simplify."""
     if kind in ("//", "%"):
         found: Size = (division.floor_divide if kind == "//" else division.modulo)(*args)
@@ -373,7 +373,7 @@ def symbol(name: str, low: int | None = 0, high: int | None = None) -> Dim:
     """Return an unknown integer, ``low <= name <= high``; None: no bound. Symbols of equal name and bounds are equal."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"no integer lies between {low} and {high}")
-    return of_atom(interned("symbol", (name, low, high)))
+    return dim_of(intern_atom("symbol", (name, low, high)))
 
 
 def name_of(size: Size) -> str | None:

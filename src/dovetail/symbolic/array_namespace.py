@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.symbolic import elementwise
 from dovetail.symbolic.algebra import Inexact
 from dovetail.symbolic.arrays import Array, ArrayLike, Values, as_values, check_broadcast, small
-from dovetail.symbolic.elementwise import DTypeArgument, converted, moved, truth
+from dovetail.symbolic.elementwise import DTypeArgument, adapt_movement, convert_dtype, truth
 
 
 class _Namespace:
@@ -62,12 +62,12 @@ class _Namespace:
     max = staticmethod(elementwise.greatest_of)
 
     where = staticmethod(elementwise.select)
-    expand_dims = staticmethod(moved(np.expand_dims))
-    squeeze = staticmethod(moved(np.squeeze))
-    flip = staticmethod(moved(np.flip))
-    roll = staticmethod(moved(np.roll))
-    moveaxis = staticmethod(moved(np.moveaxis))
-    permute_dims = staticmethod(moved(np.transpose))
+    expand_dims = staticmethod(adapt_movement(np.expand_dims))
+    squeeze = staticmethod(adapt_movement(np.squeeze))
+    flip = staticmethod(adapt_movement(np.flip))
+    roll = staticmethod(adapt_movement(np.roll))
+    moveaxis = staticmethod(adapt_movement(np.moveaxis))
+    permute_dims = staticmethod(adapt_movement(np.transpose))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -82,19 +82,19 @@ class _Namespace:
         return array if dtype is None else self.astype(array, dtype)
 
     def astype(self, x: ArrayLike, dtype: DTypeArgument, /, *, copy: builtins.bool | None = True, device: object = None) -> Array:
-        return converted(x, dtype)
+        return convert_dtype(x, dtype)
 
     def concat(self, xs: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
-        return moved(np.concatenate)([as_values(x) for x in xs], axis=axis)
+        return adapt_movement(np.concatenate)([as_values(x) for x in xs], axis=axis)
 
     def stack(self, xs: Sequence[ArrayLike], /, *, axis: int = 0) -> Array:
-        return moved(np.stack)([as_values(x) for x in xs], axis=axis)
+        return adapt_movement(np.stack)([as_values(x) for x in xs], axis=axis)
 
     def reshape(self, x: ArrayLike, /, shape: int | Sequence[int], *, copy: builtins.bool | None = None) -> Array:
-        return moved(np.reshape)(as_values(x), small(shape))
+        return adapt_movement(np.reshape)(as_values(x), small(shape))
 
     def broadcast_to(self, x: ArrayLike, /, shape: int | Sequence[int]) -> Array:
-        return moved(np.broadcast_to)(as_values(x), small(shape)).copy()
+        return adapt_movement(np.broadcast_to)(as_values(x), small(shape)).copy()
 
     def broadcast_arrays(self, *xs: ArrayLike) -> list[Array]:
         arrays = [as_values(x) for x in xs]
@@ -104,22 +104,22 @@ class _Namespace:
 
     def take(self, x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Array:
         positions = np.array([operator.index(item) for item in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
-        return moved(np.take)(as_values(x), positions.reshape(np.shape(np.asarray(indices))), axis=axis)
+        return adapt_movement(np.take)(as_values(x), positions.reshape(np.shape(np.asarray(indices))), axis=axis)
 
     def take_along_axis(self, x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Array:
         positions = np.array([operator.index(item) for item in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
-        return moved(np.take_along_axis)(as_values(x), positions.reshape(np.shape(np.asarray(indices))), axis=axis)
+        return adapt_movement(np.take_along_axis)(as_values(x), positions.reshape(np.shape(np.asarray(indices))), axis=axis)
 
     def tile(self, x: ArrayLike, repetitions: Sequence[int], /) -> Array:
         array, counts = as_values(x), small(repetitions)
         small((array.size, *counts))
-        return moved(np.tile)(array, counts)
+        return adapt_movement(np.tile)(array, counts)
 
     def repeat(self, x: ArrayLike, repeats: ArrayLike, /, *, axis: int | None = None) -> Array:
         array = as_values(x)
         counts = [operator.index(item) for item in np.asarray(repeats).reshape(-1).tolist()]
         small((array.size, builtins.max(builtins.sum(counts), 1)))
-        return moved(np.repeat)(array, counts if np.ndim(np.asarray(repeats)) else counts[0], axis=axis)
+        return adapt_movement(np.repeat)(array, counts if np.ndim(np.asarray(repeats)) else counts[0], axis=axis)
 
     def full(self, shape: int | Sequence[int], value: ArrayLike, *, dtype: DTypeArgument = None, device: object = None) -> Array:
         return self.asarray(self.broadcast_to(as_values(value), shape), dtype=dtype)

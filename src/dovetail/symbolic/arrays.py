@@ -15,7 +15,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 ArrayLike: TypeAlias = np.ndarray[Any, Any] | Size | Sequence[Any]
 """What becomes an array of integers and Dims."""
 
-MOST_ELEMENTS = 2**16  # of an array of shape values
+MAX_ELEMENTS = 2**16  # of an array of shape values
 
 functions: dict[str, Callable[..., Array]] = {}
 """Replacements of numpy's ufuncs by name; dovetail.symbolic.elementwise registers them."""
@@ -59,7 +59,7 @@ def small(shape: int | Iterable[int]) -> tuple[int, ...]:
     count = 1
     for size in sizes:
         count *= size
-    if count > MOST_ELEMENTS:
+    if count > MAX_ELEMENTS:
         raise Inexact(f"{count} elements are too many for shape values")
     return sizes
 
@@ -114,7 +114,7 @@ def elementwise(function: Callable[..., Any], count: int) -> Callable[..., Array
     ufunc = np.frompyfunc(lambda *xs: exact(function(*xs)), count, 1)
 
     def apply(*xs: ArrayLike) -> Array:
-        return wrapped(ufunc(*broadcast(*xs)))
+        return wrap_result(ufunc(*broadcast(*xs)))
 
     return apply
 
@@ -130,14 +130,14 @@ def check_broadcast(arrays: Sequence[Array]) -> None:
     for array in arrays:
         count *= array.size
     shapes = {array.shape for array in arrays if array.shape}
-    if len(shapes) > 1 or count > MOST_ELEMENTS:
+    if len(shapes) > 1 or count > MAX_ELEMENTS:
         try:
             small(np.broadcast_shapes(*shapes))
         except ValueError as error:
             raise Inexact(str(error)) from None
 
 
-def wrapped(result: object) -> Array:
+def wrap_result(result: object) -> Array:
     if isinstance(result, np.ndarray):
         return result.view(Values)
     scalar = np.empty((), dtype=object)

@@ -13,10 +13,10 @@ from dovetail.symbolic.algebra import (
     Inexact,
     Monomial,
     Size,
+    dim_of,
     from_terms,
-    interned,
+    intern_atom,
     is_positive_number,
-    of_atom,
     polynomial,
 )
 from dovetail.symbolic.intervals import interval
@@ -60,7 +60,7 @@ def _lowest_closely(dim: Dim) -> int | float:
     closeness.active = True
     try:
         found.append(_low(dim, [12]))
-        strong = substitute.strong(dim)
+        strong = substitute.normalize_strongly(dim)
         if strong != dim:
             found.append(_low(strong, [12]))
     except Inexact:
@@ -76,13 +76,13 @@ def _low(size: Size, budget: list[int]) -> int | float:
         return low
     budget[0] -= 1
     if any(len(monomial) > 1 for monomial in size._terms):
-        low = max(low, interval(_shifted(size))[0])
+        low = max(low, interval(_shift_atoms(size))[0])
     for monomial, coefficient in size._terms.items():
         atom = monomial[-1]
         if atom.kind == "//" and is_positive_number(atom.args[1]) and monomial.count(atom) == 1:
             return max(low, _low_without_division(size, atom, budget))
         if atom.kind in ("min", "max") and len(monomial) == 1 and _stands_alone(size, atom):
-            rest = size - coefficient * of_atom(atom)
+            rest = size - coefficient * dim_of(atom)
             lows = [_low(rest + coefficient * arg, budget) for arg in atom.args]
             # min and max equal one of their arguments and bound all of them.
             return max(low, max(lows) if (atom.kind == "max") == (coefficient > 0) else min(lows))
@@ -111,21 +111,21 @@ def _without_division(dim: Dim, atom: Atom) -> Size | None:
             inside[tuple(each for each in monomial if each is not atom)] = coefficient
         else:
             outside[monomial] = coefficient
-    found: Size = from_terms(inside) * (a - of_atom(interned("%", (a, b)))) + b * polynomial(outside, dim._constant)
+    found: Size = from_terms(inside) * (a - dim_of(intern_atom("%", (a, b)))) + b * polynomial(outside, dim._constant)
     return found
 
 
-def _shifted(dim: Dim) -> Size:
+def _shift_atoms(dim: Dim) -> Size:
     """Substitute atoms by their distance from a bound, so that interval arithmetic bounds terms of one sign."""
 
     def shift(atom: Atom) -> Size:
         if atom.low == 0 or (atom.low == -inf and atom.high == inf):
-            return of_atom(atom)
-        over = of_atom(interned("shift", (of_atom(atom),)))
+            return dim_of(atom)
+        over = dim_of(intern_atom("shift", (dim_of(atom),)))
         shifted: Size = over + int(atom.low) if atom.low != -inf else int(atom.high) - over
         return shifted
 
-    return substitute.replaced(dim, shift)
+    return substitute.replace_atoms(dim, shift)
 
 
 def _difference(a: Size, b: Size) -> Size | None:
@@ -168,7 +168,7 @@ def _equal_closely(difference: Dim) -> bool | None:
 def _equal_strongly(difference: Dim) -> bool | None:
     closeness.active = True
     try:
-        strong = substitute.strong(difference)
+        strong = substitute.normalize_strongly(difference)
     except Inexact:
         return None
     finally:

@@ -7,22 +7,22 @@ from math import gcd, inf
 from typing import Any
 
 from dovetail.symbolic.algebra import (
-    MOST_TERMS,
+    MAX_TERMS,
     Atom,
     Dim,
     Inexact,
     Monomial,
     Size,
     bare_atom,
+    check_coefficient,
+    dim_of,
     from_terms,
-    interned,
+    intern_atom,
     is_positive_number,
     join,
-    of_atom,
     order,
     polynomial,
     terms_of,
-    within,
 )
 from dovetail.symbolic.compare import is_nonzero, less, less_equal
 from dovetail.symbolic.intervals import interval
@@ -33,7 +33,7 @@ def _divide_polynomials(first: Size, second: Dim) -> tuple[Size, Size]:
     rest, kept, quotient = terms_of(first), dict[Monomial, int](), dict[Monomial, int]()
     divisor = terms_of(second)
     lead = min(divisor, key=order)
-    for _ in range(MOST_TERMS):
+    for _ in range(MAX_TERMS):
         if not rest:
             return from_terms(quotient), from_terms(kept)
         monomial = min(rest, key=order)
@@ -44,7 +44,7 @@ def _divide_polynomials(first: Size, second: Dim) -> tuple[Size, Size]:
         count = quotient[factor] = rest[monomial] // divisor[lead]
         for term, coefficient in divisor.items():
             target = join(factor, term)
-            total = within(rest.get(target, 0) - count * coefficient)
+            total = check_coefficient(rest.get(target, 0) - count * coefficient)
             if total:
                 rest[target] = total
             else:
@@ -86,7 +86,7 @@ def floor_divide(a: Size, b: Size) -> Any:
         return _divide_by(a, b) if b > 0 else _divide_by(-a, -b)
     # A divisor that may be 0 is kept: simplified away, its error would be lost.
     if not is_nonzero(b):
-        return of_atom(interned("//", (a, b)))
+        return dim_of(intern_atom("//", (a, b)))
     whole, rest = _divide_polynomials(a, b)
     if rest == 0 or _lies_below(rest, b):
         return whole
@@ -94,7 +94,7 @@ def floor_divide(a: Size, b: Size) -> Any:
     inner = bare_atom(rest)
     if inner is not None and inner.kind == "//" and is_nonzero(inner.args[1]) and less(0, b):
         return whole + floor_divide(inner.args[0], inner.args[1] * b)
-    return whole + of_atom(interned("//", (rest, b)))
+    return whole + dim_of(intern_atom("//", (rest, b)))
 
 
 def _lies_below(rest: Size, b: Size) -> bool:
@@ -131,10 +131,10 @@ def _divide_by(a: Dim, b: int) -> Any:
         constant //= common
         rest = {monomial: coefficient // common for monomial, coefficient in rest.items()}
     numerator: Dim = polynomial(rest, constant)
-    return outside + _divide_reduced(numerator, b)
+    return outside + _divide_by_coprime(numerator, b)
 
 
-def _divide_reduced(numerator: Dim, b: int) -> Any:
+def _divide_by_coprime(numerator: Dim, b: int) -> Any:
     lead = min(numerator._terms, key=order) if len(numerator._terms) > 1 else next(iter(numerator._terms))
     if numerator._terms[lead] < 0:
         # floor(-x / b) == -floor((x + b - 1) / b), so that ceiling and floor share one normal form.
@@ -144,11 +144,11 @@ def _divide_reduced(numerator: Dim, b: int) -> Any:
         # floor((floor(x/c) + r) / b) == floor((x + c*r) / (c*b)), because r is an integer and b and c are positive.
         (atom,) = nested
         inside, divisor = atom.args
-        return floor_divide(inside + divisor * (numerator - of_atom(atom)), divisor * b)
+        return floor_divide(inside + divisor * (numerator - dim_of(atom)), divisor * b)
     low, high = interval(numerator)
     if low != -inf and high != inf and low // b == high // b:
         return int(low // b)
-    return of_atom(interned("//", (numerator, b)))
+    return dim_of(intern_atom("//", (numerator, b)))
 
 
 def _nested_divisions(dim: Dim) -> list[Atom]:
@@ -168,11 +168,11 @@ def modulo(a: Size, b: Size) -> Any:
             raise Inexact(f"{a} modulo zero")
         return _modulo_by(a, b) if b > 0 else -_modulo_by(-a, -b)
     if not is_nonzero(b):
-        return of_atom(interned("%", (a, b)))
+        return dim_of(intern_atom("%", (a, b)))
     _, rest = _divide_polynomials(a, b)
     if rest == 0 or _lies_below(rest, b):
         return rest
-    return of_atom(interned("%", (rest, b)))
+    return dim_of(intern_atom("%", (rest, b)))
 
 
 @lru_cache(4096)
@@ -196,7 +196,7 @@ def _modulo_by(a: Dim, b: int) -> Any:
     low, high = interval(numerator)
     if low != -inf and high != inf and low // b == high // b:
         return (numerator - int(low // b) * b) * common + extra
-    return of_atom(interned("%", (numerator, b))) * common + extra
+    return dim_of(intern_atom("%", (numerator, b))) * common + extra
 
 
 def _unfold_modulo(a: Size, b: int) -> Any:
@@ -206,7 +206,7 @@ def _unfold_modulo(a: Size, b: int) -> Any:
     for monomial, coefficient in a._terms.items():
         atom = monomial[0]
         if len(monomial) == 1 and atom.kind == "%" and isinstance(atom.args[1], int) and atom.args[1] % b == 0:
-            return _unfold_modulo(a + coefficient * (atom.args[0] - of_atom(atom)), b)
+            return _unfold_modulo(a + coefficient * (atom.args[0] - dim_of(atom)), b)
     return a
 
 

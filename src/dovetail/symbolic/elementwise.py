@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.symbolic import compare, min_max
-from dovetail.symbolic.algebra import HIGHEST_DEGREE, Dim, Inexact, Size, decided
+from dovetail.symbolic.algebra import MAX_DEGREE, Dim, Inexact, Size, require_known
 from dovetail.symbolic.arrays import (
     Array,
     ArrayLike,
@@ -32,7 +32,7 @@ DTypeArgument: TypeAlias = npt.DTypeLike | None
 
 def _comparison(function: Callable[..., bool | None], name: str) -> Callable[[Any, Any], Array]:
     """Broadcast a comparison of two sizes over arrays; an undecided one raises Inexact."""
-    ufunc = np.frompyfunc(lambda x, y: decided(function(as_size(x), as_size(y)), x, name, y), 2, 1)
+    ufunc = np.frompyfunc(lambda x, y: require_known(function(as_size(x), as_size(y)), x, name, y), 2, 1)
 
     def apply(x: ArrayLike, y: ArrayLike) -> Array:
         return np.asarray(ufunc(*broadcast(x, y)), dtype=bool)
@@ -61,7 +61,7 @@ def _by_nonzero(function: Callable[[Size, Size], Size]) -> Callable[[Size, Size]
 
 
 def _power(x: Size, y: Size) -> Size:
-    if isinstance(y, Dim) or not 0 <= y <= HIGHEST_DEGREE:
+    if isinstance(y, Dim) or not 0 <= y <= MAX_DEGREE:
         raise Inexact(f"the power {y} of a dimension")
     result: Size = x**y
     return result
@@ -127,8 +127,8 @@ def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Ca
     def apply(
         x: ArrayLike, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeArgument = None, keepdims: bool = False
     ) -> Array:
-        result = _reduced(as_values(x).view(np.ndarray), axis, combine, keepdims)
-        return result if dtype is None else converted(result, dtype)
+        result = _reduce(as_values(x).view(np.ndarray), axis, combine, keepdims)
+        return result if dtype is None else convert_dtype(result, dtype)
 
     return apply
 
@@ -148,7 +148,7 @@ def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     return tuple(item % rank for item in axes)
 
 
-def _reduced(x: Array, axis: int | Sequence[int] | None, combine: Callable[[Sequence[Any]], Any], keepdims: bool) -> Array:
+def _reduce(x: Array, axis: int | Sequence[int] | None, combine: Callable[[Sequence[Any]], Any], keepdims: bool) -> Array:
     axes = _axes(axis, x.ndim)
     kept = [each for each in range(x.ndim) if each not in axes]
     count = int(np.prod([x.shape[each] for each in axes], dtype=object)) if axes else 1
@@ -168,7 +168,7 @@ def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     return result.view(Values) if result.dtype == object else result
 
 
-def moved(function: Callable[..., Any]) -> Callable[..., Array]:
+def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
     """Adapt a numpy function that moves elements to one array of integers and Dims, or to a sequence of them."""
 
     def apply(x: ArrayLike, /, *args: Any, **options: Any) -> Array:
@@ -184,7 +184,7 @@ def moved(function: Callable[..., Any]) -> Callable[..., Array]:
     return apply
 
 
-def converted(x: ArrayLike, dtype: DTypeArgument) -> Array:
+def convert_dtype(x: ArrayLike, dtype: DTypeArgument) -> Array:
     """Convert to an integer type that holds every element; a Dim is assumed to fit 32 and 64 bits, but not fewer."""
     target, array = np.dtype(dtype), as_values(x)
     if target.kind == "b":

@@ -50,7 +50,7 @@ def power_of(x: Interval, count: int) -> Interval:
     return result
 
 
-def of_application(kind: str, xs: Sequence[Interval]) -> Interval:
+def interval_of_application(kind: str, xs: Sequence[Interval]) -> Interval:
     """Return the interval of an application to arguments in ``xs``."""
     if kind == "min":
         return min(low for low, _ in xs), min(high for _, high in xs)

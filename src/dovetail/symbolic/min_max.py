@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dovetail.symbolic.algebra import Inexact, Size, bare_atom, interned, of_atom, order, sorted_terms
+from dovetail.symbolic.algebra import Inexact, Size, bare_atom, dim_of, intern_atom, order, sorted_terms
 from dovetail.symbolic.compare import closeness, less_equal
 
 
@@ -27,10 +27,10 @@ def extreme(kind: str, sizes: Sequence[Size]) -> Size:
     """Return the minimum (``kind`` "min") or maximum ("max")."""
     if all(isinstance(size, int) for size in sizes):
         return _CHOICES[kind](sizes)
-    return _simplified_extreme(kind, sizes) if closeness.active else _known_extreme(kind, tuple(sizes))
+    return _simplify_extreme(kind, sizes) if closeness.active else _known_extreme(kind, tuple(sizes))
 
 
-def _simplified_extreme(kind: str, sizes: Sequence[Size]) -> Size:
+def _simplify_extreme(kind: str, sizes: Sequence[Size]) -> Size:
     items: dict[Size, None] = {}
     for size in sizes:
         atom = bare_atom(size)
@@ -40,16 +40,16 @@ def _simplified_extreme(kind: str, sizes: Sequence[Size]) -> Size:
     left += [_CHOICES[kind](numbers)] if numbers else []
     if len(left) > 16:
         raise Inexact(f"the {kind} of more than 16 dimensions")
-    left = _undominated(kind, left)
+    left = _drop_dominated(kind, left)
     if len(left) == 1:
         return left[0]
-    return of_atom(interned(kind, tuple(sorted(left, key=_size_order))))
+    return dim_of(intern_atom(kind, tuple(sorted(left, key=_size_order))))
 
 
-_known_extreme = lru_cache(4096)(_simplified_extreme)
+_known_extreme = lru_cache(4096)(_simplify_extreme)
 
 
-def _undominated(kind: str, sizes: list[Size]) -> list[Size]:
+def _drop_dominated(kind: str, sizes: list[Size]) -> list[Size]:
     kept: list[Size] = []
     for size in sizes:
         if any(_comes_first(kind, other, size) for other in kept):

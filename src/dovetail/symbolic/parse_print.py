@@ -8,17 +8,17 @@ from itertools import groupby
 
 from dovetail.errors import FormatError
 from dovetail.symbolic.algebra import (
-    DEEPEST,
-    HIGHEST_DEGREE,
+    MAX_DEGREE,
+    MAX_DEPTH,
     Atom,
     Inexact,
     Monomial,
     Size,
-    applied,
+    apply_operation,
     bare_atom,
+    check_coefficient,
     sorted_terms,
     symbol,
-    within,
 )
 
 LONGEST_TEXT = 10_000
@@ -142,7 +142,7 @@ class _Parser:
 
     def sum(self) -> Size:
         self.depth += 1
-        if self.depth > 2 * DEEPEST:
+        if self.depth > 2 * MAX_DEPTH:
             raise self.error("too many levels")
         result = self.term()
         while sign := self.take("+", "-"):
@@ -172,8 +172,8 @@ class _Parser:
         result = self.atom()
         if self.take("**"):
             exponent = self.number() if self.tokens and self.tokens[-1][0] == "number" else -1
-            if not 0 <= exponent <= HIGHEST_DEGREE:
-                raise self.error(f"an exponent is a number up to {HIGHEST_DEGREE}")
+            if not 0 <= exponent <= MAX_DEGREE:
+                raise self.error(f"an exponent is a number up to {MAX_DEGREE}")
             result = self.checked(result**exponent)
         return result
 
@@ -203,7 +203,7 @@ class _Parser:
         while self.take(","):
             args.append(self.sum())
         self.expect(")")
-        return applied(kind, args)
+        return apply_operation(kind, args)
 
     def checked(self, size: Size) -> Size:
-        return within(size) if isinstance(size, int) else size
+        return check_coefficient(size) if isinstance(size, int) else size

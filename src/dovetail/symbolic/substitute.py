@@ -9,16 +9,16 @@ from dovetail.symbolic.algebra import (
     Dim,
     Inexact,
     Size,
-    applied,
+    apply_operation,
+    dim_of,
     from_terms,
     is_positive_number,
-    of_atom,
     product,
     sorted_terms,
 )
 
 
-def replaced(size: Size, value: Callable[[Atom], Size]) -> Size:
+def replace_atoms(size: Size, value: Callable[[Atom], Size]) -> Size:
     """Replace each atom of the polynomial, but none inside of atoms."""
     if isinstance(size, int):
         return size
@@ -28,7 +28,7 @@ def replaced(size: Size, value: Callable[[Atom], Size]) -> Size:
     return result
 
 
-def rebuilt(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[Size], Size] | None = None) -> Size:
+def rebuild(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[Size], Size] | None = None) -> Size:
     """Rebuild the expression from new symbols; ``at_result`` maps the result of each application."""
     seen: dict[Atom, Size] = {}
 
@@ -37,23 +37,23 @@ def rebuilt(size: Size, at_symbol: Callable[[Atom], Size], at_result: Callable[[
             if atom.kind == "symbol":
                 seen[atom] = at_symbol(atom)
             elif atom.kind == "shift":
-                seen[atom] = of_atom(atom)
+                seen[atom] = dim_of(atom)
             else:
-                result = applied(atom.kind, [replaced(arg, value) for arg in atom.args])
+                result = apply_operation(atom.kind, [replace_atoms(arg, value) for arg in atom.args])
                 seen[atom] = at_result(result) if at_result else result
         return seen[atom]
 
-    return replaced(size, value)
+    return replace_atoms(size, value)
 
 
-def strong(dim: Size) -> Size:
+def normalize_strongly(dim: Size) -> Size:
     """Return a stronger normal form: modulo as division, and integer parts moved out of divisions."""
-    return rebuilt(dim, of_atom, lambda result: replaced(result, _strong_atom))
+    return rebuild(dim, dim_of, lambda result: replace_atoms(result, _strong_atom))
 
 
 def _strong_atom(atom: Atom) -> Size:
     if atom.kind not in ("//", "%") or not is_positive_number(atom.args[1]):
-        return of_atom(atom)
+        return dim_of(atom)
     a, b = atom.args
     whole: Dim | int = from_terms({monomial: coefficient // b for monomial, coefficient in a._terms.items() if coefficient // b})
     quotient: Size = whole + (a - whole * b) // b
@@ -63,14 +63,14 @@ def _strong_atom(atom: Atom) -> Size:
 
 def substitute(size: Size, values: Mapping[str, Size]) -> Size:
     """Replace symbols by name. Values are assumed to be within the bounds of their symbols."""
-    return rebuilt(size, lambda atom: values.get(atom.args[0], of_atom(atom)))
+    return rebuild(size, lambda atom: values.get(atom.args[0], dim_of(atom)))
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """Evaluate the expression to an integer. Raises Inexact for a symbol without a value, and ZeroDivisionError."""
     if isinstance(size, int):
         return size
-    result = rebuilt(size, lambda atom: int(values[atom.args[0]]) if atom.args[0] in values else of_atom(atom))
+    result = rebuild(size, lambda atom: int(values[atom.args[0]]) if atom.args[0] in values else dim_of(atom))
     if isinstance(result, Dim):
         missing = ", ".join(str(item) for item in symbols(result))
         raise Inexact(f"no value for {missing}")
@@ -86,7 +86,7 @@ def symbols(size: Size) -> tuple[Dim, ...]:
         for monomial, _ in sorted_terms(inner) if isinstance(inner, Dim) else ():
             for atom in monomial:
                 if atom.kind == "symbol":
-                    found.setdefault(atom, of_atom(atom))
+                    found.setdefault(atom, dim_of(atom))
                 elif atom not in seen:
                     seen.add(atom)
                     for arg in atom.args:

@@ -16,7 +16,7 @@ from dovetail.errors import printable
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Windows
 from dovetail.ir.types import Tensor, Type, View
-from dovetail.limits import MOST_AXES, refuse_array
+from dovetail.limits import MAX_AXES, refuse_array
 
 MOVE, INTERPRET = "move", "interpret"
 
@@ -139,7 +139,7 @@ class TensorMap:
         return tensor if tensor is not None else self._store(value, self._create(value))
 
     def shares(self, constants: Iterable[np.ndarray[Any, Any]]) -> bool:
-        """Whether all of these arrays are constants of every plan of the model, not of this plan alone."""
+        """Return whether all of these arrays are constants of every plan of the model, not of this plan alone."""
         return self._shared is None or all(id(data) in self._shared for data in constants)
 
     def _store(self, value: Value, tensor: RunTensor) -> RunTensor:
@@ -165,7 +165,7 @@ class TensorMap:
         shape = tuple(size if isinstance(size, int) else self._size_of(size) for size in type.shape)
         if any(size is None or size < 0 for size in shape):
             return None
-        if 0 in shape or len(shape) > MOST_AXES:
+        if 0 in shape or len(shape) > MAX_AXES:
             # The memory limit does not bound the axes of an empty array.
             refuse_array(shape, 16, "a tensor")  # type: ignore[arg-type]
         return shape  # type: ignore[return-value]

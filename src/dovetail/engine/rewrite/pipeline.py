@@ -15,7 +15,7 @@ from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
 from dovetail.engine.rewrite.recurrent import rewrite_layer, with_checked_lengths
 from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
-from dovetail.interpreter.evaluate import folded
+from dovetail.interpreter.evaluate import fold_op
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
@@ -111,7 +111,7 @@ def _unpacking_rule() -> Rule:
         nonlocal bytes_left
         if not isinstance(node.op, Cast | DequantizeLinear) or any(x is None or x.constant is None for x in node.inputs):
             return None
-        outputs = folded(node.op, node.inputs, bytes_left, is_counted=False)
+        outputs = fold_op(node.op, node.inputs, bytes_left, is_counted=False)
         if outputs is None:
             return None
         bytes_left -= sum(array.nbytes for array, _ in outputs)

@@ -16,7 +16,7 @@ from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.python_steps import OperandReader, operand_reader, python_step
 from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import put_into
+from dovetail.interpreter.interpret import copy_into
 from dovetail.limits import Usage, active
 
 
@@ -130,13 +130,13 @@ class Executable:
     def __call__(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> dict[str, Array]:
         usage = active()
         if usage is not None:
-            return self._run_limited(usage, arrays, out, names)
+            return self._run_within_limits(usage, arrays, out, names)
         context = self.create_context(arrays, out, names)
         for segment in self._segments:
             segment.run(self, context)
         return self._outputs_of(context, out, names)
 
-    def _run_limited(
+    def _run_within_limits(
         self, usage: Usage, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]
     ) -> dict[str, Array]:
         """Run within limits: check the time between steps, and add this call's memory to that of the enclosing run."""
@@ -206,7 +206,7 @@ class Executable:
         target = None if out is None else out.get(name)
         if tensor.is_dynamic:
             array = dynamic.get(tensor, tensor.data)
-            return array if target is None else put_into(target, array, name)
+            return array if target is None else copy_into(target, array, name)
         if target is None or target is result:
             return result
         target[...] = result
@@ -241,5 +241,5 @@ def _address_of(array: Array) -> int:
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array of plain elements, which kernels read without a copy."""
+    """Return whether a value is an array of plain elements, which kernels read without a copy."""
     return isinstance(value, np.ndarray) and value.dtype.kind != "O"

@@ -89,7 +89,7 @@ class Cast(
             return _exact(x, self.to)
         y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.round_mode)
         if self.saturate and not self.saturate_infinity and self.to in FNUZ:
-            infinite = xp.isinf(arrays.widened(xp, x))
+            infinite = xp.isinf(arrays.widen(xp, x))
             y = xp.where(infinite, np.asarray(np.nan).astype(self.to.numpy), y)
         return y
 

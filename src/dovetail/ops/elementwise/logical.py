@@ -160,7 +160,7 @@ class IsNaN(_Predicate, onnx="IsNaN-9,13,20(x)", openvino="IsNaN-10(x)"):
     """Test each element for NaN. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return xp.isnan(arrays.widened(xp, x))
+        return xp.isnan(arrays.widen(xp, x))
 
 
 class IsInf(
@@ -177,7 +177,7 @@ class IsInf(
     detect_positive: bool = True
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         infinite = xp.isinf(wide)
         if self.detect_negative and self.detect_positive:
             return infinite
@@ -190,7 +190,7 @@ class IsFinite(_Predicate, openvino="IsFinite-10(x)"):
     """Test each element for being neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return xp.isfinite(arrays.widened(xp, x))
+        return xp.isfinite(arrays.widen(xp, x))
 
     def lower(self, b: Builder, x: Value) -> Any:
         return b.Not(b.Or(b.IsNaN(x), b.IsInf(x)))

@@ -46,7 +46,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
         return None if shape is None else shape[:-2]
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return round_to(xp, xp.linalg.det(arrays.widened(xp, x)), arrays.element(x))
+        return round_to(xp, xp.linalg.det(arrays.widen(xp, x)), arrays.element(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """Multiply ``g`` by det(x) * inverse(x)'; up to 3 rows by the equal cofactor matrix, which needs no inverse."""
@@ -110,7 +110,7 @@ class Inverse(
         return self.square_shape(x)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        y = xp.linalg.inv(arrays.widened(xp, x))
+        y = xp.linalg.inv(arrays.widen(xp, x))
         return round_to(xp, xp.matrix_transpose(y) if self.adjoint else y, arrays.element(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:

@@ -57,7 +57,7 @@ class MatMul(
         if self.transpose_b and y.ndim > 1:
             y = xp.matrix_transpose(y)
         kind = x.dtype
-        product = xp.matmul(arrays.widened(xp, x), arrays.widened(xp, y))
+        product = xp.matmul(arrays.widen(xp, x), arrays.widen(xp, y))
         return product if product.dtype == kind else arrays.cast(xp, product, arrays.element(x), saturate=False)
 
     def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
@@ -181,11 +181,11 @@ class Gemm(
 
     def evaluate(self, xp: Namespace, x: Array, y: Array, bias: Array | None = None) -> Any:
         kind = arrays.element(x)
-        x, y = arrays.widened(xp, x), arrays.widened(xp, y)
+        x, y = arrays.widen(xp, x), arrays.widen(xp, y)
         product = xp.matmul(xp.matrix_transpose(x) if self.transpose_a else x, xp.matrix_transpose(y) if self.transpose_b else y)
         product = _scale(product, self.alpha, kind.is_integer)
         if bias is not None:
-            product = product + _scale(arrays.widened(xp, bias), self.beta, kind.is_integer)
+            product = product + _scale(arrays.widen(xp, bias), self.beta, kind.is_integer)
         return product if arrays.element(product) is kind else arrays.cast(xp, product, kind, saturate=False)
 
     def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value, bias: Value | None = None) -> Any:

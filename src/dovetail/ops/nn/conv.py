@@ -68,7 +68,7 @@ class Convolution(SlidingWindowOp):
     def _with_bias(self, xp: Namespace, kind: Any, y: Array, bias: Array) -> Any:
         """Add the bias in the accumulation type, then round once."""
         if bias is not None:
-            y = y + xp.reshape(arrays.widened(xp, bias), (1, -1, *(1,) * (y.ndim - 2)))
+            y = y + xp.reshape(arrays.widen(xp, bias), (1, -1, *(1,) * (y.ndim - 2)))
         return y if arrays.element(y) is kind else arrays.cast(xp, y, kind, saturate=False)
 
     def decompose_bias(self, b: Builder, x: Value, w: Value, bias: Value, *rest: Any) -> Any:
@@ -110,7 +110,7 @@ class Conv(
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None) -> Any:
         geometry = self.geometry(x.shape[2:], w.shape[2:])
-        wide, weights = arrays.widened(xp, x), arrays.widened(xp, w)
+        wide, weights = arrays.widen(xp, x), arrays.widen(xp, w)
         y = arrays.convolve(xp, wide, weights, geometry.strides, geometry.begins, geometry.ends, geometry.dilations, self.group)
         return self._with_bias(xp, arrays.element(x), y, bias)
 
@@ -217,9 +217,9 @@ class ConvTranspose(
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
         target = None if output_shape is None else [int(size) for size in output_shape]
         geometry = self.placement(x.shape[2:], w.shape[2:], target)
-        wide, weights = arrays.widened(xp, x), arrays.widened(xp, w)
+        wide, weights = arrays.widen(xp, x), arrays.widen(xp, w)
         none = (0,) * len(geometry.outs)
-        y = arrays.convolve_transposed(
+        y = arrays.convolve_transpose(
             xp, wide, weights, geometry.strides, geometry.begins, geometry.ends, none, geometry.dilations, self.group
         )
         return self._with_bias(xp, arrays.element(x), y, bias)

@@ -69,7 +69,7 @@ class Dropout(
                 raise EngineError("dropout.ratio", f"ratio must be in [0, 1), got {share}")
             draws = np.random.RandomState((self.seed or 0) % 2**32).uniform(0, 1, tuple(x.shape))
             mask = arrays.from_numpy(xp, draws >= share, x)
-            wide = arrays.widened(xp, x)
+            wide = arrays.widen(xp, x)
             y = round_to(xp, xp.where(mask, wide / (1 - share), xp.zeros_like(wide)), kind)
         return (y, arrays.cast(xp, mask, kind) if self.mask_like else mask)[: self.outputs]
 

@@ -53,7 +53,7 @@ class LRN(
         return min(self.size, 2 * length + 2 - self.size % 2)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         axes = axes_in(self.axes, x.ndim)
         regions = tuple(self.region(x.shape[axis]) for axis in axes)
         before, after = zip(*(split_padding(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
@@ -102,7 +102,7 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         indices = axes_in(axes_of(axes), x.ndim)
         total = xp.sum(wide * wide, axis=indices, keepdims=True) if indices else wide * wide
         denominator = total + self.eps if self.eps_mode == "add" else xp.maximum(total, xp.asarray(self.eps, dtype=wide.dtype))
@@ -132,7 +132,7 @@ class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         size = xp.abs(wide) if self.p == 1 else wide * wide
         total = xp.sum(size, axis=axis_in(self.axis, x.ndim), keepdims=True)
         norm = total if self.p == 1 else xp.sqrt(total)

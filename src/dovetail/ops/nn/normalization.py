@@ -132,7 +132,7 @@ class BatchNormalization(
         return [x.shape, (channels,), (channels,)][: self.outputs]
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Any:
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         axes = tuple(axis for axis in range(x.ndim) if axis != 1 or x.ndim == 1)
         old = [arrays.cast(xp, values, arrays.element(wide)) for values in (mean, variance)]
         used = old
@@ -206,7 +206,7 @@ class MeanVarianceNormalization(
 
     def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
         indices = axes_in(axes_of(axes), x.ndim)
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         y = wide - arrays.mean(xp, wide, indices)
         if self.normalize_variance:
             variance = arrays.mean(xp, y * y, indices)
@@ -270,9 +270,9 @@ class LayerNormalization(
         work = arrays.cast(xp, x, wide_type(kind, self.stash_type))
         axes = range(axis_in(self.axis, x.ndim), x.ndim)
         y, mean, inverse = _standardize(xp, work, axes, self.epsilon)
-        y = arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale)
+        y = arrays.cast(xp, y, wide_type(kind)) * arrays.widen(xp, scale)
         if bias is not None:
-            y = y + arrays.widened(xp, bias)
+            y = y + arrays.widen(xp, bias)
         statistics = (arrays.cast(xp, values, self.stash_type) for values in (mean, inverse))
         return (round_to(xp, y, kind), *statistics)[: self.outputs]
 
@@ -322,7 +322,7 @@ class RMSNormalization(
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
         y = work / xp.sqrt(arrays.mean(xp, work * work, axes) + self.epsilon)
         kind = arrays.element(scale)
-        return round_to(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale), kind)
+        return round_to(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widen(xp, scale), kind)
 
     def decompose(self, b: Builder, x: Value, scale: Value) -> Any:
         rank, kind = len(x.dims), wide_type(scale.dtype)
@@ -355,8 +355,8 @@ class InstanceNormalization(
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array) -> Any:
-        y, _, _ = _standardize(xp, arrays.widened(xp, x), range(2, x.ndim), self.epsilon)
-        scale, bias = (_channels(xp, arrays.widened(xp, values), x.ndim) for values in (scale, bias))
+        y, _, _ = _standardize(xp, arrays.widen(xp, x), range(2, x.ndim), self.epsilon)
+        scale, bias = (_channels(xp, arrays.widen(xp, values), x.ndim) for values in (scale, bias))
         return round_to(xp, y * scale + bias, arrays.element(x))
 
     def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Any:
@@ -410,7 +410,7 @@ class GroupNormalization(
         y, _, _ = _standardize(xp, work, range(2, len(split)), self.epsilon)
         y = arrays.cast(xp, y, wide_type(kind))
         parameter_shape = (1, self.num_groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
-        scale, bias = (xp.reshape(arrays.widened(xp, values), parameter_shape) for values in (scale, bias))
+        scale, bias = (xp.reshape(arrays.widen(xp, values), parameter_shape) for values in (scale, bias))
         return round_to(xp, xp.reshape(y * scale + bias, x.shape), kind)
 
     def canonical(self, x: View, scale: View, bias: View) -> Op:

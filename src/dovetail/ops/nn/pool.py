@@ -277,7 +277,7 @@ class AveragePool(
         kind = arrays.element(x)
         sizes = x.shape[2:]
         geometry = self.geometry(sizes, self.kernel_shape)
-        wide = arrays.widened(xp, x) if kind.is_float else arrays.cast(xp, x, dtypes.f32)
+        wide = arrays.widen(xp, x) if kind.is_float else arrays.cast(xp, x, dtypes.f32)
         total = arrays.pool_sum(
             xp,
             wide,
@@ -427,7 +427,7 @@ class LpPool(
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         sizes = x.shape[2:]
         geometry = self.geometry(sizes, self.kernel_shape)
-        powers = xp.abs(arrays.widened(xp, x)) ** self.p
+        powers = xp.abs(arrays.widen(xp, x)) ** self.p
         total = arrays.pool_sum(
             xp,
             powers,
@@ -467,7 +467,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
     """Compute the mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        mean = arrays.mean(xp, arrays.widened(xp, x), tuple(range(2, x.ndim)))
+        mean = arrays.mean(xp, arrays.widen(xp, x), tuple(range(2, x.ndim)))
         return arrays.cast(xp, mean, arrays.element(x), saturate=False)
 
     def decompose(self, b: Builder, x: Value) -> Any:
@@ -494,7 +494,7 @@ class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p
             raise RuleError("pool.p", f"p must be at least 1, got {self.p}")
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        powers = xp.abs(arrays.widened(xp, x)) ** self.p
+        powers = xp.abs(arrays.widen(xp, x)) ** self.p
         total = xp.sum(powers, axis=tuple(range(2, x.ndim)), keepdims=True)
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 

@@ -194,7 +194,7 @@ class Resize(
             for row in rows:
                 x = xp.take(x, _indices(xp, self.taps(row).indices[:, 0], x), axis=row.axis)
             return x
-        wide = arrays.widened(xp, x)
+        wide = arrays.widen(xp, x)
         outside: Any = np.zeros((1,) * x.ndim, dtype=bool)
         for row in rows:
             taps = self.taps(row)

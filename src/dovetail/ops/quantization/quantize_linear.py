@@ -334,8 +334,8 @@ class FakeQuantize(
         return data.shape
 
     def evaluate(self, xp: Namespace, data: Array, *limits: Array) -> Any:
-        wide = arrays.widened(xp, data)
-        low, high, least, most = (arrays.widened(xp, limit) for limit in limits)
+        wide = arrays.widen(xp, data)
+        low, high, least, most = (arrays.widen(xp, limit) for limit in limits)
         steps = self.levels - 1
         with np.errstate(all="ignore"):
             y = xp.round((wide - low) / (high - low) * steps) / steps * (most - least) + least

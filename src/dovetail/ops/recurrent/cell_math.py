@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail import arrays
-from dovetail.arrays.backends import filled
+from dovetail.arrays.backends import full
 from dovetail.dtypes import DType
 from dovetail.ir.builder import shape_value
 from dovetail.ops.casts import as_type, round_to, wide_type
@@ -61,7 +61,7 @@ class ArrayBackend:
         self.xp = xp
 
     def widen(self, x: Data) -> Any:
-        return None if x is None else arrays.widened(self.xp, x)
+        return None if x is None else arrays.widen(self.xp, x)
 
     def round_to(self, x: Data, dtype: DType) -> Any:
         return round_to(self.xp, x, dtype)
@@ -97,7 +97,7 @@ class ArrayBackend:
 
     def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
         """Return zeros of the type of ``like`` and the shape [*before, rows of axis ``batch`` of x, size]."""
-        return filled(self.xp, (*before, x.shape[batch], size), 0, like)
+        return full(self.xp, (*before, x.shape[batch], size), 0, like)
 
     def where(self, mask: Data, x: Data, y: Data) -> Any:
         return self.xp.where(mask, x, y)

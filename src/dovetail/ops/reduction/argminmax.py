@@ -50,7 +50,7 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
             raise symbolic.Inexact("the index of an extremum")
         axis = axis_in(self.axis, x.ndim)
         kind = arrays.element(x)
-        wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
+        wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widen(xp, x)
         if self.select_last_index:
             extremum = x.shape[axis] - 1 - self.argument(xp)(xp.flip(wide, axis=axis), axis=axis)
         else:

@@ -45,7 +45,7 @@ class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
 
     def evaluate(self, xp: Namespace, x: Array, axis: Array) -> Any:
         index = axis_in(int(np.asarray(axis).reshape(-1).tolist()[0]), x.ndim)
-        wide = x if xp is symbolic.xp else arrays.widened(xp, x)
+        wide = x if xp is symbolic.xp else arrays.widen(xp, x)
         wide = xp.flip(wide, axis=index) if self.reverse else wide
         if self.exclusive and x.shape[index]:
             front = (slice(None),) * index

@@ -100,7 +100,7 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
         else:
             kind = arrays.element(x)
             with np.errstate(all="ignore"):
-                y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widened(xp, x), reduced)), kind, saturate=False)
+                y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widen(xp, x), reduced)), kind, saturate=False)
         return y if self.keepdims else xp.squeeze(y, axis=reduced)
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:

@@ -119,7 +119,7 @@ class Hardmax(
         flat = xp.reshape(x, (*x.shape[:axis], -1)) if self.coerce_to_2d and 0 not in x.shape else x
         if 0 in x.shape:
             return x
-        wide = xp.moveaxis(arrays.widened(xp, flat), axis, -1)
+        wide = xp.moveaxis(arrays.widen(xp, flat), axis, -1)
         one, zero = (xp.asarray(number, dtype=x.dtype) for number in (1, 0))
         hot = arrays.one_hot(xp, xp.argmax(wide, axis=-1), wide.shape[-1], one, zero)
         return xp.reshape(xp.moveaxis(hot, -1, axis), x.shape)

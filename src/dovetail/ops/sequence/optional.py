@@ -31,7 +31,7 @@ class Optional(Op, sig="input?: any -> output: any"):
             return [types.Optional(input.type)]
         if self.type is None:
             raise RuleError("optional.type", "an Optional without input needs a type")
-        return [types.Optional(types.opened(self.type))]
+        return [types.Optional(types.forget_element_sizes(self.type))]
 
     def value(self, input: View | None = None) -> Any:
         raise Unknown

@@ -150,9 +150,9 @@ class Slice(
         cuts = [slice(None)] * data.ndim
         for axis, bounds in rows:
             cuts[axis] = _python_slice(int(data.shape[axis]), bounds)
-        return (
-            arrays.strided(xp, data, *zip(*((cut.start, cut.stop, cut.step or 1) for cut in cuts), strict=True)) if cuts else data
-        )
+        if not cuts:
+            return data
+        return arrays.strided_slice(xp, data, *zip(*((cut.start, cut.stop, cut.step or 1) for cut in cuts), strict=True))
 
     def vjp(
         self,

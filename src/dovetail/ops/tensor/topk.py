@@ -110,7 +110,7 @@ class TopK(
     def order(self, xp: Namespace, x: Array, axis: int) -> Any:
         """Return the indices along the axis, most extreme element first, equal elements in their order."""
         kind = arrays.element(x)
-        wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
+        wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widen(xp, x)
         if not self.largest:
             return xp.argsort(wide, axis=axis, stable=True)
         # Reversing the input and the result keeps equal elements in their order.
