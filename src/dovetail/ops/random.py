@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Random(Op):
-    """A random generator, determined by ``seed`` and ``op_seed``; each runtime generates its own sequence."""
+    """Random generators depend on ``seed`` and ``op_seed`` alone; each runtime generates its own sequence."""
 
     seed: float = 0.0
     op_seed: int = 0
@@ -32,7 +32,7 @@ class _Random(Op):
         return True
 
     def value(self, *xs: View) -> Any:
-        raise symbolic.Inexact("random numbers")
+        raise symbolic.Inexact("a random number")
 
     def seeds(self) -> dict[str, Any]:
         return {"seed": self.seed, "op_seed": self.op_seed}
@@ -137,7 +137,7 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
 
 
 class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
-    """A generator with the shape of ``x``; its other inputs are those of the generator that takes a shape."""
+    """These generators take the shape of ``x``; their other inputs are those of the generator that takes a shape."""
 
     def shape(self, x: View, first: View, last: View) -> Any:
         _check_bounds(first, last)
@@ -173,7 +173,7 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
         return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """A step function has no gradient."""
+        """Return no gradient: Bernoulli is a step function of ``x``."""
         return [None]
 
 
