@@ -186,7 +186,7 @@ private:
 //
 // `unclaimed_` is both the invitation and the claim: a thread that decrements it owes the job one task. The job cannot end or be
 // replaced before that task is counted in `done_`. A worker therefore reads the job only after a claim. A worker that comes late,
-// or sleeps through the whole job, touches nothing and delays nobody.
+// or sleeps through the whole job, touches nothing and delays no thread.
 //
 // The queues map claims to tasks. Each thread has a queue with its equal share of the tasks in ascending order, so that it finds
 // in its own cache what it wrote in the kernel before. A thread with an empty queue goes on to the next one. There are as many

@@ -22,8 +22,8 @@ constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications below which wak
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 16; }
 
-std::vector<float> with_padding(std::vector<float> values, std::int64_t most) {
-    values.resize(values.size() + static_cast<std::size_t>(most));
+std::vector<float> with_padding(std::vector<float> values, std::int64_t padding) {
+    values.resize(values.size() + static_cast<std::size_t>(padding));
     return values;
 }
 
@@ -120,9 +120,9 @@ void Conv::choose_sizes() {
     pitch_ = input_mode_ == InputMode::pixels ? round_to_line(g.channels) + 16 : g.channels;
     patch_pixels_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
     const auto rows_of = [&](std::int64_t lines) { return (lines - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1; };
-    const std::int64_t most = std::max<std::int64_t>(g.lines() / 8, 1);
+    const std::int64_t max_lines = std::max<std::int64_t>(g.lines() / 8, 1);
     block_lines_ = 1;
-    while (block_lines_ < std::min(g.out[1], most) &&
+    while (block_lines_ < std::min(g.out[1], max_lines) &&
            g.kernel[0] * rows_of(block_lines_ + 1) * patch_pixels_ * g.channels <= kPatchFloats)
         ++block_lines_;
     patch_rows_ = rows_of(block_lines_);

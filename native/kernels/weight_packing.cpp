@@ -93,13 +93,13 @@ constexpr std::int64_t kPanelBytes = 640 << 10;
 
 // Rows a multiple of a page apart map to one L1 set, which holds twelve lines.
 std::int64_t max_rows(int vectors, std::int64_t step, const GemmKernels& table) {
-    const std::int64_t most = table.rows[vectors - 1];
-    return step != 0 && step % 1024 == 0 ? std::min<std::int64_t>(most, 9) : most;
+    const std::int64_t limit = table.rows[vectors - 1];
+    return step != 0 && step % 1024 == 0 ? std::min<std::int64_t>(limit, 9) : limit;
 }
 
-double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t most, int lanes) {
+double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t limit, int lanes) {
     double cost = 0;
-    const auto tiles = static_cast<double>(ceil_div(length, most));
+    const auto tiles = static_cast<double>(ceil_div(length, limit));
     for (const Panel& panel : panels_of(columns, widest, lanes))
         cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors, lanes);
     return cost;
@@ -111,13 +111,13 @@ Tiling tiling_of(std::int64_t length, std::int64_t columns, std::int64_t step, s
     Tiling best{};
     double lowest_cost = 0;
     for (int widest = kMaxVectors; widest > 0; --widest) {
-        const std::int64_t most = max_rows(widest, step, table);
+        const std::int64_t limit = max_rows(widest, step, table);
         const bool fits = depth * widest * table.lanes * 4 <= kPanelBytes || widest <= 2;
-        if (most == 0 || !fits) continue;
-        const double cost = cost_of(length, columns, widest, most, table.lanes);
+        if (limit == 0 || !fits) continue;
+        const double cost = cost_of(length, columns, widest, limit, table.lanes);
         if (best.vectors != 0 && cost >= lowest_cost) continue;
         lowest_cost = cost;
-        best = {widest, std::max<std::int64_t>(ceil_div(length, most), 1), cost};
+        best = {widest, std::max<std::int64_t>(ceil_div(length, limit), 1), cost};
     }
     return best;
 }

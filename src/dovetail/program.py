@@ -14,7 +14,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.errors import EngineError, printable
 from dovetail.formats import load
-from dovetail.formats.mapped_files import check_unchanged
+from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.interpreter.interpret import copy_into, copy_shared_outputs, interpret
 from dovetail.interpreter.results import Results
 from dovetail.interpreter.session import InitialStates, Session, inputs_by_name
@@ -164,7 +164,7 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
-    """Whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
+    """Return whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
     if len(model.inputs) != 1:
         return True
     if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
@@ -218,7 +218,7 @@ def compile(
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
-    check_unchanged(loaded.graph, loaded.file)
+    check_mapped_files(loaded.graph, loaded.file)
     chosen = loaded.limits if limits is None else limits
     chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
     if chosen != loaded.limits:

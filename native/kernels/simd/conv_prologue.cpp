@@ -11,14 +11,14 @@ void copy_run(float* __restrict to, const float* __restrict from, std::int64_t c
 }
 
 // NaN passes.
-inline float at_least_zero(float value) { return value < 0 ? 0 : value; }
+inline float clamp_to_zero(float value) { return value < 0 ? 0 : value; }
 
 template <bool clamp>
 void map_run(float* __restrict to, const float* __restrict from, std::int64_t count, const float* __restrict scale,
              const float* __restrict shift) {
     for (std::int64_t i = 0; i < count; ++i) {
         const float value = from[i] * scale[i] + shift[i];
-        to[i] = clamp ? at_least_zero(value) : value;
+        to[i] = clamp ? clamp_to_zero(value) : value;
     }
 }
 
@@ -28,7 +28,7 @@ void run(float* to, const float* from, std::int64_t count, std::int64_t step, co
     if (step == 1) return (prologue.clamp ? map_run<true> : map_run<false>)(to, from, count, scale, shift);
     for (std::int64_t i = 0; i < count; ++i) {
         const float value = from[i * step] * scale[i] + shift[i];
-        to[i] = prologue.clamp ? at_least_zero(value) : value;
+        to[i] = prologue.clamp ? clamp_to_zero(value) : value;
     }
 }
 

@@ -14,7 +14,7 @@ def ops(format: str | None, as_json: bool) -> int:
     """List the operators: element types, gradient, native kernel, versions in ONNX and OpenVINO.
 
     With --format the operators of ONNX or of OpenVINO: the versions that are read, those that are not, and what they are read as.
-    What is said of types, gradients and kernels is what the tests show.
+    Types, gradients and kernels are those that the tests show.
     """
     from dovetail import catalog
 

@@ -30,7 +30,7 @@ def _elements_of(value: Value) -> Iterable[Size]:
 
 
 def is_affine(size: Size | None, symbol: str, others: Mapping[str, int]) -> bool:
-    """Whether an expression is ``a + b * symbol`` for every size of the symbol, given the sizes of the other symbols."""
+    """Return whether an expression is ``a + b * symbol`` for every size of the symbol, given the sizes of the other symbols."""
     if size is None:
         return False
     if isinstance(size, int | np.integer | np.bool_):

@@ -31,7 +31,7 @@ from dovetail.ir.types import Tensor
 from dovetail.limits import Limits, refuse_memory, within_memory
 
 MAX_EXECUTABLES = 16
-"""The most executables, and the most parametric plans, that an engine caches; the least recently used is dropped."""
+"""The most executables, and the largest_buffer parametric plans, that an engine caches; the least recently used is dropped."""
 
 
 class Engine:
@@ -198,8 +198,8 @@ class Engine:
 
     def _check_memory(self, plan: Plan) -> None:
         outputs = output_bytes_of(plan)
-        most = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
-        largest = f"; the largest tensor is {most.root.name!r} with {most.nbytes}" if most else ""
+        largest_buffer = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
+        largest = f"; the largest tensor is {largest_buffer.root.name!r} with {largest_buffer.nbytes}" if largest_buffer else ""
         try:
             refuse_memory(
                 self.limits,

@@ -68,7 +68,7 @@ class PieceFact:
     start: float
     end: float
     is_copied: bool
-    """Whether a copy writes the tensor; otherwise a kernel writes it in place."""
+    """Return whether a copy writes the tensor; otherwise a kernel writes it in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class BufferFact:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several tensors share the buffer side by side, at least one of them without a copy."""
+        """Return whether several tensors share the buffer side by side, at least one of them without a copy."""
         if self.cuts:
             return True
         bands = {(piece.start, piece.end) for piece in self.pieces}

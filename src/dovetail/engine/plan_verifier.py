@@ -209,7 +209,7 @@ def _extent_of(operand: Operand) -> tuple[int, int]:
 
 
 def _extents_overlap(one: Operand, other: Operand) -> bool:
-    """Whether the extents of two operands overlap: necessary for shared bytes, not sufficient."""
+    """Return whether the extents of two operands overlap: necessary for shared bytes, not sufficient."""
     if one.buffer != other.buffer or 0 in one.sizes or 0 in other.sizes:
         return False
     (low, high), (start, stop) = _extent_of(one), _extent_of(other)
@@ -217,14 +217,14 @@ def _extents_overlap(one: Operand, other: Operand) -> bool:
 
 
 def _has_same_addresses(read: Operand, result: Operand) -> bool:
-    """Whether each element of a read has the address of the same element of a result."""
+    """Return whether each element of a read has the address of the same element of a result."""
     return (read.offset, read.sizes, read.strides, read.tensor.itemsize) == (
         result.offset, result.sizes, result.strides, result.tensor.itemsize,
     )  # fmt: skip
 
 
 def _has_internal_overlap(operand: Operand) -> bool:
-    """Whether two elements of an operand share memory."""
+    """Return whether two elements of an operand share memory."""
     axes = sorted((abs(stride), size) for size, stride in zip(operand.sizes, operand.strides, strict=True) if size != 1)
     span, is_nested = operand.tensor.itemsize, True
     for stride, size in axes:
@@ -251,5 +251,5 @@ def _granularity_of(plan: Plan) -> int:
 
 
 def _is_marked(plan: Plan, operand: Operand) -> bool:
-    """Whether an operand is in the arena or in an output."""
+    """Return whether an operand is in the arena or in an output."""
     return operand.buffer == 0 or operand.buffer > len(plan.inputs)

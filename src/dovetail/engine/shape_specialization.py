@@ -79,7 +79,7 @@ class ShapeTensorNodes:
         return frozenset(node for node, symbols in self._nodes if not symbols.isdisjoint(self._affine_symbols))
 
     def has_interpreted_step(self, plan: Plan) -> bool:
-        """Whether a plan interprets a node that was left to kernels, so that no parametric plan is possible."""
+        """Return whether a plan interprets a node that was left to kernels, so that no parametric plan is possible."""
         return any(
             node in self._parametric for step in plan.steps if step.kernel == INTERPRET and step.call for node in step.call.nodes
         )

@@ -100,7 +100,7 @@ class AliasMap:
         return None if composed is None or not self._is_affine_in(root, composed) else TensorView(into.root, composed)
 
     def _is_affine_in(self, root: RunTensor, layout: Layout) -> bool:
-        """Whether every member of ``root`` composes with ``layout``, the root's layout in another root."""
+        """Return whether every member of ``root`` composes with ``layout``, the root's layout in another root."""
         views = [self.of(tensor).layout for tensor in self.members(root)]
         return all(compose(layout, view.offset, view.modes) is not None for view in views)
 
@@ -148,7 +148,7 @@ def _alias_outputs(call: KernelCall, aliases: AliasMap) -> None:
 
 
 def covers_outputs(call: KernelCall) -> bool:
-    """Whether the windows leave no element to be filled. (Windows of a call with a fill value do not overlap.)"""
+    """Return whether the windows leave no element to be filled. (Windows of a call with a fill value do not overlap.)"""
     return _window_elements(call) >= sum(tensor.count for tensor in call.writes)
 
 
@@ -176,7 +176,7 @@ def _alias_inputs(call: KernelCall, aliases: AliasMap) -> None:
 
 
 def _has_overlap(call: KernelCall) -> bool:
-    """Whether some window may write over another: then their order matters, and each is copied."""
+    """Return whether some window may write over another: then their order matters, and each is copied."""
     return _window_elements(call) > sum(tensor.count for tensor in call.writes)
 
 
@@ -195,7 +195,7 @@ def windows_to_copy(call: KernelCall, aliases: AliasMap) -> list[Window]:
 
 
 def _is_in_place(source: Layout, target: Layout, window: Window) -> bool:
-    """Whether a window reads and writes the same elements of one root."""
+    """Return whether a window reads and writes the same elements of one root."""
     read = compose(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
     written = compose(target, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
     return read is not None and read == written

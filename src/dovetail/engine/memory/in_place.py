@@ -55,6 +55,6 @@ def share_in_place(steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts) -
 
 
 def has_same_offsets(tensor: RunTensor, target: RunTensor, layouts: PhysicalLayouts) -> bool:
-    """Whether each element of ``tensor`` has the offset in its root that the same element of ``target`` has in its own."""
+    """Return whether each element of ``tensor`` has the offset in its root that the same element of ``target`` has in its own."""
     is_same = (tensor.sizes, tensor.itemsize) == (target.sizes, target.itemsize)
     return is_same and layouts.operand(tensor) == layouts.operand(target)

@@ -69,7 +69,7 @@ class PhysicalLayouts:
         return None if strides is None else (composed.offset, strides)
 
     def is_channels_last(self, tensor: RunTensor) -> bool:
-        """Whether axis 1 is contiguous, in a tensor with one stride per axis."""
+        """Return whether axis 1 is contiguous, in a tensor with one stride per axis."""
         operand = self.operand(tensor)
         assert operand is not None
         _, strides = operand

@@ -139,7 +139,7 @@ class TensorMap:
         return tensor if tensor is not None else self._store(value, self._create(value))
 
     def shares(self, constants: Iterable[np.ndarray[Any, Any]]) -> bool:
-        """Whether all of these arrays are constants of every plan of the model, not of this plan alone."""
+        """Return whether all of these arrays are constants of every plan of the model, not of this plan alone."""
         return self._shared is None or all(id(data) in self._shared for data in constants)
 
     def _store(self, value: Value, tensor: RunTensor) -> RunTensor:

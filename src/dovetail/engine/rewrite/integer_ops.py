@@ -124,12 +124,12 @@ def _dynamic_quantize(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
     """DynamicQuantizeLinear: codes, scale and zero point."""
     (x,) = xs
     assert x is not None
-    zero, most = b.constant(np.float32(0)), b.constant(np.float32(255))
+    zero, maximum = b.constant(np.float32(0)), b.constant(np.float32(255))
     axes = b.constant(np.arange(len(x.dims)))
-    least = b.Minimum(b.add(NonEmptyReduceMin(keepdims=False), x, axes)[0], zero)
-    span = b.Subtract(b.Maximum(b.ReduceMax(x, axes, keepdims=False), zero), least)
-    scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, most))
-    point = b.Round(b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, most))
+    minimum = b.Minimum(b.add(NonEmptyReduceMin(keepdims=False), x, axes)[0], zero)
+    span = b.Subtract(b.Maximum(b.ReduceMax(x, axes, keepdims=False), zero), minimum)
+    scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, maximum))
+    point = b.Round(b.Clip(b.Subtract(zero, b.Divide(minimum, scale)), zero, maximum))
     return quantize_value(b, b.Divide(x, scale), point, dtypes.u8), scale, b.Cast(point, to=dtypes.u8)
 
 

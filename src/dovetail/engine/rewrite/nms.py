@@ -73,13 +73,13 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
 def rewrite_nms(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Sequence[Value] | None:
     """NonMaxSuppression as NmsTable and NmsRows; None for other types than f32, and for an unknown number of boxes per class."""
     padded: list[Value | None] = [*xs, None, None, None]
-    boxes, scores, most, iou_threshold, score_threshold, *others = padded
+    boxes, scores, max_boxes_input, iou_threshold, score_threshold, *others = padded
     thresholds = iou_threshold, score_threshold
     if any(x is not None and (x.shape is None or x.dtype.name != "f32") for x in (boxes, scores, *thresholds)):
         return None
     if not all(x is None or _is_zero(x) for x in others):
         return None
-    max_boxes = np.zeros((), np.int64) if most is None else constant_value(most)
+    max_boxes = np.zeros((), np.int64) if max_boxes_input is None else constant_value(max_boxes_input)
     if boxes is None or scores is None or scores.shape is None or max_boxes is None:
         return None
     numbers = [

@@ -205,7 +205,7 @@ def _quantized_conv(
 
 
 def fits_i32(codes: Array, bias: Array) -> bool:
-    """Whether i32 represents every sum of bytes times these weights, plus the bias."""
+    """Return whether i32 represents every sum of bytes times these weights, plus the bias."""
     sums = 255 * np.abs(codes.astype(np.int64)).sum(axis=tuple(range(1, codes.ndim)))
     return bool(np.all(sums + np.abs(bias.astype(np.int64)) < 2**31))
 
@@ -278,7 +278,7 @@ def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization,
 
 
 def _has_single_reader(codes: Value, value: Value, b: Builder) -> bool:
-    """Whether only one node reads a tensor and its codes, and neither is an output."""
+    """Return whether only one node reads a tensor and its codes, and neither is an output."""
     is_output = any(x is output for x in (codes, value) for output in b.graph.outputs)
     return len(codes.uses) == 1 and len(value.uses) == 1 and not is_output
 

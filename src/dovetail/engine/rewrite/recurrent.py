@@ -16,20 +16,20 @@ from dovetail.ops.recurrent.layouts import convert_form, pad_inputs
 
 class RecurrentSteps(
     Op,
-    sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -> y: F, last_h: F, last_c: F",
+    sig="projected: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -> y: F, last_h: F, last_c: F",
     is_registered=False,
 ):
     """The time steps of a recurrent ``layer`` (sequence first), given W x + b of all steps. An operator of the engine alone.
 
-    ``moments``, W x + b: [sequence, batch, directions * gates * hidden]. ``inner``: [directions, hidden], the recurrent bias of
+    ``projected``, W x + b: [sequence, batch, directions * gates * hidden]. ``inner``: [directions, hidden], the recurrent bias of
     the candidate gate of a GRU, added before the reset gate is applied.
     """
 
     layer: RNN | GRU | LSTM
     outputs: int = 3
 
-    def shape(self, moments: View, r: View, *rest: View | None) -> list[Shape]:
-        length, batch, _ = moments.dims
+    def shape(self, projected: View, r: View, *rest: View | None) -> list[Shape]:
+        length, batch, _ = projected.dims
         directions, hidden = self.layer.directions, r.dims[2]
         state = (directions, batch, hidden)
         return [(length, directions, batch, hidden), state, state][: self.outputs]
@@ -37,7 +37,7 @@ class RecurrentSteps(
     def evaluate(
         self,
         xp: Namespace,
-        moments: Array,
+        projected: Array,
         r: Array,
         inner: Array = None,
         lengths: Array = None,
@@ -46,20 +46,20 @@ class RecurrentSteps(
     ) -> Array:
         m, layer, size = ArrayBackend(xp), self.layer, r.shape[2]
         rows = layer.gate_count * size
-        layer.check_lengths(xp, lengths, {"s": moments.shape[0]})
+        layer.check_lengths(xp, lengths, {"s": projected.shape[0]})
         outputs, last = [], []
         for direction in range(layer.directions):
-            begin = [m.zeros(moments, moments, 1, size) if state is None else state[direction, ...] for state in (h, c)]
+            begin = [m.zeros(projected, projected, 1, size) if state is None else state[direction, ...] for state in (h, c)]
             if isinstance(layer, GRU):
                 f, g = layer.make_activations(m, direction)
                 recurrent = m.prepare_weights(r[direction, ...])
                 step = linear_gru_step(m, f, g, recurrent, None if inner is None else inner[direction, ...], size)
             else:
                 step, _ = layer.make_step(m, direction, size, r[direction, ...], None)
-            own = [moments[t, :, direction * rows : (direction + 1) * rows] for t in range(moments.shape[0])]
+            own = [projected[t, :, direction * rows : (direction + 1) * rows] for t in range(projected.shape[0])]
             backwards = layer.direction == "reverse" or direction == 1
             steps, end = unroll(m, own, step, tuple(begin[: layer.state_count]), lengths, backwards)
-            outputs.append(m.stack(steps, 0) if steps else m.zeros(moments, moments, 1, size, (0,)))
+            outputs.append(m.stack(steps, 0) if steps else m.zeros(projected, projected, 1, size, (0,)))
             last.append(end)
         ends = [m.stack([end[index] for end in last], 0) for index in range(layer.state_count)]
         return (m.stack(outputs, 1), *ends)[: self.outputs]
@@ -107,15 +107,15 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
     m, size = GraphBackend(b), r.constant.shape[2]
     with b:
         weights = b.Reshape(w, [op.directions * op.gate_count * size, -1])
-        moments = b.MatMul(x, weights, transpose_b=True)
+        projected = b.MatMul(x, weights, transpose_b=True)
         inner = None
         if bias is not None:
             biases = [m.index(bias, direction) for direction in range(op.directions)]
-            moments = moments + m.concat([op.input_bias(m, part, size) for part in biases], 0)
+            projected = projected + m.concat([op.input_bias(m, part, size) for part in biases], 0)
             if isinstance(op, GRU):
                 inner = m.stack([part[-size:] for part in biases], 0)
         states = [*rest[: op.state_count], None][:2]
-        return b.add(RecurrentSteps(layer=op, outputs=op.outputs), moments, r, inner, lengths, *states)
+        return b.add(RecurrentSteps(layer=op, outputs=op.outputs), projected, r, inner, lengths, *states)
 
 
 def cell_of(op: RNN | GRU | LSTM) -> str:

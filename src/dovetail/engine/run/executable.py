@@ -130,13 +130,13 @@ class Executable:
     def __call__(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> dict[str, Array]:
         usage = active()
         if usage is not None:
-            return self._run_limited(usage, arrays, out, names)
+            return self._run_within_limits(usage, arrays, out, names)
         context = self.create_context(arrays, out, names)
         for segment in self._segments:
             segment.run(self, context)
         return self._outputs_of(context, out, names)
 
-    def _run_limited(
+    def _run_within_limits(
         self, usage: Usage, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]
     ) -> dict[str, Array]:
         """Run within limits: check the time between steps, and add this call's memory to that of the enclosing run."""
@@ -241,5 +241,5 @@ def _address_of(array: Array) -> int:
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array of plain elements, which kernels read without a copy."""
+    """Return whether a value is an array of plain elements, which kernels read without a copy."""
     return isinstance(value, np.ndarray) and value.dtype.kind != "O"

@@ -51,14 +51,14 @@ def _interpret(step: Step, tensor_map: TensorMap, read: OperandReader, dynamic: 
         array for tensor in call.reads if tensor is not None and not tensor.is_dynamic and (array := arrays[tensor]) is not None
     ]
     for tensor, operand in zip(call.writes, step.writes, strict=True):
-        result = _copy_borrowed(arrays[tensor], borrowed) if operand.tensor.is_dynamic else arrays[tensor]
+        result = _own_copy_of(arrays[tensor], borrowed) if operand.tensor.is_dynamic else arrays[tensor]
         _store(step, operand, result, read, dynamic)
 
 
-def _copy_borrowed(result: Array, borrowed: Sequence[Array]) -> Array:
+def _own_copy_of(result: Array, borrowed: Sequence[Array]) -> Array:
     """The result, copied where it shares memory with an array that is valid only during the step."""
     if isinstance(result, list):
-        return [_copy_borrowed(item, borrowed) for item in result]
+        return [_own_copy_of(item, borrowed) for item in result]
     if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in borrowed):
         return np.array(result, order="C")
     return result

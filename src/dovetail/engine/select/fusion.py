@@ -123,13 +123,13 @@ def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> E
 
 
 def _is_normal_f32(numbers: np.ndarray[Any, Any]) -> bool:
-    """Whether all numbers are 0 or in the range of normal f32 numbers, which hold all digits of f32."""
+    """Return whether all numbers are 0 or in the range of normal f32 numbers, which hold all digits of f32."""
     magnitudes = np.abs(numbers)
     return bool(np.all((magnitudes == 0) | (magnitudes >= _F32.tiny) & (magnitudes <= _F32.max)))
 
 
 def _is_column_bias(tensor: RunTensor, product: RunTensor) -> bool:
-    """Whether a tensor is constant with one number per column of a matrix product."""
+    """Return whether a tensor is constant with one number per column of a matrix product."""
     return tensor.data is not None and tensor.count == product.sizes[-1] and tensor.sizes[-1:] == product.sizes[-1:]
 
 
@@ -186,7 +186,7 @@ def _fuse_elementwise(calls: list[KernelCall], outputs: set[RunTensor]) -> list[
 
 
 def _can_fuse(first: KernelCall, second: KernelCall) -> bool:
-    """Whether two elementwise calls have outputs of one shape, and together no more than MAX_FUSED_OPERATORS."""
+    """Return whether two elementwise calls have outputs of one shape, and together no more than MAX_FUSED_OPERATORS."""
     (one, *_), (other, *_) = first.writes, second.writes
     count = len(first.attributes["body"]) + len(second.attributes["body"])
     return one.sizes == other.sizes and count <= MAX_FUSED_OPERATORS

@@ -24,22 +24,22 @@ def select_gather(op: Gather, node: Node, reads: Reads, writes: Writes) -> Kerne
     batch = op.batch_dims + (len(indices.sizes) if op.batch_dims < 0 else 0)
     attributes = {"axis": axis_in(op.axis, len(x.sizes)), "batch": batch}
     attributes |= {"wrap": int(op.bounds != "natural"), "zero": int(op.bounds == "zero")}
-    return _select_indexed("gather", node, x, indices, writes, attributes)
+    return _select_gather("gather", node, x, indices, writes, attributes)
 
 
 def select_gather_elements(op: GatherElements, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, indices = reads[:2]
     assert x is not None and indices is not None
-    return _select_indexed("gather_elements", node, x, indices, writes, {"axis": axis_in(op.axis, len(x.sizes))})
+    return _select_gather("gather_elements", node, x, indices, writes, {"axis": axis_in(op.axis, len(x.sizes))})
 
 
 def select_gather_nd(op: GatherND, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, indices = reads[:2]
     assert x is not None and indices is not None
-    return _select_indexed("gather_nd", node, x, indices, writes, {"batch": op.batch_dims})
+    return _select_gather("gather_nd", node, x, indices, writes, {"batch": op.batch_dims})
 
 
-def _select_indexed(
+def _select_gather(
     kernel: str, node: Node, x: RunTensor, indices: RunTensor, writes: Writes, attributes: dict[str, int]
 ) -> KernelCall | str:
     if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class KernelTraits(NamedTuple):
-    """What the planner may assume about one native kernel."""
+    """Facts of one native kernel that the planner relies on."""
 
     packs_weights: bool = False
     """The kernel packs its second operand once, and the packed copy lives as long as the model."""
