@@ -174,7 +174,7 @@ def _resize(
         x = b.Pad(x, list(pads))
     # The linear mode excludes elements outside; without antialiasing that equals repeating the border.
     op = Resize(mode, coordinates, nearest, cubic, axes=axes)
-    rows = op.plan(x, sizes, scales, None) or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]
+    rows = op.plan(x, sizes, scales, None) or [Axis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
     for row in rows:
         _check_row(op, row, sizes is None)
     if antialias and any(row.scale is None or row.scale < 1 for row in rows):
@@ -237,7 +237,7 @@ def _is_expressible(op: Resize, x: Value, sizes: Value | None, scales: Value | N
         return False
     try:
         rows = op.plan(x, sizes if has_sizes else None, None if has_sizes else scales, None)
-        for row in rows or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]:
+        for row in rows or [Axis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]:
             _check_row(op, row, not has_sizes)
     except UnsupportedError:
         return False
@@ -252,7 +252,7 @@ def export_resize(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     has_sizes = sizes is not None and sizes.shape != (0,)
     if not _is_expressible(op, x, sizes, scales):
         raise UnsupportedError("op.unsayable", f"openvino cannot express {op}")
-    axes = op.places(len(x.dims))
+    axes = op.axis_indices(len(x.dims))
     mode = op.mode
     if mode == "linear":
         mode = "linear_onnx" if _suits_linear_onnx(axes, len(x.dims)) else "linear"
