@@ -198,11 +198,11 @@ class ExportContext:
 def copy_captured_outputs(graph: Graph) -> None:
     """Let each output of a subgraph be produced in it, once: an input, or a repeated output, gets an Identity."""
     b = Builder(graph=graph)
-    seen: set[int] = {id(value) for value in graph.inputs}
+    produced: set[int] = {id(value) for value in graph.inputs}
     for index, value in enumerate(graph.outputs):
-        if id(value) in seen:
+        if id(value) in produced:
             graph.outputs[index] = value = b.apply("Identity", value)
-        seen.add(id(value))
+        produced.add(id(value))
 
 
 def declarable_type(type: Type) -> Type:

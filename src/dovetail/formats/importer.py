@@ -334,14 +334,14 @@ def _import_constants(scope: ImportScope) -> None:
 
 
 def _import_outputs(scope: ImportScope) -> None:
-    seen: set[int] = set()
+    returned: set[int] = set()
     for item in scope.foreign.outputs:
         value = scope.lookup(item.key)
         if value is None:
             message = f"no node produces the output {item.name!r}"
             scope.errors.append(FormatError("graph.dangling", message, file=scope.file))
             continue
-        if id(value) in seen or (item.names and _is_renamed_input(scope, value, item)):
+        if id(value) in returned or (item.names and _is_renamed_input(scope, value, item)):
             value = scope.b.add(REGISTRY["Identity"](), value, names=[item.name])[0]
         elif item.names and item.names[0] != value.name and item.names[0] in value.names:
             rename(scope.graph, value, item.names[0])
@@ -351,7 +351,7 @@ def _import_outputs(scope: ImportScope) -> None:
         value.doc = value.doc or item.doc
         value.metadata.update(item.metadata)
         scope.graph.outputs.append(value)
-        seen.add(id(value))
+        returned.add(id(value))
 
 
 def _is_renamed_input(scope: ImportScope, value: Value, item: ForeignValue) -> bool:

@@ -127,7 +127,7 @@ class _Cost(NamedTuple):
 
 def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> None:
     """Refuse recursion, and calls that would grow beyond the limits, before anything is inlined."""
-    known: dict[Call, _Cost] = {}
+    costs: dict[Call, _Cost] = {}
     limits = current().limits
 
     def measure(nodes: Iterable[ForeignNode], stack: tuple[Call, ...]) -> _Cost:
@@ -146,11 +146,11 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
         if call in stack:
             names = " -> ".join(name for _, name, _ in (*stack[stack.index(call) :], call))
             raise FormatError("function.recursive", f"functions must not be recursive: {names}")
-        if call not in known:
+        if call not in costs:
             if len(stack) >= limits.depth:
                 raise _too_deep(limits)
-            known[call] = measure(functions[call].nodes, (*stack, call)).plus(_cost_of_symbols(functions[call]))
-        return known[call]
+            costs[call] = measure(functions[call].nodes, (*stack, call)).plus(_cost_of_symbols(functions[call]))
+        return costs[call]
 
     cost = measure(graph.nodes, ())
     if cost.depth > limits.depth + 1:

@@ -63,14 +63,14 @@ class Reader:
         return graph
 
     def _sections(self, element: Element, depth: int) -> dict[str, Element]:
-        known = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
+        known_tags = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
         self.checks.ignore_attributes(element, () if depth else ("name", "version"))
         sections: dict[str, Element] = {}
         for child in element:
             if child.tag in PREPROCESSING:
                 message = f"<{element.tag}> has <{child.tag}>, which changes the results in the tools that support it"
                 self.checks.add_unsupported_error("ir.element-unknown", message)
-            elif child.tag not in known:
+            elif child.tag not in known_tags:
                 self.checks.ignore_element(element.tag, child)
             elif child.tag in sections and child.tag == "rt_info":
                 self.checks.deviate(FormatError("ir.element-repeated", f"<{element.tag}> has two <rt_info>"))
@@ -120,9 +120,11 @@ class Reader:
             return
         if not layer.version.startswith("opset"):
             self.checks.add_unsupported_error("ir.version", f"{layer.kind} must be of an opset, got {layer.version!r}", layer)
-        others = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
-        if others:
-            self.checks.add_unsupported_error("ir.element-unknown", f"{layer.kind} has the unknown element <{others[0]}>", layer)
+        unknown_tags = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
+        if unknown_tags:
+            self.checks.add_unsupported_error(
+                "ir.element-unknown", f"{layer.kind} has the unknown element <{unknown_tags[0]}>", layer
+            )
         if layer.kind == "Result":
             self._result(graph, layer, data, inputs[0])
             return

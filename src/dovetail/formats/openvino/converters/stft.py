@@ -80,10 +80,10 @@ def legalize_stft(b: Any, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     if window is None:
         window = b.constant(np.ones(size, x.dtype.numpy), x.dtype)
-    every = step if step.shape == () else b.Reshape(step, [])
+    frame_step = step if step.shape == () else b.Reshape(step, [])
     maker = x.node
     signal = b.Squeeze(x, [2]) if maker is None or not isinstance(maker.op, Unsqueeze) else maker.inputs[0]
-    return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, every, dtypes.i64))[0]
+    return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, frame_step, dtypes.i64))[0]
 
 
 @OPENVINO.legalize("MelWeightMatrix")
