@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dovetail import arrays
+
 if TYPE_CHECKING:
-    from dovetail.arrays import Array
+    from dovetail.arrays import Array, Namespace
 
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 
@@ -86,3 +88,19 @@ def keys_kernel(distance: Array, a: float) -> Any:
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+
+
+def to_library_indices(xp: Namespace, indices: Array, like: Array) -> Any:
+    """Convert numpy indices to the library of ``like``: i64 in numpy, i32 elsewhere."""
+    return arrays.from_numpy(xp, indices if arrays.is_numpy(xp) else indices.astype(np.int32), like)
+
+
+def interpolate(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
+    """Sum the taps along ``axis``, each times its weight."""
+    total: Any = None
+    after = (1,) * (x.ndim - axis - 1)
+    for tap in range(taps.indices.shape[1]):
+        weights = taps.weights[:, tap].astype(arrays.element(x).numpy).reshape((-1, *after))
+        part = xp.take(x, to_library_indices(xp, taps.indices[:, tap], x), axis=axis) * arrays.from_numpy(xp, weights, x)
+        total = part if total is None else total + part
+    return total

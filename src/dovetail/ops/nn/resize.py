@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,17 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
-from dovetail.ops.nn.interpolation import COORDINATES, NEAREST, Axis, Taps, keys_kernel, round_positions
+from dovetail.ops.nn.interpolation import (
+    COORDINATES,
+    NEAREST,
+    Axis,
+    Taps,
+    interpolate,
+    keys_kernel,
+    round_positions,
+    to_library_indices,
+)
+from dovetail.ops.nn.resize_sizes import drop_empty, floor_product, known_floats, known_scales, ratio_of, scale_size
 from dovetail.ops.shape_values import elements_of
 
 if TYPE_CHECKING:
@@ -101,7 +110,7 @@ class Resize(
             raise RuleError("resize.antialias", "narrow needs antialias")
 
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
             raise RuleError("resize.target", "needs exactly one of sizes and scales")
         dtype = getattr(x.type, "dtype", None)
@@ -154,7 +163,7 @@ class Resize(
             if scale_factors is None or regions is None:
                 return None
             ratios = scale_factors
-            outs = [_scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
+            outs = [scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
         narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
         return [Axis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
@@ -175,12 +184,12 @@ class Resize(
             isinstance(size, int) for size in target_sizes
         )
         if self.keep_aspect_ratio_policy == "stretch":
-            return list(target_sizes), [_ratio(out, size) for out, size in zip(target_sizes, lengths, strict=True)]
+            return list(target_sizes), [ratio_of(out, size) for out, size in zip(target_sizes, lengths, strict=True)]
         if not is_static:
             return [None] * len(target_sizes), [None] * len(target_sizes)
         choose = min if self.keep_aspect_ratio_policy == "not_larger" else max
         scale = choose(np.float32(out) / np.float32(size) for out, size in zip(target_sizes, lengths, strict=True))
-        return [_floor(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(target_sizes)
+        return [floor_product(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(target_sizes)
 
     def value(self, *xs: View) -> Any:
         """Shape values are not tracked through interpolation."""
@@ -192,13 +201,13 @@ class Resize(
         rows = self._rows(x, sizes, scales, roi)
         if self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize":
             for row in rows:
-                x = xp.take(x, _indices(xp, self.taps(row).indices[:, 0], x), axis=row.axis)
+                x = xp.take(x, to_library_indices(xp, self.taps(row).indices[:, 0], x), axis=row.axis)
             return x
         wide = arrays.widen(xp, x)
         outside: Any = np.zeros((1,) * x.ndim, dtype=bool)
         for row in rows:
             taps = self.taps(row)
-            wide = _interpolate(xp, wide, row.axis, taps)
+            wide = interpolate(xp, wide, row.axis, taps)
             outside = outside | taps.outside.reshape((-1, *(1,) * (x.ndim - row.axis - 1)))
         if outside.any():
             value = xp.asarray(self.extrapolation_value, dtype=wide.dtype)
@@ -270,7 +279,7 @@ class Resize(
 
     def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis]:
         """Return the axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if rows is None or (self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None):
             raise UnsupportedError("resize.dynamic", f"{self} needs sizes or scales before run time")
@@ -292,7 +301,7 @@ class Resize(
     ) -> Any:
         """Multiply the gradient by the transposed weight matrix of each axis."""
         gradients = [None for item in (sizes, scales, roi) if item is not None]
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None:
             rows = None
@@ -343,7 +352,7 @@ class Resize(
             changes["cubic_coeff_a"] = -0.75
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             changes["extrapolation_value"] = 0.0
-        if _present(sizes) is None:
+        if drop_empty(sizes) is None:
             changes["keep_aspect_ratio_policy"] = "stretch"
         if not self.antialias or not self._may_narrow(x, sizes, scales):
             changes["narrow"] = False
@@ -358,7 +367,7 @@ class Resize(
             if changes["axes"] == tuple(range(len(x.shape))):
                 changes["axes"] = None
         if self.nearest_mode == "simple" and self.mode == "nearest":
-            values = None if _present(scales) is None else known_scales(scales)
+            values = None if drop_empty(scales) is None else known_scales(scales)
             if values is not None and (all(scale >= 1 for scale in values) or all(scale <= 1 for scale in values)):
                 changes["nearest_mode"] = "floor" if all(scale >= 1 for scale in values) else "ceil"
         return self.with_(**changes)
@@ -370,7 +379,7 @@ class Resize(
         if x.shape is None:
             return True
         rows = (
-            self.plan(x, _present(sizes), _present(scales), None)
+            self.plan(x, drop_empty(sizes), drop_empty(scales), None)
             if self.coordinate_transformation_mode != "tf_crop_and_resize"
             else None
         )
@@ -380,9 +389,9 @@ class Resize(
 
     def is_whole(self, x: View, sizes: View | None, scales: View | None) -> bool:
         """Test whether every scaled length is known to be an integer."""
-        if _present(sizes) is not None:
+        if drop_empty(sizes) is not None:
             return True
-        factors = None if _present(scales) is None else known_scales(scales)
+        factors = None if drop_empty(scales) is None else known_scales(scales)
         if factors is None or x.shape is None:
             return False
         lengths = [x.shape[axis] for axis in self.axis_indices(len(x.shape))]
@@ -394,7 +403,7 @@ class Resize(
         rank = len(x.dims)
         axes = self.axis_indices(rank)
         none = b.constant(np.zeros(0, np.float32))
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if axes != tuple(range(rank)):
             if sizes is not None:
                 whole = shape_value(b, x)
@@ -441,72 +450,6 @@ class Resize(
 def _check_source(row: Axis) -> None:
     if not row.size and row.out:
         raise EngineError("resize.empty", f"axis {row.axis} of size 0 cannot be resized to {row.out} elements")
-
-
-def _present(item: View | None) -> Any:
-    """Return an input, None where it is absent or empty."""
-    if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
-        return None
-    return item
-
-
-def known_floats(item: View | None) -> list[Any] | None:
-    """Return the elements of a constant float input in f32, or None."""
-    data = getattr(item, "constant", None)
-    if data is None and item is not None:
-        data = item.value
-    return None if data is None else list(np.asarray(data).astype(np.float32))
-
-
-def known_scales(item: View | None) -> list[Any] | None:
-    """Return constant scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
-    scales = known_floats(item)
-    if scales is not None and not all(0 < scale < np.inf for scale in scales):
-        raise RuleError("resize.scale", f"scales must be above 0, got {[float(scale) for scale in scales]}")
-    return scales
-
-
-def _ratio(out: Any, size: Any) -> Any:
-    if symbolic.equal(out, size) is True:
-        return np.float32(1)
-    if isinstance(out, int) and isinstance(size, int) and size:
-        return np.float32(out) / np.float32(size)
-    return None
-
-
-def _scale_size(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
-    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32."""
-    whole = tuple(roi) == (0.0, 1.0)
-    if isinstance(size, int):
-        part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
-        return _floor(part, scale)
-    exact = Fraction(float(scale))
-    if not whole or exact.denominator > 1024:
-        return None
-    return size * exact.numerator // exact.denominator
-
-
-def _floor(size: Any, scale: Any, offset: Any = 0) -> int:
-    """Compute floor(size * scale + more) in f32. Raises RuleError [resize.scale] where that is not finite."""
-    with np.errstate(all="ignore"):
-        product = np.floor(size * scale + offset)
-    if not np.isfinite(product):
-        raise RuleError("resize.scale", f"scaled sizes must be finite, got {size} elements times {scale}")
-    return int(product)
-
-
-def _indices(xp: Namespace, indices: Array, like: Array) -> Any:
-    return arrays.from_numpy(xp, indices if arrays.is_numpy(xp) else indices.astype(np.int32), like)
-
-
-def _interpolate(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
-    total: Any = None
-    after = (1,) * (x.ndim - axis - 1)
-    for tap in range(taps.indices.shape[1]):
-        weights = taps.weights[:, tap].astype(arrays.element(x).numpy).reshape((-1, *after))
-        part = xp.take(x, _indices(xp, taps.indices[:, tap], x), axis=axis) * arrays.from_numpy(xp, weights, x)
-        total = part if total is None else total + part
-    return total
 
 
 def _product(b: Builder, x: Value, axis: int, matrix: Array) -> Any:
