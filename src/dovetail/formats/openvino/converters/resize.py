@@ -126,8 +126,8 @@ def _for_every_axis(
         ones = b.constant(np.ones(rank, scales.dtype.numpy), scales.dtype)
         return None, b.ScatterElements(ones, axes, scales, axis=0)
     before = b.Shape(x, output_type=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
-    more = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
-    padded = b.Add(before, b.constant(more.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
+    added = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
+    padded = b.Add(before, b.constant(added.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
     return b.ScatterElements(padded, axes, sizes, axis=0), None
 
 
@@ -139,10 +139,10 @@ def _mode(ctx: ImportContext) -> str:
 
 
 def _by_scales(ctx: ImportContext) -> bool:
-    how = ctx.attribute("shape_calculation_mode", "str")
-    if how not in ("sizes", "scales"):
-        raise RuleError("resize.mode", f"shape_calculation_mode must be sizes or scales, got {how!r}")
-    return bool(how == "scales")
+    mode = ctx.attribute("shape_calculation_mode", "str")
+    if mode not in ("sizes", "scales"):
+        raise RuleError("resize.mode", f"shape_calculation_mode must be sizes or scales, got {mode!r}")
+    return bool(mode == "scales")
 
 
 def _pads(ctx: ImportContext, rank: int) -> tuple[int, ...]:
