@@ -357,7 +357,7 @@ class _NodeIndex:
             raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} occurs twice")
 
     def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
-        """Return the entries of these nodes, -1 where ``is_required`` is false. Raises RuleError [tree.nodes] for a missing node."""
+        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
         tree, node = (
             np.minimum(np.searchsorted(all_, ids), len(all_) - 1) for all_, ids in ((self.trees, trees), (self.nodes, nodes))
         )
