@@ -119,7 +119,7 @@ class ExportContext:
             raise UnsupportedError("op.unsayable", f"{self.format.name} cannot express {_operator_text(node.op)}: {rule}")
         outputs: list[str | None] = [self.declare(y).key for y in node.outputs]
         return ForeignNode(
-            kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata)
+            kind, version, inputs, outputs, attributes, domain, node.name, node.location, node.doc, dict(node.metadata)
         )
 
     def version(self, kind: str, domain: str = "") -> int:

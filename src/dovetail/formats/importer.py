@@ -32,7 +32,7 @@ def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
     scope = importer.scope
     scope.undeclared_domains = frozenset(foreign.metadata.pop("undeclared_domains", ()))
-    with counting() as usage, usage.remembering():
+    with counting() as usage, usage.cache_inferences():
         graph = importer.import_graph()
     raise_all(scope.errors, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
@@ -135,7 +135,7 @@ class GraphImporter:
         if node.domain in scope.undeclared_domains:
             first_version = self.dialect.first_version(node.domain, node.kind)
             refuse_ambiguous(node, first_version, partial(self._read_as_one, xs=xs))
-        scope.b.place = node.place
+        scope.b.location = node.place
         if not self._run_importer(node, xs):
             mappings = self.dialect.mappings_for(node)
             op, inputs = self.apply_mappings(node, xs) if mappings else self._as_foreign(node, xs)

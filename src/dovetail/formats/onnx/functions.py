@@ -157,13 +157,13 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
         raise _too_deep(limits)
     if cost.nodes > limits.function_nodes + len(graph.nodes):
         raise UnsupportedError(
-            "function.size", f"inlined functions would have {cost.nodes} nodes; {limits.bound('function_nodes')}"
+            "function.size", f"inlined functions would have {cost.nodes} nodes; {limits.describe('function_nodes')}"
         )
     own = sum(len(name) for node in walk(graph.nodes) if call_of(node) not in functions for name in own_names(node))
     if cost.name_bytes - own > limits.name_bytes:
         raise UnsupportedError(
             "function.names",
-            f"inlined functions would have {cost.name_bytes - own} bytes of names; {limits.bound('name_bytes')}",
+            f"inlined functions would have {cost.name_bytes - own} bytes of names; {limits.describe('name_bytes')}",
         )
 
 
@@ -185,7 +185,9 @@ def _prefix_length(call: ForeignNode) -> int:
 
 
 def _too_deep(limits: Limits) -> UnsupportedError:
-    return UnsupportedError("function.depth", f"functions must nest at most {limits.depth} levels deep; {limits.bound('depth')}")
+    return UnsupportedError(
+        "function.depth", f"functions must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+    )
 
 
 class _Inliner:

@@ -119,7 +119,9 @@ class GraphReader:
     def graph(self, proto: GraphProto, path_prefix: str = "", depth: int = 0) -> ForeignGraph:
         """Read the graph. ``path_prefix`` is the path of a subgraph, with a slash at its end."""
         if depth > (limits := current().limits).depth:
-            raise UnsupportedError("graph.depth", f"graphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}")
+            raise UnsupportedError(
+                "graph.depth", f"graphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+            )
         fields = present(proto, "graph")
         graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
         if entries := fields.pop("metadata_props", None):
@@ -146,7 +148,7 @@ class GraphReader:
         protos = list(protos)
         self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
         if self._read > limits.nodes:
-            raise UnsupportedError("graph.size", f"the graph has at least {self._read} nodes; {limits.bound('nodes')}")
+            raise UnsupportedError("graph.size", f"the graph has at least {self._read} nodes; {limits.describe('nodes')}")
         return [self._node(proto, f"{path_prefix}node {index}", depth) for index, proto in enumerate(protos)]
 
     def values(self, protos: Iterable[ValueInfoProto], path_prefix: str) -> dict[str, ForeignValue]:

@@ -111,7 +111,7 @@ class TensorReader:
         if self._sparse_bytes > (limits := current().limits).dense_bytes:
             raise UnsupportedError(
                 "data.sparse",
-                f"sparse tensors would take {self._sparse_bytes} bytes; {limits.bound('dense_bytes')}",
+                f"sparse tensors would take {self._sparse_bytes} bytes; {limits.describe('dense_bytes')}",
             )
         linear = _linear_indices(indices, values.data, shape)
         dense = (

@@ -48,7 +48,7 @@ class Reader:
         layers = self._layers.layers(sections.get("layers"), path)
         self._read += sum(weight_of_node(len(layer.inputs) + len(layer.outputs)) for layer in layers.values())
         if self._read > (limits := current().limits).nodes:
-            raise UnsupportedError("graph.size", f"the model has at least {self._read} layers; {limits.bound('nodes')}")
+            raise UnsupportedError("graph.size", f"the model has at least {self._read} layers; {limits.describe('nodes')}")
         sources = edges.read_edges(self.checks, sections.get("edges"), layers)
         for layer in edges.sort(self.checks, layers, sources):
             self._add_layer(graph, layer, sources, path, depth)
@@ -234,7 +234,7 @@ class Reader:
             self.checks.add_fault("ir.port-map", "the input ports of a layer with a body must be numbered from 0", layer)
         if depth >= (limits := current().limits).depth and body_tags:
             self.checks.add_unsupported_error(
-                "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}", layer
+                "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}", layer
             )
             return
         for tag in body_tags:

@@ -97,6 +97,6 @@ def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
     nbytes = node.outputs[0].dtype.numpy.itemsize * prod(static(node.outputs[0].shape)) if is_static(type) else 0
     if nbytes > (limits := current().limits).folded_bytes:
         raise UnsupportedError(
-            "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.bound('folded_bytes')}"
+            "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.describe('folded_bytes')}"
         )
     return b.constant(apply(op, np, values)[0], op.output_datatype)
