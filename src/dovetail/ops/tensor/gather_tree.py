@@ -48,10 +48,10 @@ class GatherTree(
         raise symbolic.Inexact("beams")
 
     def decompose(self, b: Builder, step_ids: Value, parent_idx: Value, max_seq_len: Value, end_token: Value) -> Any:
-        """Unroll the times, the last one first."""
+        """Unroll the times, from the last to the first."""
         times = step_ids.dims[0]
         if not isinstance(times, int):
-            raise UnsupportedError("beams.times", "GatherTree needs a constant number of times")
+            raise UnsupportedError("beams.times", f"the number of times must be constant, got {times}")
         if not times:
             return b.Identity(step_ids)
         until = b.Unsqueeze(as_type(b, max_seq_len, dtypes.i64), [1])
