@@ -116,7 +116,7 @@ class Violation(NamedTuple):
 
 @cache
 def _phrases() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile(rf"(?<![\w`])(?:{pattern})(?![\w`])", re.IGNORECASE), instead) for pattern, instead in PHRASES.items()]
+    return [(re.compile(rf"(?<![\w`.])(?:{pattern})(?![\w`])", re.IGNORECASE), instead) for pattern, instead in PHRASES.items()]
 
 
 def check_prose(path: Path, line: int, text: str) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.errors import EngineError, printable
 from dovetail.formats import load
-from dovetail.formats.mapped_files import check_unchanged
+from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.interpreter.interpret import copy_into, copy_shared_outputs, interpret
 from dovetail.interpreter.results import Results
 from dovetail.interpreter.session import InitialStates, Session, inputs_by_name
@@ -218,7 +218,7 @@ def compile(
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
-    check_unchanged(loaded.graph, loaded.file)
+    check_mapped_files(loaded.graph, loaded.file)
     chosen = loaded.limits if limits is None else limits
     chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
     if chosen != loaded.limits:

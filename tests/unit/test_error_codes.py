@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "errors.md"
 CODE = re.compile(r"[A-Za-z]\w*\.[A-Za-z][\w-]*")
 SPELLING = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*")
 ENTRY = re.compile(r"\| `([^`]+)` \| (.+) \| (.+) \|")
-RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported|properties|element_type)$")
+RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported_error|properties|element_type)$")
 # Words with a dot that are no codes: names of domains, modules and kernels.
 OTHER_WORDS = {"ai.onnx", "cast.f32", "dovetail.openvino", "ir.builder", "ir.graph"}
 

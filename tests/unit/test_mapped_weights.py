@@ -99,7 +99,7 @@ def test_files_from_the_least_size_on_are_mapped(pair: tuple[Path, Path], monkey
         return mapped_files.map_of(weights) is not None
 
     assert not is_mapped()
-    monkeypatch.setattr(files, "LEAST_MAPPED", 4)
+    monkeypatch.setattr(files, "MIN_MAPPED_SIZE", 4)
     assert is_mapped()
 
 

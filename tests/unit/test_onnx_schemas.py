@@ -38,7 +38,7 @@ def test_every_schema_is_that_of_the_package(domain: str) -> None:
             assert found.variables == variables, (kind, opset)
             lists = {name: each.type.value for name, each in there.attributes.items() if each.type.name.endswith("S")}
             assert found.lists == lists, (kind, opset)
-            assert found.least_inputs == there.min_input, (kind, opset)
+            assert found.min_inputs == there.min_input, (kind, opset)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

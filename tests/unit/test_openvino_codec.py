@@ -221,9 +221,9 @@ def test_rt_info_of_model_layers_and_ports_is_kept(tmp_path: Path) -> None:
 
 def test_rt_info_is_found_and_put_by_name() -> None:
     items: list[rt_info.Item] = []
-    rt_info.put(items, "1", "dovetail", "opset")
-    rt_info.put(items, "2", "dovetail", "a name")
-    rt_info.put(items, "3", "dovetail", "opset")
+    rt_info.set_value(items, "1", "dovetail", "opset")
+    rt_info.set_value(items, "2", "dovetail", "a name")
+    rt_info.set_value(items, "3", "dovetail", "opset")
     assert [rt_info.get(items, "dovetail", name) for name in ("opset", "a name", "none")] == ["3", "2", None]
     assert len(items) == 1 and items[0]["children"][1]["attributes"]["name"] == "a name"
 

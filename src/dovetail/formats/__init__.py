@@ -13,7 +13,7 @@ from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.mapped_files import check_unchanged
+from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
 from dovetail.ir.graph import Model
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
@@ -160,7 +160,7 @@ def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | Non
     a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where the
     file would not mean the same as the model.
     """
-    check_unchanged(model.graph, model.file)
+    check_mapped_files(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
     with pause_gc(), counting(model.limits), within_memory("the file to write", name):
         _save(model, path, opset, options)

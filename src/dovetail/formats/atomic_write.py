@@ -75,7 +75,7 @@ def replace_files(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
                     draft.rename()
                 # Only now: until here the draft of an interrupted save may be the only remaining file of its pair.
                 for draft in drafts:
-                    draft.remove_abandoned()
+                    draft.remove_abandoned_drafts()
         except OSError as error:
             raise _unwritable(error, file) from None
 
@@ -188,11 +188,11 @@ class _Draft:
             with suppress(OSError):
                 os.fsync(folder.descriptor)
 
-    def remove_abandoned(self) -> None:
+    def remove_abandoned_drafts(self) -> None:
         """Remove drafts of this file whose writers were killed."""
         for name in _drafts_in(self.folder, self.name):
             with suppress(OSError, FormatError):
-                _remove_abandoned(self.folder, name)
+                _remove_abandoned_drafts(self.folder, name)
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +227,7 @@ def _drafts_in(folder: Folder, name: str) -> list[str]:
     return []
 
 
-def _remove_abandoned(folder: Folder, name: str) -> None:
+def _remove_abandoned_drafts(folder: Folder, name: str) -> None:
     if not _HAS_LOCKS:
         _unlink(folder, name)
         return

@@ -20,7 +20,7 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
         if inferred == UNKNOWN:
             value.type = forget_element_sizes(declared)
         return None
-    merged, is_contradicted = merge_declared(inferred, declared, _sizes_of_inputs(graph, inferred))
+    merged, is_contradicted = merge_declared_type(inferred, declared, _sizes_of_inputs(graph, inferred))
     if inferred.shape is None and declared.shape is not None and _has_other_rank(value, len(declared.shape)):
         merged, is_contradicted = inferred, True
     if not is_contradicted:
@@ -32,7 +32,7 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
     return Diagnostic("type.declared", message, value.name, file, severity="warning")
 
 
-def merge_declared(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
+def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
     """Fill the unknown parts of the inferred type from the declared one, and tell whether the two contradict each other.
 
     ``free_sizes`` are sizes that the caller of the model chooses; a declared number does not fix them.

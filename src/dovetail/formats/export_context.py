@@ -109,13 +109,13 @@ class ExportContext:
 
         Raises UnsupportedError [op.unsayable] for too few inputs.
         """
-        fixed_count, least = self.format.input_arity(domain, kind, version)
-        count = min(fixed_count, least)
+        fixed_count, min_count = self.format.input_arity(domain, kind, version)
+        count = min(fixed_count, min_count)
         while len(inputs) > count and inputs[-1] is None:
             inputs.pop()
         inputs = inputs + [None] * (count - len(inputs))
-        if len(inputs) < least:
-            rule = f"{kind}-{version} needs at least {least} inputs, got {len(inputs)}"
+        if len(inputs) < min_count:
+            rule = f"{kind}-{version} needs at least {min_count} inputs, got {len(inputs)}"
             raise UnsupportedError("op.unsayable", f"{self.format.name} cannot express {_operator_text(node.op)}: {rule}")
         outputs: list[str | None] = [self.declare(y).key for y in node.outputs]
         return ForeignNode(

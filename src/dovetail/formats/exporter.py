@@ -77,7 +77,7 @@ class GraphExporter:
                 self._export_node(node, outputs)
         except (DovetailError, Unknown, symbolic.Inexact) as error:
             # The graph is valid: where a rule is violated, it is the target that lacks the type.
-            self.errors.add(origin, error if isinstance(error, UnsupportedError) else _as_unsupported(node, error))
+            self.errors.add(origin, error if isinstance(error, UnsupportedError) else _unsupported_error_of(node, error))
         if self.errors.has(origin):
             for y in node.outputs:
                 # Nodes that read it may have errors too.
@@ -162,7 +162,7 @@ class GraphExporter:
                 foreign.values.pop(key, None)
 
 
-def _as_unsupported(node: Node, error: DovetailError | Unknown | symbolic.Inexact) -> DovetailError:
+def _unsupported_error_of(node: Node, error: DovetailError | Unknown | symbolic.Inexact) -> DovetailError:
     if isinstance(error, RuleError):
         return UnsupportedError(error.code, error.message)
     if isinstance(error, DovetailError):

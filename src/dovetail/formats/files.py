@@ -30,7 +30,7 @@ _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A FIFO that replaces a file between lstat and open must not block.
 _NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
-LEAST_MAPPED = 64 << 20
+MIN_MAPPED_SIZE = 64 << 20
 """The least size in bytes of a mapped weights file. Smaller files are read in milliseconds, and a copy cannot be modified."""
 _policy: ContextVar[str] = ContextVar("dovetail-mapping", default="auto")
 _HAS_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
@@ -41,7 +41,7 @@ def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
 
     Raises FormatError [path.nul], [path.missing], [path.unreadable], [path.kind]; [file.size] beyond ``limit`` bytes.
     """
-    descriptor = _open_chosen(path)
+    descriptor = _open_user_path(path)
     with os.fdopen(descriptor, "rb") as stream:
         size = os.fstat(descriptor).st_size
         if limit is not None and size > limit:
@@ -74,7 +74,7 @@ def map_file(source: StrPath | int, offset: int = 0, length: int | None = None) 
     FormatError [data.range] where the file does not have those bytes, and like read_bytes.
     """
     if not isinstance(source, int):
-        descriptor = _open_chosen(source)
+        descriptor = _open_user_path(source)
         try:
             return map_file(descriptor, offset, length)
         finally:
@@ -98,13 +98,13 @@ def contents(source: StrPath | int) -> Bytes:
     memory.
     """
     if not isinstance(source, int):
-        descriptor = _open_chosen(source)
+        descriptor = _open_user_path(source)
         try:
             return contents(descriptor)
         finally:
             os.close(descriptor)
     size, policy = os.fstat(source).st_size, _policy.get()
-    if policy == "never" or (policy == "auto" and size < LEAST_MAPPED):
+    if policy == "never" or (policy == "auto" and size < MIN_MAPPED_SIZE):
         return _copy_contents(source, size)
     data = map_file(source)
     watch(data, source)
@@ -129,7 +129,7 @@ def _copy_contents(descriptor: int, size: int) -> Bytes:
 
 @contextmanager
 def mapping_policy(policy: str) -> Iterator[None]:
-    """Set for a block how ``contents`` reads: "never" maps, "always", or "auto" (from LEAST_MAPPED bytes).
+    """Set for a block how ``contents`` reads: "never" maps, "always", or "auto" (from MIN_MAPPED_SIZE bytes).
 
     Raises FormatError [data.map] for any other word.
     """
@@ -221,7 +221,7 @@ class Folder:
             os.close(self.descriptor)
 
 
-def _open_chosen(path: StrPath) -> int:
+def _open_user_path(path: StrPath) -> int:
     """Open the regular file at a path that the user chose; links are followed."""
     name = os.fspath(path)
     refuse_nul(name, name)

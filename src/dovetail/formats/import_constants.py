@@ -30,12 +30,12 @@ class ImportedConstants:
             self._shared[key] = self._b.constant(array, dtype)
         return self._shared[key]
 
-    def mark_folded(self, x: Value) -> None:
+    def mark_folded_constant(self, x: Value) -> None:
         """Note that the constant ``x`` was read as an attribute."""
         if x.constant is not None:
             self._b.spent.add(id(x))
 
-    def remove_folded(self) -> None:
+    def remove_folded_constants(self) -> None:
         """Remove constants that were folded into attributes or other constants, and that no node reads."""
         graph = self._b.graph
         outputs = {id(value) for value in graph.outputs}

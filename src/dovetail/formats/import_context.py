@@ -68,7 +68,7 @@ class ImportContext:
             if default is REQUIRED:
                 raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
             return default
-        self.scope.constants.mark_folded(x)
+        self.scope.constants.mark_folded_constant(x)
         return op_mapping.read_constant(
             ParamMapping((f"input {index}",), f"input {index}", conversion=conversion),
             Field(f"input {index}", annotation, REQUIRED),

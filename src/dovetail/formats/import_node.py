@@ -32,10 +32,12 @@ def apply_mapping(scope: ImportScope, mapping: OpMapping, node: ForeignNode, xs:
 
     Raises FormatError where the node does not fit the mapping.
     """
-    most = len(mapping.inputs)
-    if len(node.inputs) > most >= len(xs) and not any(param.is_repeated for param in mapping.inputs):
+    max_count = len(mapping.inputs)
+    if len(node.inputs) > max_count >= len(xs) and not any(param.is_repeated for param in mapping.inputs):
         deviate(
-            RuleError("node.inputs", f"{node.kind} takes at most {most} inputs, got {len(node.inputs)}, the last ones absent")
+            RuleError(
+                "node.inputs", f"{node.kind} takes at most {max_count} inputs, got {len(node.inputs)}, the last ones absent"
+            )
         )
     attributes, inputs, runtime_attributes = _read_inputs(scope.constants, mapping, xs)
     convert = _convert_case if scope.is_text else _convert_integers
@@ -121,7 +123,7 @@ def _read_inputs(
                 op_mapping.check_rank(param, x.shape)
                 runtime_attributes[param.name] = x
                 continue
-            constants.mark_folded(x)
+            constants.mark_folded_constant(x)
             attributes[param.name] = op_mapping.read_constant(param, field, data)
         elif param.default is not None:
             attributes[param.name] = op_mapping.fixed_value(field, param.default)

@@ -79,7 +79,7 @@ class GraphImporter:
             except UNFORESEEN as error:
                 _report_error(scope, node, failure(error))
         _import_outputs(scope)
-        scope.constants.remove_folded()
+        scope.constants.remove_folded_constants()
         return self.graph
 
     def import_subgraph(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
@@ -251,11 +251,11 @@ class GraphImporter:
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
         """The number of outputs of the node; absent outputs after the operator's last one are not counted, and a deviation."""
-        count, most = len(node.outputs), output_count(op)
-        if most < count and not any(node.outputs[most:]) and not any(field.name == "outputs" for field in op.fields):
-            message = f"{node.kind} has {most} outputs, got {count}, the last ones absent"
+        count, max_count = len(node.outputs), output_count(op)
+        if max_count < count and not any(node.outputs[max_count:]) and not any(field.name == "outputs" for field in op.fields):
+            message = f"{node.kind} has {max_count} outputs, got {count}, the last ones absent"
             self.scope.deviate(RuleError("node.outputs", message), node)
-            return most
+            return max_count
         return count
 
     # Nodes without a meaning here

@@ -8,7 +8,7 @@ from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.mapping_selection import MappingSelector, NoFit, RewriteResult
-from dovetail.formats.readback import check_rewritten
+from dovetail.formats.readback import check_replacement
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inherit, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
@@ -69,7 +69,7 @@ class Legalizer:
         b.place = node.place
         try:
             result = self._rewritten(b, node)
-            check_rewritten(node, result)
+            check_replacement(node, result)
         except (Unknown, symbolic.Inexact):
             # A rewrite that needs unknown types leaves the node as it is.
             return None

@@ -46,7 +46,7 @@ def _forget(key: int) -> None:
     os.close(_states.pop(key).descriptor)
 
 
-def check_unchanged(graph: Graph, file: str | None = None) -> None:
+def check_mapped_files(graph: Graph, file: str | None = None) -> None:
     """Raise FormatError [data.changed] where constants map a file that was modified since.
 
     A file that was replaced is another file: its map still shows the old bytes.

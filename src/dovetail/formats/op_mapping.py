@@ -141,7 +141,7 @@ def parse(op: type[Op], line: str) -> OpMapping:
         for offset, text in split_items(part[1], ",", part[0])
     ]
     _check_params(op, line, [*input_params, *attribute_params])
-    fixed_values = _parse_fixed(op, line, [piece for part in fixed for piece in split_items(part[1], ",", part[0])])
+    fixed_values = _parse_fixed_values(op, line, [piece for part in fixed for piece in split_items(part[1], ",", part[0])])
     return OpMapping(
         op,
         head["domain"] or "",
@@ -196,12 +196,11 @@ def _check_params(op: type[Op], line: str, params: Iterable[tuple[int, ParamMapp
         try:
             fixed_value(field, import_value(param, param.default))
         except ValueError:
-            raise OpMappingError(
-                op, line, offset, f"the default {param.default!r} of {param.foreign_names[0]} is not {_expected(param, field)}"
-            ) from None
+            message = f"the default {param.default!r} of {param.foreign_names[0]} is not {_expected_values(param, field)}"
+            raise OpMappingError(op, line, offset, message) from None
 
 
-def _parse_fixed(op: type[Op], line: str, pieces: Iterable[_Piece]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _parse_fixed_values(op: type[Op], line: str, pieces: Iterable[_Piece]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     values = []
     for offset, text in pieces:
         name, _, words = (part.strip() for part in text.partition("="))
@@ -396,7 +395,7 @@ def read_attribute(mapping: OpMapping, param: ParamMapping, attributes: Attribut
 
 def value_error(mapping: OpMapping, param: ParamMapping, attributes: Attributes) -> FormatError:
     """Build the error [attribute.value] for a foreign attribute: its names, the expected value, the actual value."""
-    expected = _expected(param, field_of(mapping.op, param.name))
+    expected = _expected_values(param, field_of(mapping.op, param.name))
     raw = next(attributes[name] for name in param.foreign_names if name in attributes)
     return FormatError("attribute.value", f"{mapping.kind}: {' and '.join(param.foreign_names)} must be {expected}, got {raw!r}")
 
@@ -446,7 +445,7 @@ def type_name(annotation: str) -> str:
     return _TYPE_NAMES.get(bare, bare)
 
 
-def _expected(param: ParamMapping, field: Field | None) -> str:
+def _expected_values(param: ParamMapping, field: Field | None) -> str:
     """Name the values that a parameter takes."""
     annotation = "a number" if field is None else field.annotation
     if param.conversion == "table":
@@ -476,7 +475,7 @@ def read_constant(param: ParamMapping, field: Field, data: Array) -> Any:
         return coerce(annotation, raw)
     except ValueError:
         rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(param.conversion, "")
-        expected = _expected(param, field)
+        expected = _expected_values(param, field)
         raise FormatError(
             "constant.value", f"{param.name} must be {expected}{rank}, got {data.dtype}{list(data.shape)}"
         ) from None

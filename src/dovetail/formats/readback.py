@@ -15,7 +15,7 @@ from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed
 from dovetail.limits import counting
 
 
-def check_written(model: Model, foreign: ForeignModel, dialect: Dialect) -> None:
+def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect) -> None:
     """Import ``foreign``, the export of ``model``: no rule may be violated, and no output or declared type may contradict.
 
     Constants are shared, not read. Operators that the importer does not support are not verified. Raises UnsupportedError
@@ -39,7 +39,7 @@ def check_written(model: Model, foreign: ForeignModel, dialect: Dialect) -> None
     raise_all(faults, f"faults in the {dialect.name} file that would be written")
 
 
-def check_rewritten(node: Node, replacement: Value | Seq[Value | None] | None) -> None:
+def check_replacement(node: Node, replacement: Value | Seq[Value | None] | None) -> None:
     """Compare the types of a replacement with those of the node. Raises UnsupportedError [write.mismatch]."""
     values = [replacement] if isinstance(replacement, Value) or replacement is None else replacement
     for old, new in zip(node.outputs, values, strict=False):
@@ -93,4 +93,4 @@ def _differ(a: Size | None, b: Size | None) -> bool:
     return is_named and symbolic.equal(a, b) is False
 
 
-__all__ = ["check_rewritten", "check_written", "contradicts"]
+__all__ = ["check_readback", "check_replacement", "contradicts"]

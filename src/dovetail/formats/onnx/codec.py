@@ -26,7 +26,7 @@ from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
-from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
+from dovetail.formats.onnx.names import check_names, rename_repeated_nodes, subgraphs
 from dovetail.formats.onnx.protobuf_scan import Elements, split_elements
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
@@ -209,7 +209,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
         inline(graph, functions, imports, faults)
         imports = {**_imports_of(functions), **imports}
     check_names(graph, faults.found, faults.deviate)
-    rename_repeated(graph, faults.deviate)
+    rename_repeated_nodes(graph, faults.deviate)
     if ir_version < 4:
         _check_initializers(graph, faults)
     imports = {**imports, **reader.assumed}
@@ -319,7 +319,7 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
         entry = proto.opset_import.add()
         entry.domain = domain
         entry.version = version
-    proto.ir_version = max(model.metadata.get("ir_version") or _least_ir_version(proto), writer.ir_version)
+    proto.ir_version = max(model.metadata.get("ir_version") or _min_ir_version(proto), writer.ir_version)
     for field, value in (
         ("producer_name", model.producer[0]),
         ("producer_version", model.producer[1]),
@@ -341,7 +341,7 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
     return proto
 
 
-def _least_ir_version(proto: ModelProto) -> int:
+def _min_ir_version(proto: ModelProto) -> int:
     """Return the IR version of the imported opsets, and at least 8, which all current runtimes read."""
     return max(8, *(ir_version_of(entry.domain, entry.version) for entry in proto.opset_import))
 

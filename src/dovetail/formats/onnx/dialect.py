@@ -160,7 +160,7 @@ def input_arity(domain: str, kind: str, version: int) -> tuple[int, int]:
     The optional first inputs of Loop count.
     """
     found_schema = schema(domain, kind, version)
-    return (0, 0) if found_schema is None else (len(found_schema.inputs) - found_schema.is_repeated, found_schema.least_inputs)
+    return (0, 0) if found_schema is None else (len(found_schema.inputs) - found_schema.is_repeated, found_schema.min_inputs)
 
 
 def first_version(domain: str, kind: str) -> int | None:

@@ -112,7 +112,7 @@ class _Cost(NamedTuple):
     name_bytes: int = 0
     """The bytes of these names without prefixes."""
 
-    def called(self, prefix: int) -> _Cost:
+    def in_call(self, prefix: int) -> _Cost:
         """Return the cost in the body of a call whose name has ``prefix`` bytes."""
         return self._replace(name_bytes=self.name_bytes + self.names * prefix)
 
@@ -135,7 +135,7 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
         total = _Cost()
         for node in walk(nodes):
             if call_of(node) in functions:
-                total = total.plus(measure_call(call_of(node), stack).called(_prefix_length(node)))
+                total = total.plus(measure_call(call_of(node), stack).in_call(_prefix_length(node)))
                 continue
             own = own_names(node)
             nodes_made, names, name_bytes = nodes_made + 1, names + len(own), name_bytes + sum(map(len, own))
@@ -217,19 +217,19 @@ class _Inliner:
         nodes: list[ForeignNode] = []
         for node in graph.nodes:
             try:
-                nodes.extend(self._expanded(node, graph))
+                nodes.extend(self._expand(node, graph))
             except DovetailError as error:
                 self._faults.add(error, label(node))
         graph.nodes = nodes
 
-    def _expanded(self, node: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
+    def _expand(self, node: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
         """Return ``node`` itself, or the nodes of its call; ``graph`` gets the declarations of the inner values."""
         for _, inner in subgraphs(node):
             self._graph(inner)
         function = self._functions.get(call_of(node))
         if function is None:
             return [node]
-        return [item for inner in self._body(function, node, graph) for item in self._expanded(inner, graph)]
+        return [item for inner in self._body(function, node, graph) for item in self._expand(inner, graph)]
 
     def _body(self, function: Function, call: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
         self._refuse_misfit(function, call)
@@ -248,7 +248,7 @@ class _Inliner:
         for name, value in function.values.items():
             target = names.get(name)
             if target is not None and name not in names_of_call and name not in function.inputs:
-                graph.values[target] = _moved(value, target, prefix)
+                graph.values[target] = _rename_value(value, target, prefix)
         copies = [self._copy(node, names, function, call, prefix) for node in function.nodes]
         return copies + [self._identity(function, call, names, name, target) for name, target in passed]
 
@@ -309,8 +309,8 @@ class _Inliner:
     def _copy(self, node: ForeignNode, names: _Names, function: Function, call: ForeignNode, prefix: str) -> ForeignNode:
         copy = replace(
             node,
-            inputs=[_renamed(name, names, node) for name in node.inputs],
-            outputs=[_renamed(name, names, node) for name in node.outputs],
+            inputs=[_rename_operand(name, names, node) for name in node.inputs],
+            outputs=[_rename_operand(name, names, node) for name in node.outputs],
             attributes={},
             name=f"{prefix}{node.name}" if node.name else "",
             place=self._place(call, node),
@@ -352,18 +352,21 @@ class _Inliner:
         for name in own:
             names[name] = self._fresh(prefix + name)
 
-        def moved(value: ForeignValue) -> ForeignValue:
-            return _moved(value, _named(value.key, names), prefix)
+        def rename(value: ForeignValue) -> ForeignValue:
+            return _rename_value(value, _new_name_of(value.key, names), prefix)
 
         return ForeignGraph(
             graph.name,
-            inputs=[moved(value) for value in graph.inputs],
-            outputs=[moved(value) for value in graph.outputs],
+            inputs=[rename(value) for value in graph.inputs],
+            outputs=[rename(value) for value in graph.outputs],
             nodes=[self._copy(node, names, function, call, prefix) for node in graph.nodes],
-            constants={_named(key, names): replace(tensor, name=_named(key, names)) for key, tensor in graph.constants.items()},
-            values={_named(key, names): moved(value) for key, value in graph.values.items() if names.get(key)},
+            constants={
+                _new_name_of(key, names): replace(tensor, name=_new_name_of(key, names))
+                for key, tensor in graph.constants.items()
+            },
+            values={_new_name_of(key, names): rename(value) for key, value in graph.values.items() if names.get(key)},
             doc=graph.doc,
-            metadata=_moved_metadata(graph.metadata, names),
+            metadata=_rename_in_metadata(graph.metadata, names),
         )
 
 
@@ -371,7 +374,7 @@ class _Inliner:
 _DENSE = {11: 4, 12: 9}
 
 
-def _renamed(name: str | None, names: _Names, node: ForeignNode) -> str | None:
+def _rename_operand(name: str | None, names: _Names, node: ForeignNode) -> str | None:
     if name is None:
         return None
     if name not in names:
@@ -379,30 +382,30 @@ def _renamed(name: str | None, names: _Names, node: ForeignNode) -> str | None:
     return names[name]
 
 
-def _named(name: str, names: _Names) -> str:
+def _new_name_of(name: str, names: _Names) -> str:
     new_name = names.get(name)
     if new_name is None:
         raise FormatError("graph.dangling", f"no node produces {name!r}")
     return new_name
 
 
-def _moved(value: ForeignValue, name: str, prefix: str) -> ForeignValue:
+def _rename_value(value: ForeignValue, name: str, prefix: str) -> ForeignValue:
     return replace(value, key=name, names=(name,), type=rename_symbols(value.type, prefix), metadata=dict(value.metadata))
 
 
-def _moved_metadata(metadata: _Kept, names: _Names) -> _Kept:
-    moved_metadata = dict(metadata)
+def _rename_in_metadata(metadata: _Kept, names: _Names) -> _Kept:
+    renamed_metadata = dict(metadata)
     for key in ("overridable", "inputs", "sparse"):
-        if key in moved_metadata:
-            moved_metadata[key] = [_named(name, names) for name in moved_metadata[key]]
-    if "notes" in moved_metadata:
-        moved_metadata["notes"] = {_named(name, names): note for name, note in moved_metadata["notes"].items()}
-    if "quantization_annotation" in moved_metadata:
-        moved_metadata["quantization_annotation"] = [
+        if key in renamed_metadata:
+            renamed_metadata[key] = [_new_name_of(name, names) for name in renamed_metadata[key]]
+    if "notes" in renamed_metadata:
+        renamed_metadata["notes"] = {_new_name_of(name, names): note for name, note in renamed_metadata["notes"].items()}
+    if "quantization_annotation" in renamed_metadata:
+        renamed_metadata["quantization_annotation"] = [
             (names.get(name) or name, {key: names.get(value) or value for key, value in keys.items()})
-            for name, keys in moved_metadata["quantization_annotation"]
+            for name, keys in renamed_metadata["quantization_annotation"]
         ]
-    return moved_metadata
+    return renamed_metadata
 
 
 def _carry_notes(source: ForeignNode, name: str, node: ForeignNode, key: str) -> None:

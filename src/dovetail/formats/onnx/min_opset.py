@@ -14,27 +14,31 @@ def with_min_opset(error: UnsupportedError, target: int, newest: int, write: Cal
     """Add to each fault of ``error``, raised for the opset ``target``, the first opset at which ``write`` accepts the node."""
 
     @cache
-    def refused(opset: int) -> frozenset[str | None]:
+    def nodes_refused_at(opset: int) -> frozenset[str | None]:
         try:
             write(opset)
         except UnsupportedError as other:
             return frozenset(item.node for item in other.diagnostics)
         return frozenset()
 
-    items = [_with_opset(item, _first_accepting(item, target, newest, refused), target, newest) for item in error.diagnostics]
+    items = [
+        _with_opset(item, _first_accepting(item, target, newest, nodes_refused_at), target, newest) for item in error.diagnostics
+    ]
     message = items[0].message if len(items) == 1 else f"{len(items)} nodes that onnx cannot express at opset {target}"
     first = items[0]
     return UnsupportedError(first.code, message, node=first.node, op=first.op, file=first.file, diagnostics=items)
 
 
-def _first_accepting(item: Diagnostic, target: int, newest: int, refused: Callable[[int], frozenset[str | None]]) -> int | None:
+def _first_accepting(
+    item: Diagnostic, target: int, newest: int, nodes_refused_at: Callable[[int], frozenset[str | None]]
+) -> int | None:
     """Return the first opset after ``target`` that accepts the node; None where the newest does not."""
-    if target == newest or item.node in refused(newest):
+    if target == newest or item.node in nodes_refused_at(newest):
         return None
     low, high = target, newest
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if item.node in refused(middle) else (low, middle)
+        low, high = (middle, high) if item.node in nodes_refused_at(middle) else (low, middle)
     return high
 
 

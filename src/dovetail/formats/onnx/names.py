@@ -127,7 +127,7 @@ class _Scope:
             self.graph.nodes = _sort_topologically(self.graph.nodes, self.all)
 
 
-def rename_repeated(graph: ForeignGraph, deviate: Deviate) -> None:
+def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:
     """Rename nodes that have the name of another node in their graph: nothing refers to the name of a node.
 
     onnx/docs/IR.md, "Names Within a Graph". ``deviate`` gets FormatErrors [node.name].
@@ -143,7 +143,7 @@ def rename_repeated(graph: ForeignGraph, deviate: Deviate) -> None:
             node.name = f"{node.name}_{count}"
         taken.add(node.name)
         for _, inner in subgraphs(node):
-            rename_repeated(inner, deviate)
+            rename_repeated_nodes(inner, deviate)
 
 
 def _sort_topologically(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:

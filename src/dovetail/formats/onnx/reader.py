@@ -290,7 +290,7 @@ class GraphReader:
     def _attributes(self, node: ForeignNode, protos: Iterable[AttributeProto], depth: int) -> None:
         for proto in protos:
             try:
-                name, value = self._remembered(proto, node, depth)
+                name, value = self._parse_cached_attribute(proto, node, depth)
                 if name in node.attributes:
                     fault = FormatError("attribute.repeated", f"the attribute {name!r} is repeated")
                     if not _is_plain(value) or value != node.attributes[name]:
@@ -300,7 +300,7 @@ class GraphReader:
             except DovetailError as error:
                 self._faults.add(error, label(node))
 
-    def _remembered(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
+    def _parse_cached_attribute(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
         kind = proto.type
         if kind not in _REPEATING or (kind == 4 and not _is_small(proto.t)):
             return self._attribute(proto, node, depth)
@@ -330,14 +330,14 @@ class GraphReader:
                 self._faults.deviate(self._reference_fault(name, reference), label(node))
             else:
                 return name, self._reference(name, reference, kind, fields)
-        field = FIELDS.get(kind) or self._guessed(name, fields)
+        field = FIELDS.get(kind) or self._field_of(name, fields)
         value = fields.pop(field, _DEFAULTS.get(field, _MISSING))
         if fields or value is _MISSING:
             present_fields = ", ".join(sorted(fields)) or "nothing"
             raise FormatError("attribute.type", f"the attribute {name!r} must have the field {field}, got {present_fields}")
         return name, self._value(field, value, name, node, depth)
 
-    def _guessed(self, name: str, fields: dict[str, Any]) -> str:
+    def _field_of(self, name: str, fields: dict[str, Any]) -> str:
         """Return the type by the one field that is present, before IR version 2 (onnx.proto, ``AttributeProto.type``)."""
         if self._ir_version >= 2 or len(fields) != 1:
             raise FormatError("attribute.type", f"the attribute {name!r} has no type")

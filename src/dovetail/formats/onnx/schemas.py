@@ -20,7 +20,7 @@ class Schema(NamedTuple):
 
     ``inputs``, ``outputs``: the texts of the allowed types of each formal input and output. ``is_repeated``: the last input
     repeats. ``variables``: the type variable of each input, None where its repetitions may have different types. ``lists``: the
-    attributes that are lists, with their ``AttributeProto.AttributeType``. ``least_inputs``: the least number of inputs.
+    attributes that are lists, with their ``AttributeProto.AttributeType``. ``min_inputs``: the least number of inputs.
     """
 
     since_version: int
@@ -29,17 +29,17 @@ class Schema(NamedTuple):
     is_repeated: bool
     variables: tuple[str | None, ...]
     lists: dict[str, int]
-    least_inputs: int
+    min_inputs: int
 
 
 def schema(domain: str, kind: str, opset: int) -> Schema | None:
     """Return the schema of an operator in force at ``opset`` of its domain; None where there is none."""
     table = _table()
     if domain in table["newest"] and opset > table["newest"][domain]:
-        return _asked(domain, kind, opset)
+        return _schema_of_package(domain, kind, opset)
     versions = table["operators"].get(domain, {}).get(kind, ())
     index_ = max((index for index, row in enumerate(versions) if row[0] <= opset), default=None)
-    return None if index_ is None else _written(domain, kind, index_)
+    return None if index_ is None else _schema_of_table(domain, kind, index_)
 
 
 def newest_opset(domain: str, opset: int) -> int | None:
@@ -75,14 +75,14 @@ def _types(number: int) -> frozenset[str]:
 
 
 @cache
-def _written(domain: str, kind: str, index: int) -> Schema:
-    version, inputs, outputs, is_repeated, variables, lists, least = _table()["operators"][domain][kind][index]
+def _schema_of_table(domain: str, kind: str, index: int) -> Schema:
+    version, inputs, outputs, is_repeated, variables, lists, min_inputs = _table()["operators"][domain][kind][index]
     allowed = tuple(map(_types, inputs)), tuple(map(_types, outputs))
-    return Schema(version, *allowed, bool(is_repeated), tuple(variables), lists, least)
+    return Schema(version, *allowed, bool(is_repeated), tuple(variables), lists, min_inputs)
 
 
 @cache
-def _asked(domain: str, kind: str, opset: int) -> Schema | None:
+def _schema_of_package(domain: str, kind: str, opset: int) -> Schema | None:
     import onnx
 
     try:
@@ -111,9 +111,9 @@ def _table_of_package() -> str:
 
     history = onnx.defs.get_all_schemas_with_history()
     for onnx_schema in sorted(history, key=lambda item: (item.domain, item.name, item.since_version)):
-        version, inputs, outputs, is_repeated, variables, lists, least = _schema_of(onnx_schema)
+        version, inputs, outputs, is_repeated, variables, lists, min_inputs = _schema_of(onnx_schema)
         types = numbers(inputs), numbers(outputs)
-        row = [version, *types, int(is_repeated), list(variables), dict(sorted(lists.items())), least]
+        row = [version, *types, int(is_repeated), list(variables), dict(sorted(lists.items())), min_inputs]
         operators.setdefault(onnx_schema.domain, {}).setdefault(onnx_schema.name, []).append(row)
     known = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
     rows = [

@@ -218,7 +218,7 @@ class ExternalReferences(Weights):
 
 
 class ExternalData:
-    """Tensors of at least ``threshold`` bytes, laid out for one external file."""
+    """Tensors of at least ``threshold`` bytes, with their offsets in one external file."""
 
     def __init__(self, location: str, threshold: int) -> None:
         self.location = location

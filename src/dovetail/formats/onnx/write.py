@@ -16,7 +16,7 @@ from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.read import import_onnx
 from dovetail.formats.onnx.schemas import newest_opset
-from dovetail.formats.readback import check_written
+from dovetail.formats.readback import check_readback
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
@@ -123,8 +123,8 @@ def save(
 ) -> bytes | None:
     """Write ``model`` as ONNX; return the bytes where ``path`` is None. ``external`` and ``threshold``: see :func:`codec.write`.
 
-    Raises UnsupportedError [write.mismatch] like :func:`check_written`, before anything is written.
+    Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
     foreign = find_fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
-    check_written(model, foreign, ONNX)
+    check_readback(model, foreign, ONNX)
     return codec.write(foreign, path, external=external, threshold=threshold)

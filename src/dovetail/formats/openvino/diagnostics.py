@@ -56,10 +56,10 @@ class Checks:
         self.deviations = deviations
         self.errors: list[DovetailError] = []
 
-    def fault(self, code: str, message: str, layer: Layer | None = None) -> None:
+    def add_fault(self, code: str, message: str, layer: Layer | None = None) -> None:
         self.add(FormatError(code, message), layer)
 
-    def unsupported(self, code: str, message: str, layer: Layer | None = None) -> None:
+    def add_unsupported_error(self, code: str, message: str, layer: Layer | None = None) -> None:
         self.add(UnsupportedError(code, message), layer)
 
     def deviate(self, error: DovetailError, layer: Layer | None = None) -> None:
@@ -77,7 +77,7 @@ class Checks:
     def refuse_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in known:
-                self.unsupported("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
+                self.add_unsupported_error("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
 
     def ignore_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
         """Report unknown attributes of the file's structure, which OpenVINO ignores, as deviations."""
@@ -102,14 +102,14 @@ class Checks:
         missing = [name for name in known if name not in data]
         unknown = [name for name in data if name not in known]
         if missing:
-            self.fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
+            self.add_fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
         for name in unknown:
             self._ignore_attribute(layer.kind, name, layer)
         return not missing
 
-    def is_number(self, text: str, label: str, layer: Layer, least: int = 0) -> bool:
-        if xml_attributes.NUMBER.fullmatch(text) is None or not least <= int(text) <= INT64_MAX:
-            self.fault("ir.number", f"{label} must be an integer from {least} to 2**63 - 1, got {text[:40]!r}", layer)
+    def is_number(self, text: str, label: str, layer: Layer, minimum: int = 0) -> bool:
+        if xml_attributes.NUMBER.fullmatch(text) is None or not minimum <= int(text) <= INT64_MAX:
+            self.add_fault("ir.number", f"{label} must be an integer from {minimum} to 2**63 - 1, got {text[:40]!r}", layer)
             return False
         return True
 
@@ -126,5 +126,5 @@ class Checks:
         try:
             return xml_attributes.TYPES[text.upper()]
         except KeyError:
-            self.unsupported("ir.dtype", f"the element type {text!r} is not known", layer)
+            self.add_unsupported_error("ir.dtype", f"the element type {text!r} is not known", layer)
             return None

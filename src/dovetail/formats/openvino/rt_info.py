@@ -1,7 +1,7 @@
 """``<rt_info>``: metadata that tools write beside the graph; preserved as nested plain data.
 
 An item is ``{"tag": str, "attributes": {str: str}, "children": [item]}``, with ``"text"`` where it has text. OpenVINO names an
-item by its ``name`` attribute, or else by its tag; its value is the ``value`` attribute. ``get`` and ``put`` follow that.
+item by its ``name`` attribute, or else by its tag; its value is the ``value`` attribute. ``get`` and ``set_value`` follow that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def get(items: list[Item], *path: str) -> str | None:
     return None
 
 
-def put(items: list[Item], value: str, *path: str) -> None:
+def set_value(items: list[Item], value: str, *path: str) -> None:
     """Set the value at ``path``, and add missing items."""
     for item in items:
         if name_of(item) == path[0]:
@@ -54,6 +54,6 @@ def put(items: list[Item], value: str, *path: str) -> None:
         item = {"tag": path[0] if is_tag else "info", "attributes": {} if is_tag else {"name": path[0]}, "children": []}
         items.append(item)
     if len(path) > 1:
-        put(item["children"], value, *path[1:])
+        set_value(item["children"], value, *path[1:])
     else:
         item["attributes"]["value"] = value

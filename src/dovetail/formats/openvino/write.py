@@ -13,7 +13,7 @@ from dovetail.formats.openvino import codec, opsets, rt_info
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.read import import_openvino
 from dovetail.formats.openvino.variables import add_variables
-from dovetail.formats.readback import check_written
+from dovetail.formats.readback import check_readback
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
@@ -47,7 +47,7 @@ def to_foreign(model: Model) -> ForeignModel:
                 value.names = (*value.names, *(name for name in extra if name not in value.names))
     info = roundtrip_metadata.without_onnx_record(list(foreign.metadata.get("rt_info", [])))
     if model.format != "openvino" or "onnx" in model.metadata:
-        rt_info.put(info, roundtrip_metadata.encode_onnx(model), *roundtrip_metadata.PATH)
+        rt_info.set_value(info, roundtrip_metadata.encode_onnx(model), *roundtrip_metadata.PATH)
     foreign.metadata["rt_info"] = info
     return foreign
 
@@ -61,8 +61,8 @@ def _export_again(snapshot: Snapshot) -> ForeignModel:
 def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:
     """Write ``model`` as IR 11: the XML at ``path`` and the constants beside it (or at ``weights``), both or neither.
 
-    Raises UnsupportedError [write.mismatch] like :func:`check_written`, before anything is written.
+    Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
     foreign = find_fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
-    check_written(model, foreign, OPENVINO)
+    check_readback(model, foreign, OPENVINO)
     codec.write(foreign, path, weights_path=weights)

@@ -56,12 +56,12 @@ class Writer:
         self._types: dict[Type | None, tuple[str, tuple[str, ...]]] = {}
 
     def document(self, model: ForeignModel) -> bytes:
-        self._lines = ['<?xml version="1.0"?>', f'<net name={self._quoted(model.graph.name)} version="11">']
+        self._lines = ['<?xml version="1.0"?>', f'<net name={self.quote(model.graph.name)} version="11">']
         self._graph(model.graph, 1, 0)
         info = copy.deepcopy([*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())])
         if self._references is None:
             self.digest = file_pair.weights_digest(self.chunks)
-            rt_info.put(info, self.digest, *file_pair.RT_INFO)
+            rt_info.set_value(info, self.digest, *file_pair.RT_INFO)
         self._section("rt_info", info, 1)
         for tag in LEGACY:
             self._section(tag, model.metadata.get(tag, []), 1)
@@ -76,7 +76,7 @@ class Writer:
 
     # Text
 
-    def _quoted(self, text: str) -> str:
+    def quote(self, text: str) -> str:
         excluded = _FORBIDDEN.search(text)
         if excluded is not None:
             self._refuse(UnsupportedError("ir.character", f"{text!r} contains {excluded[0]!r}, which XML excludes"), text)
@@ -91,7 +91,7 @@ class Writer:
             if _XML_NAME.fullmatch(name) is None:
                 self._refuse(UnsupportedError("ir.character", f"{name!r} is not a valid XML attribute name"), node)
                 continue
-            parts.append(f" {name}={self._quoted(text)}")
+            parts.append(f" {name}={self.quote(text)}")
         return "".join(parts)
 
     def _section(self, tag: str, items: list[Item], indent: int) -> None:
@@ -113,7 +113,7 @@ class Writer:
             if not text and not children:
                 self._lines.append(f"{head} />")
                 continue
-            self._lines.append(f"{head}>{self._quoted(text)[1:-1]}")
+            self._lines.append(f"{head}>{self.quote(text)[1:-1]}")
             self._items(children, indent + 1, depth + 1)
             if children:
                 self._lines.append(f"{tabs}</{tag}>")
@@ -228,7 +228,7 @@ class _Layers:
     def _open(self, name: str, kind: str, version: str, extra: str = "") -> int:
         number = self.count
         self.count += 1
-        quoted = self.writer._quoted
+        quoted = self.writer.quote
         self.lines.append(
             f'{self.tabs}<layer id="{number}" name={quoted(name)} type={quoted(kind)} version={quoted(version)}{extra}>'
         )
@@ -288,7 +288,7 @@ class _Layers:
         name = str(value.metadata.get("result") or f"{stem}/sink_port_0")
         names = ""
         if value.names and (source is None or value.names != source.names):
-            names = f" output_names={self.writer._quoted(self.writer.names(value.names, name))}"
+            names = f" output_names={self.writer.quote(self.writer.names(value.names, name))}"
         number = self._open(name, "Result", "opset1", names)
         self.writer._section("rt_info", value.metadata.get("result_rt_info", []), self.indent + 1)
         info = value.metadata.get("result_port_rt_info", [])
@@ -358,7 +358,7 @@ class _Layers:
             value = ForeignValue("") if key is None else self.values.get(key) or ForeignValue(key)
             if key is not None:
                 self._define(key, number, index)
-            names = f" names={self.writer._quoted(self.writer.names(value.names, name))}" if value.names else ""
+            names = f" names={self.writer.quote(self.writer.names(value.names, name))}" if value.names else ""
             self._port(index, value.type, names, value.metadata.get("rt_info", []), name)
         self.lines.append(f"{self.tabs}\t</output>")
 

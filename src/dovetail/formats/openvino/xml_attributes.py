@@ -37,10 +37,10 @@ def size_of(match: re.Match[str], name: str) -> Size | None:
         return symbolic.symbol(name)
     if exact:
         return int(exact) if int(exact) <= INT64_MAX else None
-    least, most = int(low or 0), None if high is None else int(high)
-    if least > INT64_MAX or (most is not None and not least <= most <= INT64_MAX):
+    minimum, maximum = int(low or 0), None if high is None else int(high)
+    if minimum > INT64_MAX or (maximum is not None and not minimum <= maximum <= INT64_MAX):
         return None
-    return symbolic.symbol(name, least, most)
+    return symbolic.symbol(name, minimum, maximum)
 
 
 def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:
@@ -99,7 +99,7 @@ def _format_size(size: Size) -> str:
     if isinstance(size, int):
         return str(size)
     low, high = symbolic.bounds(size)
-    least = max(low or 0, 0)
-    if not least and high is None:
+    minimum = max(low or 0, 0)
+    if not minimum and high is None:
         return "?"
-    return f"{least or ''}..{'' if high is None else high}"
+    return f"{minimum or ''}..{'' if high is None else high}"

@@ -196,9 +196,9 @@ def _scale(ctx: ImportContext) -> float | None:
 
 
 def _attention_bias(
-    ctx: ImportContext, mask: Value | None, bias: Value | None, least: float, keys: list[tuple[Value, int]]
+    ctx: ImportContext, mask: Value | None, bias: Value | None, mask_filter_value: float, keys: list[tuple[Value, int]]
 ) -> Value | None:
-    """Return the attention bias, plus ``least`` for each key that the mask excludes.
+    """Return the attention bias, plus ``mask_filter_value`` for each key that the mask excludes.
 
     A mask [batch, keys] or [batch, rows, keys] excludes keys where it is not positive; a vector is a mask of lengths. The
     lengths of ``keys``, each a value and an axis, add up to the number of keys.
@@ -213,7 +213,7 @@ def _attention_bias(
         out = b.Less(mask, b.constant(1, mask.dtype))
     else:
         raise _refuse(ctx, "a mask", f"{mask.type}: onnxruntime's CPU kernels take [batch, keys] and [batch, rows, keys]")
-    less = b.Where(out, b.constant(np.float32(least), kind), b.constant(0, kind))
+    less = b.Where(out, b.constant(np.float32(mask_filter_value), kind), b.constant(0, kind))
     added: Value = b.Unsqueeze(less, [1] if len(mask.dims) == 3 else [1, 2])
     if bias is not None:
         added = b.Add(added, bias)

@@ -16,7 +16,7 @@ from dovetail.ops.elementwise.clip import finite_range
 from dovetail.ops.nn.dropout import is_inference
 from dovetail.ops.shape_values import elements_of
 
-_HALVES = ("f16", "bf16")
+_HALF_PRECISION = ("f16", "bf16")
 
 
 @ONNX.fallback("Range")
@@ -30,7 +30,7 @@ def replace_range(b: Any, node: Node) -> Any:
     kind = start.dtype  # type: ignore[union-attr]
     if op.output_type is not None or any(x.dtype is not kind for x in (stop, step)):  # type: ignore[union-attr]
         return None
-    wide = dtypes.f32 if kind in _HALVES and op.wide else dtypes.i64 if kind.is_integer and kind.bits < 64 else kind
+    wide = dtypes.f32 if kind in _HALF_PRECISION and op.wide else dtypes.i64 if kind.is_integer and kind.bits < 64 else kind
     if wide is not kind:
         return b.Cast(b.Range(*(b.Cast(x, to=wide) for x in node.inputs)), to=kind)
     if kind not in ("i64", "f32", "f64"):
@@ -217,8 +217,8 @@ def replace_reshape(b: Any, node: Node) -> Any:
 
 
 def _may_be_zero(size: Any) -> bool:
-    least = size if isinstance(size, int) else symbolic.bounds(size)[0]
-    return least is None or (size == 0 if isinstance(size, int) else least <= 0)
+    minimum = size if isinstance(size, int) else symbolic.bounds(size)[0]
+    return minimum is None or (size == 0 if isinstance(size, int) else minimum <= 0)
 
 
 def _at(shape: tuple[Any, ...], axis: int) -> Any:

@@ -89,8 +89,8 @@ def legalize_random_like(b: Any, node: Node) -> Any:
     """Write RandomUniform or RandomNormal of a shape where bounds are computed at run time, or are integers."""
     op: Any = node.op
     bounds = node.inputs[1:]
-    is_said = all(x is not None and x.constant is not None and x.dtype.is_float for x in bounds)
-    return None if is_said else op.decompose(b, *node.inputs)
+    has_constant_bounds = all(x is not None and x.constant is not None and x.dtype.is_float for x in bounds)
+    return None if has_constant_bounds else op.decompose(b, *node.inputs)
 
 
 def _seed_attribute(op: Any) -> dict[str, float]:

@@ -34,7 +34,7 @@ def import_split_1(ctx: ImportContext) -> list[Value] | None:
     data = constant_of(lengths, "Split: the lengths").astype(np.float64)
     if not np.array_equal(data, np.trunc(data)) or np.abs(data).max(initial=0) > 2**53:
         raise FormatError("split.sizes", f"Split: lengths must be integers, got {data.tolist()}")
-    ctx.scope.constants.mark_folded(lengths)
+    ctx.scope.constants.mark_folded_constant(lengths)
     outputs: list[Value] = ctx.b.Split(ctx.input(0), data.astype(np.int64), axis=axis, outputs=len(ctx.node.outputs))
     return outputs
 

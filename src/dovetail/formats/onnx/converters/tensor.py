@@ -333,14 +333,14 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
     op: Any = node.op
     indices, depth, on, off = node.inputs
     assert on is not None and off is not None
-    values = _halves(off, on)
+    values = _pair_of(off, on)
     if values is None:
         values = b.Concat(b.Reshape(off, [1]), b.Reshape(on, [1]), axis=0)
     axis = op.axis if indices is None or indices.shape is None or op.axis == -1 else op.axis % (len(indices.shape) + 1)
     return b.add(_OneHot(axis, op.negative_indices), indices, depth, values)[0]
 
 
-def _halves(first: Value, second: Value) -> Value | None:
+def _pair_of(first: Value, second: Value) -> Value | None:
     """Return the vector of which two values are the elements 0 and 1; None where there is none."""
     nodes = (first.node, second.node)
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):

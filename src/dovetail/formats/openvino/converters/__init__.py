@@ -3,7 +3,7 @@
 Importing a module registers its converters.
 """
 
-from dovetail.formats.openvino import unsupported, variables
+from dovetail.formats.openvino import unsupported_operators, variables
 from dovetail.formats.openvino.converters import (
     attention,
     col2im,
@@ -64,6 +64,6 @@ __all__ = [
     "tensor",
     "topk",
     "type_promotion",
-    "unsupported",
+    "unsupported_operators",
     "variables",
 ]

@@ -14,7 +14,7 @@ from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, merge_weight_groups, split_weight_groups
 
 # The transposed convolution puts the odd element of automatic padding on the other side than Conv.
-_TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}
+_OPPOSITE_PADDING = {"same_upper": "same_lower", "same_lower": "same_upper"}
 
 
 @OPENVINO.importer("GroupConvolution", 1)
@@ -30,7 +30,7 @@ def import_group_convolution_backprop_data(ctx: ImportContext) -> list[Value]:
     auto_pad = attributes["auto_pad"]
     if auto_pad != "explicit":
         # Automatic padding needs an output shape.
-        attributes["auto_pad"] = "valid" if target is None else _TURNED.get(auto_pad, auto_pad)
+        attributes["auto_pad"] = "valid" if target is None else _OPPOSITE_PADDING.get(auto_pad, auto_pad)
     extra = ctx.attribute("output_padding", "tuple[int, ...]", None)
     op = ConvTranspose(**attributes, group=_groups(w), output_padding=extra)
     return ctx.b.add(op, ctx.input(0), merge_weight_groups(ctx.b, w), None, target)
@@ -66,7 +66,7 @@ def legalize_conv(b: Any, node: Node) -> Any:
         return op.decompose_bias(b, x, w, bias)
     if op.group == 1:
         return None
-    return b.add(GroupConv(op.strides, op.pads, op.dilations, op.auto_pad), x, _grouped(b, op, w))[0]
+    return b.add(GroupConv(op.strides, op.pads, op.dilations, op.auto_pad), x, _split_weights(b, op, w))[0]
 
 
 @OPENVINO.legalize("ConvTranspose")
@@ -80,10 +80,10 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
     if op.group == 1:
         return None
     result = GroupConvTranspose(op.strides, op.pads, op.dilations, op.auto_pad, output_padding=op.output_padding)
-    return b.add(result, x, _grouped(b, op, w), target)[0]
+    return b.add(result, x, _split_weights(b, op, w), target)[0]
 
 
-def _grouped(b: Any, op: Op, w: Any) -> Value:
+def _split_weights(b: Any, op: Op, w: Any) -> Value:
     if not is_static(w.type):
         raise UnsupportedError("conv.group", f"grouped weights must have a static shape, got {w.type}")
     result: Value = split_weight_groups(b, w, op.group)  # type: ignore[attr-defined]

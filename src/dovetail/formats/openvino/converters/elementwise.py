@@ -105,16 +105,16 @@ def import_clamp(ctx: ImportContext) -> Value:
     low, high = ctx.attribute("min", "float"), ctx.attribute("max", "float")
     if not low <= high:
         raise FormatError("clip.bound", f"Clamp: min ({low}) must not be greater than max ({high})")
-    result: Value = ctx.b.Clip(x, _bound(ctx.b, x, low, True), _bound(ctx.b, x, high, False))
+    result: Value = ctx.b.Clip(x, _bound_constant(ctx.b, x, low, True), _bound_constant(ctx.b, x, high, False))
     return result
 
 
-def _bound(b: Builder, x: Value, value: float, is_low: bool) -> Value:
+def _bound_constant(b: Builder, x: Value, value: float, is_low: bool) -> Value:
     if not x.dtype.is_integer:
         return b.constant(value, x.dtype)
-    least, greatest = x.dtype.range()
-    whole = (least if value < 0 else greatest) if np.isinf(value) else ceil(value) if is_low else floor(value)
-    return b.constant(np.asarray(min(max(whole, least), greatest)).astype(x.dtype.numpy), x.dtype)
+    lowest, highest = x.dtype.range()
+    integer = (lowest if value < 0 else highest) if np.isinf(value) else ceil(value) if is_low else floor(value)
+    return b.constant(np.asarray(min(max(integer, lowest), highest)).astype(x.dtype.numpy), x.dtype)
 
 
 @OPENVINO.legalize("Clip")
@@ -122,8 +122,8 @@ def legalize_clip(b: Builder, node: Node) -> Value | None:
     """Write Clip as Clamp where both bounds are constant, ordered and exact as floats; otherwise as Maximum and Minimum."""
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
-    least, greatest = finite_range(x.dtype)
-    known_low, known_high = ((least if low is None else _scalar(low)), (greatest if high is None else _scalar(high)))
+    lowest, highest = finite_range(x.dtype)
+    known_low, known_high = ((lowest if low is None else _scalar(low)), (highest if high is None else _scalar(high)))
     if known_low is not None and known_high is not None and _is_exact(x.dtype, known_low) and _is_exact(x.dtype, known_high):
         if low is not None and high is not None and known_low <= known_high:
             return None
@@ -133,8 +133,8 @@ def legalize_clip(b: Builder, node: Node) -> Value | None:
     if x.dtype.is_integer:
         raised = x if low is None else b.Maximum(x, low)
         return raised if high is None else b.Minimum(raised, high)
-    raised = b.Maximum(x, _like(b, least, x) if low is None else low)
-    result = b.Minimum(raised, _like(b, greatest, x) if high is None else high)
+    raised = b.Maximum(x, _like(b, lowest, x) if low is None else low)
+    result = b.Minimum(raised, _like(b, highest, x) if high is None else high)
     return result
 
 
@@ -165,14 +165,14 @@ def legalize_prelu(b: Builder, node: Node) -> Value | None:
     return result
 
 
-def _computed(ctx: ImportContext) -> bool:
+def _has_runtime_attribute(ctx: ImportContext) -> bool:
     """Tell whether an input that is a core attribute is computed at run time."""
     return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
 @OPENVINO.importer("HardSigmoid", 1)
 def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
-    if not _computed(ctx):
+    if not _has_runtime_attribute(ctx):
         return None
     b, x = ctx.b, ctx.input(0)
     line = b.Add(b.Multiply(x, ctx.input(1)), ctx.input(2))
@@ -182,7 +182,7 @@ def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
 
 @OPENVINO.importer("Selu", 1)
 def import_selu(ctx: ImportContext) -> Value | None:
-    if not _computed(ctx):
+    if not _has_runtime_attribute(ctx):
         return None
     b, x = ctx.b, ctx.input(0)
     below = b.Multiply(b.Subtract(b.Exp(x), 1), ctx.input(1))
@@ -192,7 +192,7 @@ def import_selu(ctx: ImportContext) -> Value | None:
 
 @OPENVINO.importer("Swish", 4)
 def import_swish(ctx: ImportContext) -> Value | None:
-    if not _computed(ctx):
+    if not _has_runtime_attribute(ctx):
         return None
     x = ctx.input(0)
     result: Value = ctx.b.Multiply(x, ctx.b.Sigmoid(ctx.b.Multiply(x, ctx.input(1))))
@@ -279,10 +279,10 @@ def legalize_cast(b: Builder, node: Node) -> Value | None:
     assert x is not None
     if not op.saturate or op.to not in ("f8e4m3", "f8e5m2") or op.source is not None:
         return None
-    least, greatest = finite_range(op.to)
+    lowest, highest = finite_range(op.to)
     if x.dtype.is_integer or x.dtype.kind == "bool":
         x = b.Cast(x, to=dtypes.f32)
-    limited = b.Clip(x, _like(b, least, x), _like(b, greatest, x))
+    limited = b.Clip(x, _like(b, lowest, x), _like(b, highest, x))
     # The result of Clamp for NaN is not specified.
     result: Value = b.Cast(b.Where(b.IsNaN(x), x, limited), to=op.to, saturate=False)
     return result

@@ -28,19 +28,19 @@ def _rows(b: Any, table: Value, indices: Value, weights: Value | None) -> Value:
     rows: Value = b.Gather(table, indices, axis=0)
     if weights is None:
         return rows
-    result: Value = b.Multiply(rows, _wide(b, weights, len(table.dims) - 1))
+    result: Value = b.Multiply(rows, _append_axes(b, weights, len(table.dims) - 1))
     return result
 
 
-def _wide(b: Any, x: Value, more: int) -> Value:
-    """Append ``more`` axes of size 1 to ``x``."""
-    result: Value = b.Unsqueeze(x, list(range(len(x.dims), len(x.dims) + more))) if more else x
+def _append_axes(b: Any, x: Value, count: int) -> Value:
+    """Append ``count`` axes of size 1 to ``x``."""
+    result: Value = b.Unsqueeze(x, list(range(len(x.dims), len(x.dims) + count))) if count else x
     return result
 
 
 @OPENVINO.importer("EmbeddingBagPackedSum", 3)
 @OPENVINO.importer("EmbeddingBagPacked", 15)
-def import_embedding_bag_packed(ctx: ImportContext) -> Value:
+def import_packed_embedding_bag(ctx: ImportContext) -> Value:
     """Import EmbeddingBagPacked(Sum): each row of ``indices`` is one bag."""
     b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
     rows = _rows(b, ctx.input(0), ctx.input(1), ctx.optional_input(2))
@@ -54,7 +54,7 @@ def import_embedding_bag_offsets(ctx: ImportContext) -> Value:
     """Import EmbeddingBagOffsets(Sum): ``offsets`` are the first indices of the bags."""
     b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
     table, indices, offsets = (ctx.input(index) for index in range(3))
-    _hold_vectors(ctx, indices, offsets)
+    _check_vectors(ctx, indices, offsets)
     positions = indices_of_axis(b, indices, 0)
     before = b.SearchSorted(as_type(b, offsets, dtypes.i64), positions, right_mode=True)
     ids = b.Subtract(before, b.constant(1))
@@ -67,7 +67,7 @@ def import_embedding_segments_sum(ctx: ImportContext) -> Value:
     """Import EmbeddingSegmentsSum: ``ids`` gives the bag of each index."""
     b = ctx.b
     table, indices, ids = (ctx.input(index) for index in range(3))
-    _hold_vectors(ctx, indices, ids)
+    _check_vectors(ctx, indices, ids)
     count = ctx.optional_input(3)
     wide = as_type(b, ids, dtypes.i64)
     if count is None:
@@ -78,7 +78,7 @@ def import_embedding_segments_sum(ctx: ImportContext) -> Value:
     return _segments(b, table, rows, wide, size, ctx.optional_input(4), False)
 
 
-def _hold_vectors(ctx: ImportContext, *xs: Value) -> None:
+def _check_vectors(ctx: ImportContext, *xs: Value) -> None:
     for x in xs:
         if len(x.dims) != 1:
             raise RuleError("input.rank", f"{ctx.node.kind}: indices must have rank 1, got {x.type}")
@@ -98,7 +98,7 @@ def _segments(b: Any, table: Value, rows: Value, ids: Value, count: Any, default
         return result
     one = b.constant(np.ones((), table.dtype.numpy), table.dtype)
     bag_sizes = b.ScatterND(b.Expand(zero, count), rows_of_bags, b.Expand(one, shape_value(b, ids)), reduction="add")
-    bag_sizes = _wide(b, bag_sizes, len(table.dims) - 1)
+    bag_sizes = _append_axes(b, bag_sizes, len(table.dims) - 1)
     if mean:
         total = b.Divide(total, b.Maximum(bag_sizes, one))
     if default is not None:

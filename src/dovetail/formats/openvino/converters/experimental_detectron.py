@@ -19,7 +19,7 @@ from dovetail.ops.shape_values import join_sizes
 
 _END = 2**31
 # Upper limit of the logarithm of a box's growth, log(1000 / 16), in f32.
-_MOST_GROWTH = float(np.float32(np.log(1000 / 16)))
+_MAX_LOG_GROWTH = float(np.float32(np.log(1000 / 16)))
 # A region of this size in pixels belongs to the pyramid level of this number.
 _CANONICAL_SIZE, _CANONICAL_LEVEL = 224.0, 2
 
@@ -148,8 +148,8 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     grid = b.Reshape(anchors, cells, special_zero=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
     low, high, chances = _refine(b, size, grid, deltas, scores, 1.0)
-    least = b.constant(np.full((1, 2), ctx.attribute("min_size", "float"), np.float32))
-    chances = b.Where(_are_large(b, low, high, least, 1.0), chances, 0.0)
+    min_size = b.constant(np.full((1, 2), ctx.attribute("min_size", "float"), np.float32))
+    chances = b.Where(_are_large(b, low, high, min_size, 1.0), chances, 0.0)
     low, high, chances = _select_best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
     dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), 0.0)
     wanted = ctx.attribute("post_nms_count", "int")
@@ -180,9 +180,9 @@ def _select_best(b: Any, low: Any, high: Any, chances: Any, count: int) -> tuple
     return low, high, chances
 
 
-def _are_large(b: Any, low: Any, high: Any, least: Any, last: float) -> Any:
-    """Tell which boxes are at least as wide and as high as ``least`` [images, (width, height)]."""
-    is_large = b.GreaterEqual(b.Add(b.Subtract(high, low), last), b.Unsqueeze(least, [1]))
+def _are_large(b: Any, low: Any, high: Any, min_size: Any, last: float) -> Any:
+    """Tell which boxes are at least as wide and as high as ``min_size`` [images, (width, height)]."""
+    is_large = b.GreaterEqual(b.Add(b.Subtract(high, low), last), b.Unsqueeze(min_size, [1]))
     return b.And(*(b.Squeeze(b.Slice(is_large, [axis], [axis + 1], [2]), [2]) for axis in (0, 1)))
 
 
@@ -200,7 +200,7 @@ def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> t
     first, end = b.Slice(anchors, [0], [2], [-1]), b.Slice(anchors, [2], [4], [-1])
     size = b.Add(b.Subtract(end, first), last)
     middle = b.Add(b.Multiply(b.Slice(moves, [0], [2], [-1]), size), b.Add(first, b.Multiply(size, 0.5)))
-    half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MOST_GROWTH)), size), 0.5)
+    half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MAX_LOG_GROWTH)), size), 0.5)
     corners = []
     for corner in (b.Subtract(middle, half), b.Subtract(b.Add(middle, half), last)):
         flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), special_zero=False)
@@ -208,8 +208,8 @@ def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> t
     return corners[0], corners[1]
 
 
-def _find_overlaps(b: Any, low: Any, high: Any, most: float, last: float) -> Any:
-    """Tell which two boxes have an intersection over union greater than ``most``: [images, boxes, boxes]."""
+def _find_overlaps(b: Any, low: Any, high: Any, max_overlap: float, last: float) -> Any:
+    """Tell which two boxes have an intersection over union greater than ``max_overlap``: [images, boxes, boxes]."""
     areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
@@ -217,4 +217,4 @@ def _find_overlaps(b: Any, low: Any, high: Any, most: float, last: float) -> Any
     touch = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)
     both = b.Subtract(b.Add(ours[2], theirs[2]), common)
     is_sound = b.And(touch, b.Greater(both, 0.0))
-    return b.And(is_sound, b.Greater(b.Divide(common, b.Where(is_sound, both, 1.0)), most))
+    return b.And(is_sound, b.Greater(b.Divide(common, b.Where(is_sound, both, 1.0)), max_overlap))

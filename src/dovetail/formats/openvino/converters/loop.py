@@ -49,20 +49,20 @@ def _limit(b: Builder, trips: Value) -> Value | None:
             return None
         if low is not None and low >= 0:
             return trips
-    if _is_at_least_zero(trips) or not trips.dtype.is_integer:
+    if _is_non_negative(trips) or not trips.dtype.is_integer:
         return trips
-    most = b.constant(np.array(np.iinfo(trips.dtype.numpy).max), trips.dtype)
-    return b.apply("Where", b.apply("Less", trips, 0), most, trips)  # type: ignore[no-any-return]
+    maximum = b.constant(np.array(np.iinfo(trips.dtype.numpy).max), trips.dtype)
+    return b.apply("Where", b.apply("Less", trips, 0), maximum, trips)  # type: ignore[no-any-return]
 
 
-def _is_at_least_zero(trips: Value) -> bool:
+def _is_non_negative(trips: Value) -> bool:
     """Tell whether a number is Maximum(x, 0), or a Where that replaces a negative number, as :func:`_limit` writes it."""
     node = trips.node
     if node is None:
         return False
     if type(node.op).__name__ == "Where":
-        chosen, most, other = node.inputs
-        return _is_positive(most) and chosen is not None and _is_sign_of(chosen.node, other)
+        chosen, maximum, other = node.inputs
+        return _is_positive(maximum) and chosen is not None and _is_sign_of(chosen.node, other)
     return type(node.op).__name__ == "Maximum" and any(_is_zero(x) for x in node.inputs)
 
 
@@ -121,7 +121,7 @@ class _LoopImporter:
             *(self.inputs[row["internal_layer_id"]] for row in (*cut, *whole)),
         ]
         carried += extra
-        self.body.outputs = self._copy_repeated(
+        self.body.outputs = self._copy_repeated_values(
             [
                 self._condition_result(),
                 *(self.results[layer] for layer in (*carried, *(row["internal_layer_id"] for row in stacked))),
@@ -192,7 +192,7 @@ class _LoopImporter:
             raise UnsupportedError("loop.last", f"an output of the last trip must have a static shape, got {type}")
         return self.ctx.b.constant(np.zeros(static(type.shape), type.dtype.numpy), type.dtype)
 
-    def _copy_repeated(self, values: list[Value]) -> list[Value]:
+    def _copy_repeated_values(self, values: list[Value]) -> list[Value]:
         seen: set[int] = set()
         copies = []
         for value in values:
@@ -244,7 +244,7 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
         return slice_inside_body(b, node)
-    if trips is None or _is_at_least_zero(trips):
+    if trips is None or _is_non_negative(trips):
         return None
     if trips.value is not None and np.size(trips.value) == 1:
         low, _ = symbolic.bounds(np.reshape(trips.value, ()).item())

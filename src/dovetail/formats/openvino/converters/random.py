@@ -55,8 +55,8 @@ def import_multinomial(ctx: ImportContext) -> Value:
     zero, one = (b.constant(np.array(number, x.dtype.numpy), x.dtype) for number in (0, 1))
     share = b.apply("RandomUniform", shape_value(b, x), zero, one, **seeds)
     drawn = b.Subtract(x, b.Log(b.Negative(b.Log(b.Subtract(one, share)))))
-    most = b.Reshape(as_i64(b, count), [1]) if isinstance(count, Value) else b.constant(np.array([count]))
-    result = b.apply("TopK", drawn, most, axis=-1, index_element_type=kind)[1]
+    k = b.Reshape(as_i64(b, count), [1]) if isinstance(count, Value) else b.constant(np.array([count]))
+    result = b.apply("TopK", drawn, k, axis=-1, index_element_type=kind)[1]
     return result
 
 

@@ -34,7 +34,7 @@ def _constant_blocks(ctx: ImportContext) -> tuple[Value, tuple[int, ...], tuple[
     return x, block, begin, end
 
 
-def _divided(b: Any, x: Value, axis: int, by: Any) -> Any:
+def _divide(b: Any, x: Value, axis: int, by: Any) -> Any:
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(by, int):
         return size // by
@@ -92,10 +92,10 @@ def _to_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
     rank = len(block)
     sizes: list[Any] = [shape_value(b, x, [0])]
     for axis in range(1, rank):
-        sizes += [_divided(b, x, axis, block[axis]), block[axis]]
+        sizes += [_divide(b, x, axis, block[axis]), block[axis]]
     cut = b.Reshape(x, join_sizes(b, sizes), special_zero=False)
     order = [*range(2, 2 * rank - 1, 2), 0, *range(1, 2 * rank - 1, 2)]
-    whole = [_times(b, x, 0, all_blocks), *(_divided(b, x, axis, block[axis]) for axis in range(1, rank))]
+    whole = [_times(b, x, 0, all_blocks), *(_divide(b, x, axis, block[axis]) for axis in range(1, rank))]
     result: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, whole), special_zero=False)
     return result
 
@@ -130,7 +130,7 @@ def import_batch_to_space(ctx: ImportContext) -> Value:
 
 def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
     rank = len(block)
-    batch = _divided(b, x, 0, all_blocks)
+    batch = _divide(b, x, 0, all_blocks)
     rest = shape_value(b, x, range(1, rank))
     first = list(block[1:]) if isinstance(block[0], int) else join_sizes(b, list(block[1:]))
     cut = b.Reshape(x, join_sizes(b, [first, batch, rest]), special_zero=False)

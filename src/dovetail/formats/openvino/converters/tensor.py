@@ -54,11 +54,11 @@ def import_pad(ctx: ImportContext) -> Any:
         known = integers_of(vector)
         if ctx.node.version == 1 and known is not None and min(known, default=0) < 0:
             raise RuleError("pad.negative", f"{name} must not be negative, got {known}")
-    return ctx.b.Pad(x, _joined(ctx.b, begin, end), ctx.optional_input(3) if mode == "constant" else None, mode=mode)
+    return ctx.b.Pad(x, _join_pads(ctx.b, begin, end), ctx.optional_input(3) if mode == "constant" else None, mode=mode)
 
 
-def _joined(b: Builder, begin: Value, end: Value) -> Value:
-    """Concatenate pads_begin and pads_end; return the split vector where both are its halves."""
+def _join_pads(b: Builder, begin: Value, end: Value) -> Value:
+    """Concatenate pads_begin and pads_end; return the split vector where both are its two parts."""
     first, second = begin.node, end.node
     if first is not None and first is second and isinstance(first.op, Split) and [begin.index, end.index] == [0, 1]:
         source, sizes = (*first.inputs, None)[:2]
@@ -94,7 +94,7 @@ def legalize_pad(b: Builder, node: Node) -> Any:
         if constant_or_none(value) is None:
             return _around(b, x, pads, value)
         value = value if value.shape == () else b.Reshape(value, [])
-    begin, end = _halves(b, pads)
+    begin, end = _split_pads(b, pads)
     return b.add(_Pad(op.mode), x, begin, end, value if op.mode == "constant" else None)[0]
 
 
@@ -113,11 +113,11 @@ def _is_far(op: Any, x: Value, pads: Value) -> bool:
     known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
         return False
-    room = [size - (op.mode == "reflect") for size in x.shape] * 2
-    return any(isinstance(most, int) and count > max(most, 0) for count, most in zip(known, room, strict=True))
+    limits = [size - (op.mode == "reflect") for size in x.shape] * 2
+    return any(isinstance(limit, int) and count > max(limit, 0) for count, limit in zip(known, limits, strict=True))
 
 
-def _halves(b: Builder, pads: Value) -> tuple[Value, Value]:
+def _split_pads(b: Builder, pads: Value) -> tuple[Value, Value]:
     data = pads.constant
     if data is not None:
         half = data.size // 2
@@ -172,7 +172,7 @@ def import_strided_slice(ctx: ImportContext) -> Any:
         end_mask,
         steps,
     )
-    return _reshaped(b, y, begin, plan, begin_mask)
+    return _change_axes(b, y, begin, plan, begin_mask)
 
 
 def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
@@ -238,8 +238,8 @@ def _cut(
     positions = [position for position, _ in cuts]
     whole = [0 if steps[position] > 0 else INT64_MAX for position in positions]
     far = [INT64_MAX if steps[position] > 0 else -INT64_MAX for position in positions]
-    starts = _masked(b, begin, positions, [begin_mask[position] for position in positions], whole)
-    stops = _masked(b, end, positions, [end_mask[position] for position in positions], far)
+    starts = _apply_mask(b, begin, positions, [begin_mask[position] for position in positions], whole)
+    stops = _apply_mask(b, end, positions, [end_mask[position] for position in positions], far)
     axes = [axis for _, axis in cuts]
     chosen = [steps[position] for position in positions]
     result: Value = b.Slice(x, starts, stops, axes, chosen)
@@ -254,17 +254,17 @@ def _cut_by(
         return x
     positions = [position for position, _ in cuts]
     steps = b.Gather(_cast(b, strides), positions, axis=0)
-    ahead = b.Greater(steps, 0)
+    is_forward = b.Greater(steps, 0)
     bounds = []
     for bound, mask, forward, back in ((begin, begin_mask, 0, INT64_MAX), (end, end_mask, INT64_MAX, -INT64_MAX)):
-        instead = b.Where(ahead, b.constant(np.array(forward)), b.constant(np.array(back)))
+        instead = b.Where(is_forward, b.constant(np.array(forward)), b.constant(np.array(back)))
         selected = b.Gather(_cast(b, bound), positions, axis=0)
         bounds.append(b.Where(b.constant(np.array([bool(mask[position]) for position in positions])), instead, selected))
     result: Value = b.Slice(x, bounds[0], bounds[1], [axis for _, axis in cuts], steps)
     return result
 
 
-def _masked(b: Builder, bounds: Value, positions: list[int], mask: list[int], instead: list[int]) -> Value:
+def _apply_mask(b: Builder, bounds: Value, positions: list[int], mask: list[int], instead: list[int]) -> Value:
     """Return the bounds at ``positions`` as an i64 vector, with the masked ones replaced by ``instead``."""
     data = bounds.constant
     if data is not None:
@@ -286,7 +286,7 @@ def _masked(b: Builder, bounds: Value, positions: list[int], mask: list[int], in
     return result
 
 
-def _reshaped(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, str]], begin_mask: Any) -> Value:
+def _change_axes(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, str]], begin_mask: Any) -> Value:
     """Gather one element of each shrunk axis, from the last axis on, and insert the new axes."""
     for position, axis, _ in reversed([row for row in plan if row[2] == "shrink"]):
         y = b.Gather(y, b.constant(np.array(0)) if begin_mask[position] else _element(b, begin, position), axis=axis)

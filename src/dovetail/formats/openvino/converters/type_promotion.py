@@ -58,8 +58,8 @@ def _widest_float(first: DType, second: DType) -> DType:
         return dtypes.dtype("f16")
     if not {first.name, second.name} <= set(_SIZES):
         raise UnsupportedError("promote.type", f"the promoted type of {first} and {second} is not specified")
-    least = [max(pair) for pair in zip(_SIZES[first.name], _SIZES[second.name], strict=True)]
-    fitting = [name for name, parts in _SIZES.items() if parts[0] >= least[0] and parts[1] >= least[1]]
+    minimum = [max(pair) for pair in zip(_SIZES[first.name], _SIZES[second.name], strict=True)]
+    fitting = [name for name, parts in _SIZES.items() if parts[0] >= minimum[0] and parts[1] >= minimum[1]]
     return dtypes.dtype(fitting[0])
 
 
@@ -97,8 +97,8 @@ def import_fake_convert(ctx: ImportContext) -> Value:
     y = y if x.dtype == "f16" else b.Cast(y, to=dtypes.dtype("f16"))
     kind = dtypes.dtype(name)
     if name == "f8e5m2":
-        most: Any = np.array(57344, np.float16)
-        y = b.Where(b.IsInf(y), y, b.Clip(y, b.constant(-most), b.constant(most)))
+        largest: Any = np.array(57344, np.float16)
+        y = b.Where(b.IsInf(y), y, b.Clip(y, b.constant(-largest), b.constant(largest)))
     rounded = b.Cast(b.Cast(y, to=kind, saturate=name == "f8e4m3"), to=x.dtype)
     rounded = rounded if shift is None else b.Add(rounded, shift)
     result: Value = b.Divide(rounded, scale)
