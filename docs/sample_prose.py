@@ -13,7 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ERRORS = ("RuleError", "FormatError", "EngineError", "UnsupportedError", "MissingFileError", "UnknownOutputError")
+ERRORS = (
+    "RuleError",
+    "FormatError",
+    "EngineError",
+    "UnsupportedError",
+    "MissingFileError",
+    "UnknownOutputError",
+    "ArgumentTypeError",
+)
 
 
 def docstrings() -> Iterator[str]:

@@ -90,7 +90,7 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
     if limits:
         from dovetail.limits import Limits
 
-        options["limits"] = Limits().changed(limits)
+        options["limits"] = Limits().with_settings(limits)
     state: dict[str, Any] = {}
     folder = tempfile.mkdtemp(prefix="bounded-")
 

@@ -43,16 +43,16 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     # Differentiation writes into the graph even if it fails.
     untouched = copy_model(new) if has_open_rank(new.graph) else None
     try:
-        return _with_gradients(new, target, sources)
+        return _add_gradients(new, target, sources)
     except DovetailError:
-        specialized = None if untouched is None else _of_one_rank(untouched, target.name, [source.name for source in sources])
+        specialized = None if untouched is None else _specialize(untouched, target.name, [source.name for source in sources])
         if specialized is None:
             raise
     values = specialized.values
-    return _with_gradients(specialized, values[target.name], [values[source.name] for source in sources])
+    return _add_gradients(specialized, values[target.name], [values[source.name] for source in sources])
 
 
-def _with_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Model:
+def _add_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Model:
     """Add the gradients to ``model`` as outputs."""
     graph = model.graph
     b = Builder(graph=graph)
@@ -65,7 +65,7 @@ def _with_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Mo
     return model
 
 
-def _of_one_rank(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
+def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
     """Move all nodes that depend on an If of two ranks into its branches, where ranks are known. Changes ``model``.
 
     Inputs and constants among ``wrt`` stay values of the graph itself; None where ``wrt`` has another one, or ``of`` has two
@@ -116,25 +116,25 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
-    needed, on_grid = _depend(b.graph, sources)
+    needed, quantized = _dependent_values(b.graph, sources)
     wanted = {id(source) for source in sources}
-    kept: dict[int, Value] = {}
+    gradient_of: dict[int, Value] = {}
     problems: list[DovetailError] = []
     for node in reversed(tuple(b.graph.nodes)):
         incoming = [flow.pop(id(y), None) if id(y) not in wanted else flow.get(id(y)) for y in node.outputs]
-        if all(g is None for g in incoming) or not any(x is not None and id(x) in needed | on_grid for x in node.inputs):
+        if all(g is None for g in incoming) or not any(x is not None and id(x) in needed | quantized for x in node.inputs):
             continue
         try:
-            if any(x is not None and id(x) in on_grid for x in node.inputs):
+            if any(x is not None and id(x) in quantized for x in node.inputs):
                 raise UnsupportedError("grad.quantize", "quantization has no gradient")
-            found = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
+            gradients = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=describe_op(node.op, node.inputs)))
             continue
         except (Unknown, symbolic.Inexact) as error:
-            problems.append(_unknown(node, error))
+            problems.append(_unknown_types_error(node, error))
             continue
-        for x, gradient in zip(node.inputs, found, strict=False):
+        for x, gradient in zip(node.inputs, gradients, strict=False):
             if x is not None and gradient is not None and id(x) in needed:
                 _accumulate(b, flow, x, gradient)
     if problems:
@@ -146,14 +146,14 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
     from dovetail.ops.builders import zeros_like
 
     for source in sources:
-        kept[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)
-    return [kept[id(source)] for source in sources]
+        gradient_of[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)
+    return [gradient_of[id(source)] for source in sources]
 
 
-def _unknown(node: Node, error: Exception) -> UnsupportedError:
-    what = f"the gradient of {type(node.op).__name__} needs types, ranks or shapes that are not known"
+def _unknown_types_error(node: Node, error: Exception) -> UnsupportedError:
+    message = f"the gradient of {type(node.op).__name__} needs types, ranks or shapes that are not known"
     return UnsupportedError(
-        "grad.types", f"{what}: {error}" if str(error) else what, node=node.label, op=describe_op(node.op, node.inputs)
+        "grad.types", f"{message}: {error}" if str(error) else message, node=node.label, op=describe_op(node.op, node.inputs)
     )
 
 
@@ -162,20 +162,20 @@ def _accumulate(b: Builder, flow: dict[int, Value], value: Value, gradient: Valu
     flow[id(value)] = gradient if known is None else b.apply("Add", known, gradient)
 
 
-def _depend(graph: Graph, sources: Sequence[Value]) -> tuple[set[int], set[int]]:
+def _dependent_values(graph: Graph, sources: Sequence[Value]) -> tuple[set[int], set[int]]:
     """Return the identities of the float values that depend on a source, and of the quantized ones.
 
     Sources are included; shapes have no gradient.
     """
-    found = {id(source) for source in sources}
-    on_grid: set[int] = set()
+    smooth = {id(source) for source in sources}
+    quantized: set[int] = set()
     for node in graph.nodes:
         xs = {id(x) for x in node.inputs if x is not None}
-        if not xs.isdisjoint(found):
-            found.update(id(y) for y in node.outputs if _is_smooth(y))
-        if not xs.isdisjoint(on_grid) or (getattr(node.op, "quantizes", False) and not xs.isdisjoint(found)):
-            on_grid.update(id(y) for y in node.outputs if not _is_smooth(y))
-    return found, on_grid
+        if not xs.isdisjoint(smooth):
+            smooth.update(id(y) for y in node.outputs if _is_smooth(y))
+        if not xs.isdisjoint(quantized) or (getattr(node.op, "quantizes", False) and not xs.isdisjoint(smooth)):
+            quantized.update(id(y) for y in node.outputs if not _is_smooth(y))
+    return smooth, quantized
 
 
 def _is_smooth(value: Value) -> bool:
@@ -187,29 +187,29 @@ def _pull_back(b: Builder, node: Node, incoming: list[Value | None], wanted: lis
     if has(op, "pull_back"):
         return list(op.pull_back(b, adjoints, node, incoming, wanted))
     if has(op, "vjp"):
-        several = len(node.outputs) > 1 or "outputs" in op.__match_args__
-        g = tuple(incoming) if several else incoming[0]
-        y = tuple(node.outputs) if several else node.outputs[0]
-        found = op.vjp(b, g, y, *node.inputs)
-        return [found] if isinstance(found, Value) or found is None else list(found)
+        has_several = len(node.outputs) > 1 or "outputs" in op.__match_args__
+        g = tuple(incoming) if has_several else incoming[0]
+        y = tuple(node.outputs) if has_several else node.outputs[0]
+        gradients = op.vjp(b, g, y, *node.inputs)
+        return [gradients] if isinstance(gradients, Value) or gradients is None else list(gradients)
     if has(op, "decompose"):
         inner = Builder()
         inputs = [None if x is None else inner.input_of(f"x{index}", x.type) for index, x in enumerate(node.inputs)]
         for x, value in zip(node.inputs, inputs, strict=True):
             if x is not None and value is not None and x.value is not None:
                 value.value = x.value
-        made = op.decompose(inner, *inputs)
-        inner.graph.outputs = [made] if isinstance(made, Value) else list(made)
-        given = [value for value in inputs if value is not None]
-        smooth = [value for value in given if _is_smooth(value)]
+        outputs = op.decompose(inner, *inputs)
+        inner.graph.outputs = [outputs] if isinstance(outputs, Value) else list(outputs)
+        known_inputs = [value for value in inputs if value is not None]
+        smooth = [value for value in known_inputs if _is_smooth(value)]
         pairs = [(y, g) for y, g in zip(inner.graph.outputs, incoming, strict=False) if g is not None]
         seeds = [inner.input_of(f"g{index}", y.type) for index, (y, _) in enumerate(pairs)]
         results = adjoints(inner, [y for y, _ in pairs], seeds, smooth)
         inner.graph.outputs = results
         remove_dead(inner.graph)
         outer = [*(x for x in node.inputs if x is not None), *(g for _, g in pairs)]
-        written_out = inline(b, inner.graph, outer)
-        by_input = {id(value): gradient for value, gradient in zip(smooth, written_out, strict=True)}
+        inlined = inline(b, inner.graph, outer)
+        by_input = {id(value): gradient for value, gradient in zip(smooth, inlined, strict=True)}
         return [None if value is None else by_input.get(id(value)) for value in inputs]
     raise UnsupportedError("grad.op", f"{type(op).__name__} has no gradient")
 

@@ -1,8 +1,8 @@
 """The exceptions of dovetail, each with a stable code.
 
-A rule raises a short fact with values; the walk that called the rule adds the place with :meth:`DovetailError.at`.
-Codes are ``room.fact``, lower-case words with hyphens between those of the fact, and never change their meaning;
-``docs/errors.md`` has an entry for each.
+A rule of an operator raises an error without a node; the caller adds node and file with :meth:`DovetailError.at`.
+A code is ``subject.fact`` in lower case, with hyphens between the words of the fact. Its meaning never changes.
+``docs/errors.md`` has an entry for each code.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 def printable(text: str) -> str:
     """Escape the characters of ``text`` that are invisible, or that a terminal or browser would interpret.
 
-    Names come from files that nobody vouches for. That is control characters, line and paragraph separators, controls of the
-    direction of text, blanks other than the space, halves of surrogate pairs and what Unicode has not assigned.
+    These are control characters, line and paragraph separators, bidirectional controls, white space other than the space,
+    unpaired surrogates and unassigned code points. Names in a file are untrusted.
     """
     if text.isprintable():
         return text
@@ -31,7 +31,7 @@ def _escape(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One fault or warning: its stable ``code``, the ``node`` and ``file`` it was found in, and what is wrong."""
+    """One fault or warning: its stable ``code``, its ``message``, and the ``node`` and ``file`` that have it."""
 
     code: str
     message: str
@@ -41,21 +41,21 @@ class Diagnostic:
     severity: str = "error"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The node and file as text, each preceded by a line break; empty where both are unknown."""
         node = f"{self.node or '?'} = {self.op}" if self.op else self.node
         lines = (f"  in {node}" if node else "", f"  at {self.file}" if self.file else "")
         return "".join(f"\n{printable(line)}" for line in lines if line)
 
     def __str__(self) -> str:
-        return f"[{self.code}] {printable(self.message)}{self.place}"
+        return f"[{self.code}] {printable(self.message)}{self.location}"
 
 
 class DovetailError(Exception):
     """The base class of dovetail's errors.
 
-    ``code`` is stable; ``node``, ``op`` (as written, with its input types) and ``file`` say where, when known.
-    ``diagnostics`` lists every fault found in the same pass; a lone error is its own only diagnostic.
+    ``code`` is stable; ``node``, ``op`` (its text with its input types) and ``file`` locate the error where they are known.
+    ``diagnostics`` has one item for each fault of the same pass: for a single fault, that of the error itself.
     """
 
     exit_code = 3
@@ -83,7 +83,7 @@ class DovetailError(Exception):
         return self._diagnostics or (Diagnostic(self.code, self.message, self.node, self.file, self.op),)
 
     def at(self, *, node: str | None = None, op: str | None = None, file: str | None = None) -> DovetailError:
-        """Fill in the place of the error where it is not known yet, and return the error."""
+        """Set the node, operator and file of the error where they are not known yet, and return the error."""
         self.node = self.node or node
         self.op = self.op or op
         self.file = self.file or file
@@ -140,6 +140,10 @@ class MissingAttributeError(RuleError, AttributeError):
     """A RuleError for Python's attribute protocol: to ``hasattr`` and ``getattr`` with a default the attribute is missing."""
 
 
+class ArgumentTypeError(RuleError, TypeError):
+    """A RuleError for an argument of a wrong Python type: as ``RuleError`` and as Python's own ``TypeError``."""
+
+
 class EngineError(DovetailError, RuntimeError):
     """A run fails: inputs do not fit the model, or a kernel cannot run."""
 
@@ -150,7 +154,7 @@ class UnknownOutputError(EngineError, LookupError):
     """The results of a run hold no output of this name or at this position."""
 
 
-def raise_all(errors: Sequence[DovetailError], what: str) -> None:
+def raise_all(errors: Sequence[DovetailError], subject: str) -> None:
     """Raise ``errors`` as one error of the first one's class; return if there are none."""
     if not errors:
         return
@@ -158,4 +162,4 @@ def raise_all(errors: Sequence[DovetailError], what: str) -> None:
         raise errors[0]
     items = [item for error in errors for item in error.diagnostics]
     first = errors[0]
-    raise type(first)(first.code, f"{len(items)} {what}", node=first.node, op=first.op, file=first.file, diagnostics=items)
+    raise type(first)(first.code, f"{len(items)} {subject}", node=first.node, op=first.op, file=first.file, diagnostics=items)

@@ -21,7 +21,7 @@ FREE_INFERENCES = 16
 """The inferences of one subgraph in one operation that do not count as inference steps."""
 
 MAX_AXES = 64
-"""The most axes of a numpy array."""
+"""The maximum number of axes of a numpy array."""
 
 FREE_ENDS = 16
 """Inputs and outputs of a node that do not count as further nodes."""
@@ -31,7 +31,7 @@ FREE_ENDS = 16
 class Limits:
     """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
 
-    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for a value that is no limit.
+    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for a negative value or no number.
     """
 
     nodes: int = 150_000
@@ -64,9 +64,9 @@ class Limits:
                 continue
             kinds = (int, float) if field.name == "seconds" else (int,)
             if isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0:
-                raise EngineError("limits.value", f"the limit {field.name} is {value!r}, and should be a number from 0 on")
+                raise EngineError("limits.value", f"the limit {field.name} must be a number of at least 0, got {value!r}")
 
-    def changed(self, settings: Iterable[str]) -> Limits:
+    def with_settings(self, settings: Iterable[str]) -> Limits:
         """Return these limits with changes written as ``name=value``, the syntax of the command line.
 
         Raises EngineError [limits.unknown], [limits.value].
@@ -75,14 +75,14 @@ class Limits:
         for setting in settings:
             name, _, text = setting.partition("=")
             if name not in self.__slots__:
-                raise EngineError("limits.unknown", f"there is no limit {name!r}; there are {', '.join(self.__slots__)}")
+                raise EngineError("limits.unknown", f"the limit must be one of {', '.join(self.__slots__)}, got {name!r}")
             try:
                 changes[name] = float(text) if name == "seconds" else int(text)
             except ValueError:
-                raise EngineError("limits.value", f"the limit {name} is {text!r}, and should be a number from 0 on") from None
+                raise EngineError("limits.value", f"the limit {name} must be a number of at least 0, got {text!r}") from None
         return replace(self, **changes)
 
-    def bound(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """Return the name and value of a limit, for messages."""
         return f"the limit {name} is {getattr(self, name)}"
 
@@ -94,7 +94,7 @@ DEFAULT = Limits()
 class Usage:
     """The usage of limits by one operation."""
 
-    __slots__ = ("deadline", "folded", "inferences", "inferred", "limits", "memory", "steps", "trips")
+    __slots__ = ("deadline", "folded", "inference_cache", "inferences", "limits", "memory", "steps", "trips")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -103,7 +103,7 @@ class Usage:
         self.trips = 0
         self.memory = 0
         self.inferences: dict[int, int] = {}
-        self.inferred: dict[Any, Any] | None = None
+        self.inference_cache: dict[Any, Any] | None = None
         self.deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
 
     def count_inference(self, subgraph: object, nodes: int) -> None:
@@ -114,75 +114,81 @@ class Usage:
             if self.steps > self.limits.inference_steps:
                 raise UnsupportedError(
                     "inference.steps",
-                    f"subgraphs of {nodes} nodes are inferred {times} times and more; {self.limits.bound('inference_steps')}",
+                    f"subgraphs of {nodes} nodes are inferred {times} times and more; {self.limits.describe('inference_steps')}",
                 )
 
     @contextmanager
-    def remembering(self) -> Iterator[None]:
-        """Keep what inference finds of the bodies of loops, until the outermost of these ends. Inside nothing changes a body that
-        was inferred."""
-        if self.inferred is not None:
+    def cache_inferences(self) -> Iterator[None]:
+        """Cache the inferred types of loop bodies until the outermost such block ends.
+
+        Code inside the block must not change a body that was inferred.
+        """
+        if self.inference_cache is not None:
             yield
             return
-        self.inferred = {}
+        self.inference_cache = {}
         try:
             yield
         finally:
-            self.inferred = None
+            self.inference_cache = None
 
     def count_trips(self, count: int) -> None:
         """Count iterations of a loop in advance. Raises EngineError [loop.trips]."""
         self.trips += count
         if self.trips > self.limits.trips:
-            raise EngineError("loop.trips", f"the loops of one run make {self.trips} trips or more; {self.limits.bound('trips')}")
+            raise EngineError(
+                "loop.trips", f"the loops of one run make {self.trips} trips or more; {self.limits.describe('trips')}"
+            )
 
     def check_time(self) -> None:
         """Raise EngineError [run.time] after the deadline of the run."""
         if self.deadline is not None and time.monotonic() > self.deadline:
-            raise EngineError("run.time", f"the run takes too long; {self.limits.bound('seconds')}")
+            raise EngineError("run.time", f"the run takes too long; {self.limits.describe('seconds')}")
 
-    def hold(self, nbytes: int, what: str) -> None:
+    def count_memory(self, nbytes: int, subject: str) -> None:
         """Count memory that the run holds until its end; a negative number releases it. Raises EngineError [run.memory]."""
         self.memory += nbytes
-        refuse_memory(self.limits, self.memory, what)
+        refuse_memory(self.limits, self.memory, subject)
 
 
 def weight_of_node(ends: int) -> int:
-    """Return the number of nodes that one with ``ends`` inputs and outputs counts as: each beyond 16 is a step in a plan."""
+    """Return the number of nodes that one with ``ends`` inputs and outputs counts as: 1, and 1 for each beyond 16."""
     return 1 + max(0, ends - FREE_ENDS)
 
 
-def refuse_memory(limits: Limits, nbytes: int, what: str) -> None:
-    """Raise EngineError [run.memory] where ``what``, of ``nbytes``, exceeds the memory limit of a run."""
-    most = limits.memory if limits.memory is not None else machine_memory()
-    if nbytes > most:
-        bound = limits.bound("memory") if limits.memory is not None else f"the machine has {most} (the limit memory is not set)"
-        raise EngineError("run.memory", f"{what} needs {nbytes} bytes; {bound}")
+def refuse_memory(limits: Limits, nbytes: int, subject: str) -> None:
+    """Raise EngineError [run.memory] where ``subject``, of ``nbytes``, exceeds the memory limit of a run."""
+    maximum = limits.memory if limits.memory is not None else machine_memory()
+    if nbytes > maximum:
+        is_set = limits.memory is not None
+        rule = limits.describe("memory") if is_set else f"the machine has {maximum} (the limit memory is not set)"
+        raise EngineError("run.memory", f"{subject} needs {nbytes} bytes; {rule}")
 
 
-def refuse_array(sizes: Iterable[int], itemsize: int, what: str) -> None:
-    """Raise EngineError [array.size], [run.memory] where ``what`` cannot be an array, before numpy allocates it.
+def refuse_array(sizes: Iterable[int], itemsize: int, subject: str) -> None:
+    """Raise EngineError [array.size], [run.memory] where ``subject`` cannot be an array, before numpy allocates it.
 
     numpy counts the bytes of an array without elements too, as if its axes of size 0 were of size 1.
     """
     sizes = tuple(sizes)
     nbytes = itemsize * prod(size for size in sizes if size)
     if len(sizes) > MAX_AXES or nbytes >= 1 << 63:
-        said = f"{', '.join(map(str, sizes[:8]))}{' ...' if len(sizes) > 8 else ''}"
+        size_text = f"{', '.join(map(str, sizes[:8]))}{' ...' if len(sizes) > 8 else ''}"
         raise EngineError(
-            "array.size", f"{what} has {len(sizes)} axes of {said}; an array has at most {MAX_AXES} axes and 2**63 - 1 bytes"
+            "array.size",
+            f"{subject} has {len(sizes)} axes of {size_text}; an array has at most {MAX_AXES} axes and 2**63 - 1 bytes",
         )
     if 0 not in sizes:
-        refuse_memory(current().limits, nbytes, what)
+        refuse_memory(current().limits, nbytes, subject)
 
 
 @contextmanager
-def within_memory(what: str, file: str | None = None) -> Iterator[None]:
+def within_memory(subject: str, file: str | None = None) -> Iterator[None]:
     """Convert a MemoryError inside the block to EngineError [run.memory]."""
     try:
         yield
     except MemoryError as error:
-        raise EngineError("run.memory", f"{what} does not fit into memory: {error or 'none is left'}", file=file) from error
+        raise EngineError("run.memory", f"{subject} does not fit into memory: {error or 'none is left'}", file=file) from error
 
 
 def bytes_of(result: Any) -> int:
@@ -193,15 +199,15 @@ def bytes_of(result: Any) -> int:
         return 64 * len(result)
     nbytes = int(getattr(result, "nbytes", 0))
     if nbytes and getattr(getattr(result, "dtype", None), "hasobject", False):
-        nbytes += sum(len(each) for each in result.reshape(-1).tolist() if isinstance(each, str | bytes))
+        nbytes += sum(len(item) for item in result.reshape(-1).tolist() if isinstance(item, str | bytes))
     return nbytes
 
 
-def refuse_text(nbytes: int, what: str) -> None:
-    """Raise EngineError [run.text] where the strings of ``what`` exceed the limit of one operator."""
+def refuse_text(nbytes: int, subject: str) -> None:
+    """Raise EngineError [run.text] where the strings of ``subject`` exceed the limit of one operator."""
     limits = current().limits
     if nbytes > limits.text_bytes:
-        raise EngineError("run.text", f"{what} makes {nbytes} bytes of strings; {limits.bound('text_bytes')}")
+        raise EngineError("run.text", f"{subject} makes {nbytes} bytes of strings; {limits.describe('text_bytes')}")
 
 
 def machine_memory() -> int:

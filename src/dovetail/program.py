@@ -51,7 +51,7 @@ class Program:
         self.engine = engine
         self.options = options
         self._is_closed = False
-        self._beginning = InitialStates(self.model) if self.model.states else None
+        self._initial_states = InitialStates(self.model) if self.model.states else None
         # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
         self._counts = self.model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self.model.graph.nodes)
         with counting(self.model.limits), within_memory("the program", self.model.file):
@@ -76,16 +76,16 @@ class Program:
     def _run(self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
         if self._is_closed:
             raise EngineError("program.closed", "a closed program cannot run", file=self.model.file)
-        inputs = self._gathered(inputs, by_name)
+        inputs = self._positional_inputs(inputs, by_name)
         arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        if self._beginning is not None:
+        if self._initial_states is not None:
             arrays = self._with_states(inputs)
         targets = None if out is None else self._check_out(out)
         if self._native is not None:
             return Results(self._native(arrays, targets))
-        return Results(_write_outputs(self._interpreted(arrays), targets))
+        return Results(_write_outputs(self._interpret(arrays), targets))
 
-    def _gathered(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
+    def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs as the positional arguments of the plainest call: one mapping, or one array for each input."""
         if by_name:
             if not inputs:
@@ -115,10 +115,10 @@ class Program:
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """The inputs by name, with the initial values of the states that are not among them."""
         arrays = inputs_by_name(self.model, inputs)
-        assert self._beginning is not None
+        assert self._initial_states is not None
         if all(name in arrays for name in state_inputs(self.model)):
             return arrays
-        return {**self._beginning(arrays), **arrays}
+        return {**self._initial_states(arrays), **arrays}
 
     def _check_out(self, out: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
         """Return ``out`` by name. Raises EngineError [output.unknown], [output.array], [output.overlap]."""
@@ -145,10 +145,10 @@ class Program:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.model, self.engine, self.options)
 
-    def _interpreted(self, given: Any) -> dict[str, Any]:
-        outputs = interpret(self.model, given)
+    def _interpret(self, inputs: Any) -> dict[str, Any]:
+        outputs = interpret(self.model, inputs)
         try:
-            return copy_shared_outputs(outputs, given.values() if isinstance(given, Mapping) else given)
+            return copy_shared_outputs(outputs, inputs.values() if isinstance(inputs, Mapping) else inputs)
         except MemoryError as error:
             raise EngineError("run.memory", f"the outputs do not fit into memory: {error}", file=self.model.file) from None
 

@@ -19,10 +19,10 @@ def validate(graph: Graph) -> list[Diagnostic]:
     def fault(code: str, message: str, node: str | None = None) -> None:
         faults.append(Diagnostic(code, message, node))
 
-    made: dict[int, str] = {id(value): value.name for value in graph.inputs}
+    produced: dict[int, str] = {id(value): value.name for value in graph.inputs}
     readers: dict[int, int] = {}
     names: set[str] = set()
-    known = {id(value): {(id(user), place) for user, place in value.uses} for value in graph.values()}
+    known = {id(value): {(id(user), index) for user, index in value.uses} for value in graph.values()}
     for value in graph.values():
         if value.name in names:
             fault("graph.name", f"two values are called {value.name!r}")
@@ -31,7 +31,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
         for index, x in enumerate(node.inputs):
             if x is None:
                 continue
-            if id(x) not in made:
+            if id(x) not in produced:
                 fault("graph.order", f"{x.name!r} is read before it is made", node.label)
             if (id(node), index) not in known.get(id(x), ()):
                 fault("graph.uses", f"{x.name!r} does not know its reader", node.label)
@@ -39,14 +39,14 @@ def validate(graph: Graph) -> list[Diagnostic]:
         for index, y in enumerate(node.outputs):
             if y.node is not node or y.index != index:
                 fault("graph.owner", f"{y.name!r} does not know its node", node.label)
-            made[id(y)] = y.name
+            produced[id(y)] = y.name
         for name, body in bodies(node.op):
             faults.extend(Diagnostic(item.code, f"{name}: {item.message}", node.label) for item in validate(body))
     for value in graph.values():
         if len(value.uses) != readers.get(id(value), 0):
             fault("graph.uses", f"{value.name!r} has {len(value.uses)} uses and {readers.get(id(value), 0)} readers")
     for value in graph.outputs:
-        if id(value) not in made:
+        if id(value) not in produced:
             fault("graph.dangling", f"the output {value.name!r} is made by no node")
     return faults
 

@@ -16,6 +16,7 @@ import pytest
 
 import dovetail
 from dovetail import EngineError, RuleError, array_ops, native_core
+from dovetail.errors import ArgumentTypeError
 
 TYPES = [
     "?",
@@ -122,6 +123,17 @@ def test_lengths_add_up(it: ModuleType, lengths: Any) -> None:
     assert len(pieces) == len(lengths) and same(np.concatenate(pieces), x)
 
 
+def test_lengths_are_integers(it: ModuleType) -> None:
+    for lengths in ([3.0, 3.0], 6, None):
+        with pytest.raises(ArgumentTypeError, match=r"split\.sizes"):
+            it.split(pattern((6, 4), "f4"), lengths, 0)
+
+
+def test_inputs_are_a_sequence(it: ModuleType) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"node\.inputs"):
+        it.concat(3, 0)
+
+
 @pytest.mark.parametrize("lengths", [[], [5], [7], [-1, -1], [-2, 8], [7, -1]])
 def test_lengths_that_do_not_suit_are_refused(it: ModuleType, lengths: Any) -> None:
     with pytest.raises(RuleError, match=r"split\.sizes"):
@@ -157,8 +169,10 @@ def test_what_cannot_be_joined_is_refused(it: ModuleType, arrays: Any, axis: int
 
 
 def test_an_axis_is_an_integer(it: ModuleType) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(ArgumentTypeError, match=r"attribute\.value"):
         it.concat([F4], 0.0)
+    with pytest.raises(TypeError):
+        it.split(F4, [1, 1], "0")
     with pytest.raises(TypeError):
         it.concat([F4])
 
@@ -241,7 +255,7 @@ def test_the_functions_say_what_they_are() -> None:
     assert list(inspect.signature(dovetail.concat).parameters) == ["arrays", "axis", "out"]
     assert list(inspect.signature(dovetail.split).parameters) == ["array", "lengths", "axis", "out", "copy"]
     assert list(inspect.signature(dovetail.copy).parameters) == ["view", "out"]
-    assert "end to end" in (dovetail.concat.__doc__ or "")
+    assert "Concatenate" in (dovetail.concat.__doc__ or "")
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.float32, np.float64, np.complex64, np.complex128])

@@ -36,7 +36,7 @@ def resized(op: Resize, x: Any, y: Any) -> str:
     sizes = np.array(y.shape)
     rows = {row.axis: op.taps(row) for row in op._rows(x, sizes, None, None)}
     for axis in range(2, x.ndim):
-        places = rows[axis].places if axis in rows else np.arange(x.shape[axis])[:, None]
+        places = rows[axis].indices if axis in rows else np.arange(x.shape[axis])[:, None]
         weights = rows[axis].weights if axis in rows else np.ones((x.shape[axis], 1))
         attributes["taps"].append(places.shape[1])
         attributes["places"] += places.reshape(-1).tolist()

@@ -78,7 +78,7 @@ def test_a_limit_refuses_a_file_and_is_raised_in_one_line(
     assert dovetail.load(path, limits=enough_limits).limits == enough_limits
     with pytest.raises(DovetailError) as caught:
         dovetail.load(path, limits=few)
-    assert caught.value.code == code and few.bound(name) in str(caught.value)
+    assert caught.value.code == code and few.describe(name) in str(caught.value)
     assert {item.code for item in dovetail.check(path, limits=few)} == {code}
 
 
@@ -213,7 +213,7 @@ def test_texts_that_double_are_not_folded(tmp_path: Path) -> None:
 )
 def test_what_is_no_limit_is_refused(setting: str, code: str) -> None:
     with pytest.raises(EngineError) as caught:
-        Limits().changed([setting])
+        Limits().with_settings([setting])
     assert caught.value.code == code
 
 
@@ -235,7 +235,7 @@ def test_the_command_line_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_without_re2_a_pattern_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(re2, "_library", lambda: None)
+    monkeypatch.setattr(re2, "_import_re2", lambda: None)
     re2.compiled.cache_clear()
     path = saved(regex("a|b", "a"), tmp_path)
     dovetail.load(path)

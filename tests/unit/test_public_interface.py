@@ -495,7 +495,7 @@ def test_element_types_that_a_library_lacks_are_refused_by_name() -> None:
 
 def test_an_array_of_the_wrong_type_is_refused_in_any_library(model: dovetail.Model) -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(EngineError, match="'x' is f32, and was given f64"):
+    with pytest.raises(EngineError, match="'x' must be f32, got f64"):
         dovetail.interpret(model, [torch.zeros((3, 4), dtype=torch.float64)], xp=torch)
 
 

@@ -26,13 +26,13 @@ def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0
     Raises EngineError [array.index-range].
     """
     axis %= x.ndim
-    places = wrap_indices(xp, indices, x.shape[axis])
+    offsets = wrap_indices(xp, indices, x.shape[axis])
     if not batch_dims:
-        taken = xp.take(x, xp.reshape(places, (-1,)), axis=axis)
+        taken = xp.take(x, xp.reshape(offsets, (-1,)), axis=axis)
         return xp.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
     batch, between, after = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis + 1 :]
     front = xp.moveaxis(x, axis, batch_dims)
-    rows = gather_nd(xp, front, places[..., None], batch_dims)
+    rows = gather_nd(xp, front, offsets[..., None], batch_dims)
     rank = indices.ndim - batch_dims
     order = (*range(batch_dims), *range(batch_dims + rank, batch_dims + rank + len(between)))
     rest = (*range(batch_dims, batch_dims + rank), *range(rows.ndim - len(after), rows.ndim))
@@ -45,8 +45,8 @@ def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
 
     Off the axis ``indices`` may be smaller than ``x``. Raises EngineError [array.index-range].
     """
-    places = _along(xp, x, indices, axis)
-    taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(places, (-1,)), axis=0)
+    offsets = _along(xp, x, indices, axis)
+    taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(offsets, (-1,)), axis=0)
     return xp.reshape(taken, tuple(indices.shape))
 
 
@@ -67,9 +67,9 @@ def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis:
     ``reduction``: "none" (of several updates of one place the last stays), "add", "mul", "min" or "max", applied in order.
     Raises EngineError [array.index-range].
     """
-    places = xp.reshape(_along(xp, x, indices, axis), (-1,))
+    offsets = xp.reshape(_along(xp, x, indices, axis), (-1,))
     column = xp.reshape(updates, (-1, 1))
-    return xp.reshape(_scatter_rows(xp, xp.reshape(x, (-1, 1)), places, column, reduction), tuple(x.shape))
+    return xp.reshape(_scatter_rows(xp, xp.reshape(x, (-1, 1)), offsets, column, reduction), tuple(x.shape))
 
 
 def scatter_nd(xp: Namespace, x: Array, indices: Array, updates: Array, reduction: str = "none") -> Array:
@@ -105,8 +105,8 @@ def _linear(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
     depth = batch_dims + indices.shape[-1]
     steps = row_steps(x.shape[:depth])
     batch = np.arange(math.prod(x.shape[:batch_dims])) * math.prod(x.shape[batch_dims:depth])
-    places = batch.reshape((*x.shape[:batch_dims], *(1,) * (indices.ndim - 1 - batch_dims)))
-    rows = xp.broadcast_to(to_namespace(xp, places, indices), tuple(indices.shape[:-1]))
+    offsets = batch.reshape((*x.shape[:batch_dims], *(1,) * (indices.ndim - 1 - batch_dims)))
+    rows = xp.broadcast_to(to_namespace(xp, offsets, indices), tuple(indices.shape[:-1]))
     for i in range(indices.shape[-1]):
         rows = rows + wrap_indices(xp, indices[..., i], x.shape[batch_dims + i]) * steps[batch_dims + i]
     return rows
@@ -135,9 +135,9 @@ def _scatter_rounds(xp: Namespace, x: Array, rows: Array, updates: Array, combin
         return x
     order = xp.argsort(rows, stable=True)
     ordered, updates = xp.take(rows, order, axis=0), xp.take(updates, order, axis=0)
-    places = convert_dtype(xp, to_namespace(xp, np.arange(x.shape[0]), rows), ordered.dtype)
-    first = xp.searchsorted(ordered, places, side="left")
-    counts = xp.searchsorted(ordered, places, side="right") - first
+    targets = convert_dtype(xp, to_namespace(xp, np.arange(x.shape[0]), rows), ordered.dtype)
+    first = xp.searchsorted(ordered, targets, side="left")
+    counts = xp.searchsorted(ordered, targets, side="right") - first
     if combine is None:
         return _scatter_round(xp, x, updates, first + counts - 1, counts > 0, None)
     for i in range(int(xp.max(counts))):

@@ -45,7 +45,7 @@ class WindowAxis(NamedTuple):
         first, last = (np.clip(-((starts - bound) // self.dilation), 0, self.size) for bound in (low, high))
         return np.maximum(last - first, 0)
 
-    def trimmed(self) -> WindowAxis:
+    def trim(self) -> WindowAxis:
         """Drop the kernel positions that are padding in every window, but keep one."""
         if not self.out:
             return self
@@ -62,20 +62,20 @@ class WindowAxis(NamedTuple):
             return 0
         return max((self.out - 1) * self.stride, 0) + (self.size - 1) * self.dilation + 1 - self.length - self.begin
 
-    def places(self) -> Iterable[int]:
+    def offsets(self) -> Iterable[int]:
         """Return the kernel positions in order, without most of those that are padding in every window."""
         if self.size <= self.out * self.length:
             return range(self.size)
         starts = np.arange(self.out) * self.stride - self.begin
         inside = -(-(np.arange(self.length)[:, None] - starts) // self.dilation)
-        return [int(place) for place in np.unique(inside) if 0 <= place < self.size] or (0,)
+        return [int(offset) for offset in np.unique(inside) if 0 <= offset < self.size] or (0,)
 
 
 def _axes(x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> list[WindowAxis]:
     dims = x.shape[x.ndim - len(sizes) :]
     padded = [begin + n + end for n, begin, end in zip(dims, pads_begin, pads_end, strict=True)]
     outs = window_counts(padded, sizes, strides, dilations)
-    return [WindowAxis(*each).trimmed() for each in zip(dims, sizes, strides, dilations, pads_begin, outs, strict=True)]
+    return [WindowAxis(*row).trim() for row in zip(dims, sizes, strides, dilations, pads_begin, outs, strict=True)]
 
 
 def pool_max_indices(
@@ -91,18 +91,18 @@ def pool_max_indices(
     begins = [axis.begin for axis in axes]
     padded = _pad_trailing(xp, x, axes, _lowest(element(x)))
     best = full(xp, (*x.shape[: x.ndim - len(sizes)], *outs), _lowest(element(x)), x)
-    where = xp.zeros_like(best, dtype=index_type(xp))
+    indices = xp.zeros_like(best, dtype=index_type(xp))
     seen = np.zeros(outs, bool)
-    for offset in itertools.product(*(axis.places() for axis in axes)):
+    for offset in itertools.product(*(axis.offsets() for axis in axes)):
         real = functools.reduce(np.logical_and.outer, [_is_inside(axis, i) for axis, i in zip(axes, offset, strict=True)])
         value = at_offset(padded, offset, outs, strides, dilations)
         better = (value > best) | ((value != value) & (best == best)) | to_namespace(xp, ~seen, x)
         better = better & to_namespace(xp, real, x)
-        place = _window_places(dims, offset, outs, strides, begins, dilations)
+        offsets = _window_indices(dims, offset, outs, strides, begins, dilations)
         best = xp.where(better, value, best)
-        where = xp.where(better, convert_dtype(xp, to_namespace(xp, place, x), where.dtype), where)
+        indices = xp.where(better, convert_dtype(xp, to_namespace(xp, offsets, x), indices.dtype), indices)
         seen |= real
-    return best, where
+    return best, indices
 
 
 def _lowest(kind: DType) -> Any:
@@ -120,7 +120,7 @@ def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: An
     """Reduce one axis after the other: a window of k by k costs 2k steps."""
     for number, axis in enumerate(axes, x.ndim - len(axes)):
         extent = max((axis.out - 1) * axis.stride + 1, 0)
-        starts = [place * axis.dilation for place in axis.places()]
+        starts = [offset * axis.dilation for offset in axis.offsets()]
         x = _combine(xp, [slice_axis(xp, x, number, start, start + extent, axis.stride) for start in starts], combine)
     return x
 
@@ -134,16 +134,16 @@ def _combine(xp: Namespace, parts: list[Array], combine: Any) -> Array:
     return result
 
 
-def _is_inside(axis: WindowAxis, place: int) -> Array:
+def _is_inside(axis: WindowAxis, offset: int) -> Array:
     """Return for each window whether a kernel position is no padding: [out]."""
-    places = np.arange(axis.out) * axis.stride + place * axis.dilation - axis.begin
-    return (places >= 0) & (places < axis.length)
+    positions = np.arange(axis.out) * axis.stride + offset * axis.dilation - axis.begin
+    return (positions >= 0) & (positions < axis.length)
 
 
-def _window_places(dims: Ints, offset: Ints, outs: Ints, strides: Ints, pads_begin: Ints, dilations: Ints) -> Array:
+def _window_indices(dims: Ints, offset: Ints, outs: Ints, strides: Ints, pads_begin: Ints, dilations: Ints) -> Array:
     """Return the row-major index, in the unpadded axes, of the element of every window at ``offset``."""
-    places = np.zeros((1,) * len(dims), np.int64)
+    indices = np.zeros((1,) * len(dims), np.int64)
     for axis, step in enumerate(row_steps(dims)):
         along = (np.arange(outs[axis]) * strides[axis] + offset[axis] * dilations[axis] - pads_begin[axis]) * step
-        places = places + along.reshape((-1,) + (1,) * (len(dims) - 1 - axis))
-    return places
+        indices = indices + along.reshape((-1,) + (1,) * (len(dims) - 1 - axis))
+    return indices

@@ -21,9 +21,9 @@ def sliding_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints | None =
         return window_view(x, outs, sizes, strides, dilations)
     first = x.ndim - count
     for i, (out, size, stride, dilation) in enumerate(zip(outs, sizes, strides, dilations, strict=True)):
-        places = np.arange(out)[:, None] * stride + np.arange(size) * dilation
+        positions = np.arange(out)[:, None] * stride + np.arange(size) * dilation
         axis = first + 2 * i
-        taken = xp.take(x, to_namespace(xp, places.reshape(-1), x), axis=axis)
+        taken = xp.take(x, to_namespace(xp, positions.reshape(-1), x), axis=axis)
         x = xp.reshape(taken, (*x.shape[:axis], out, size, *x.shape[axis + 1 :]))
     order = (*range(first), *range(first, first + 2 * count, 2), *range(first + 1, first + 2 * count, 2))
     return xp.permute_dims(x, order)
@@ -57,6 +57,6 @@ def offsets(sizes: Ints) -> itertools.product[tuple[int, ...]]:
 
 def at_offset(x: Array, offset: Ints, outs: Ints, strides: Ints, dilations: Ints) -> Array:
     """Return the element of every window over the trailing axes of ``x`` at ``offset``: [..., *outs]."""
-    starts = [place * dilation for place, dilation in zip(offset, dilations, strict=True)]
+    starts = [position * dilation for position, dilation in zip(offset, dilations, strict=True)]
     stops = [start + max((out - 1) * stride + 1, 0) for start, out, stride in zip(starts, outs, strides, strict=True)]
     return x[(..., *map(slice, starts, stops, strides))]

@@ -73,7 +73,7 @@ def _note_strict(context: click.Context, option: click.Parameter, wanted: bool) 
 
 def _note_limits(context: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> None:
     try:
-        context.meta[_LIMITS] = DEFAULT.changed(settings)
+        context.meta[_LIMITS] = DEFAULT.with_settings(settings)
     except DovetailError as error:
         raise click.BadParameter(error.message) from None
 
@@ -192,7 +192,7 @@ def error_text(error: Exception) -> str:
         return f"{type(error).__name__} [{_code(error)}]: {printable(_message(error))}"
     items = error.diagnostics
     if len(items) == 1:
-        return f"{type(error).__name__} [{items[0].code}]: {printable(items[0].message)}{items[0].place}"
+        return f"{type(error).__name__} [{items[0].code}]: {printable(items[0].message)}{items[0].location}"
     return "\n".join([f"{type(error).__name__}: {printable(error.message)}", *map(str, items)])
 
 

@@ -62,7 +62,7 @@ def replace_files(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
     must exist), [path.link], [path.kind], [path.escape], [path.same], [path.unwritable] (the system refuses, or the disk is
     full).
     """
-    targets = _places(paths)
+    targets = _rowsof(paths)
     file = os.fspath(paths[0])
     with ExitStack() as stack:
         try:
@@ -90,21 +90,21 @@ def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
                     yield stream.read(limit), not _is_free(stream.fileno())
 
 
-def _places(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
+def _rowsof(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
     """Return per path: the trusted folder, the steps from there that the model may have named, and the name."""
     main = os.fspath(paths[0])
     refuse_nul(main, main)
     target = os.path.realpath(main)
-    places_: list[tuple[str, tuple[str, ...], str]] = [(os.path.dirname(target), (), os.path.basename(target))]
+    rows: list[tuple[str, tuple[str, ...], str]] = [(os.path.dirname(target), (), os.path.basename(target))]
     root = folder_of(main)
     for path in [os.fspath(path) for path in paths[1:]]:
         refuse_nul(path, main)
         parts = parts_of(os.path.relpath(path, os.path.dirname(main) or os.curdir).replace(os.sep, "/"), file=main)
-        places_.append((root, parts[:-1], parts[-1]))
-    written = [os.path.join(folder, *steps, name) for folder, steps, name in places_]
+        rows.append((root, parts[:-1], parts[-1]))
+    written = [os.path.join(folder, *steps, name) for folder, steps, name in rows]
     if len(set(written)) < len(written):
-        raise FormatError("path.same", "two of the files to write have one path", file=main)
-    return places_
+        raise FormatError("path.same", "the files to write must have different paths", file=main)
+    return rows
 
 
 class _Draft:
@@ -123,9 +123,9 @@ class _Draft:
     def _look(self) -> os.stat_result | None:
         old = self.folder.look(self.name)
         if old is not None and stat.S_ISLNK(old.st_mode):
-            raise FormatError("path.link", f"{self.name!r} is a symbolic link", file=self.folder.place)
+            raise FormatError("path.link", f"{self.name!r} is a symbolic link", file=self.folder.file)
         if old is not None:
-            refuse_kind(old, self.name, self.folder.place)
+            refuse_kind(old, self.name, self.folder.file)
         return old
 
     def _create(self) -> None:
@@ -136,14 +136,14 @@ class _Draft:
             try:
                 descriptor = os.open(self.folder.at(self.draft), _CREATE, mode, dir_fd=self.folder.descriptor)
             except OSError as error:
-                raise _unwritable(error, self.folder.place) from None
+                raise _unwritable(error, self.folder.file) from None
             # Between these two calls another save may have removed the draft as an abandoned one.
             if _lock(descriptor) and os.fstat(descriptor).st_nlink:
                 break
             os.close(descriptor)
             _unlink(self.folder, self.draft)
         else:
-            raise FormatError("path.unwritable", f"every draft of {self.name!r} was removed", file=self.folder.place)
+            raise FormatError("path.unwritable", f"every draft of {self.name!r} was removed", file=self.folder.file)
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
         self.is_renamed = False
 

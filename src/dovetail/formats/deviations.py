@@ -31,14 +31,14 @@ class Deviations:
         if self.counts[error.code] <= MAX_RECORDED:
             self.errors.append(error)
 
-    def extend(self, others: Deviations) -> None:
-        """Record the deviations of ``others`` too."""
+    def extend(self, deviations: Deviations) -> None:
+        """Record the deviations of ``deviations`` too."""
         room = {code: MAX_RECORDED - count for code, count in self.counts.items()}
-        for error in others.errors:
+        for error in deviations.errors:
             room[error.code] = room.get(error.code, MAX_RECORDED) - 1
             if room[error.code] >= 0:
                 self.errors.append(error)
-        self.counts.update(others.counts)
+        self.counts.update(deviations.counts)
 
     def warnings(self) -> list[Diagnostic]:
         """Return the deviations as warnings of the loaded model."""

@@ -119,7 +119,7 @@ class ExportContext:
             raise UnsupportedError("op.unsayable", f"{self.format.name} cannot express {_operator_text(node.op)}: {rule}")
         outputs: list[str | None] = [self.declare(y).key for y in node.outputs]
         return ForeignNode(
-            kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata)
+            kind, version, inputs, outputs, attributes, domain, node.name, node.location, node.doc, dict(node.metadata)
         )
 
     def version(self, kind: str, domain: str = "") -> int:
@@ -198,11 +198,11 @@ class ExportContext:
 def copy_captured_outputs(graph: Graph) -> None:
     """Let each output of a subgraph be produced in it, once: an input, or a repeated output, gets an Identity."""
     b = Builder(graph=graph)
-    seen: set[int] = {id(value) for value in graph.inputs}
+    produced: set[int] = {id(value) for value in graph.inputs}
     for index, value in enumerate(graph.outputs):
-        if id(value) in seen:
+        if id(value) in produced:
             graph.outputs[index] = value = b.apply("Identity", value)
-        seen.add(id(value))
+        produced.add(id(value))
 
 
 def declarable_type(type: Type) -> Type:

@@ -42,7 +42,7 @@ class ExportErrors:
 
     def add_graph(self, nodes: Iterable[Node]) -> None:
         """Enter the nodes of a graph before they are rewritten."""
-        self._last_at.update((node.place, node) for node in nodes if node.place)
+        self._last_at.update((node.location, node) for node in nodes if node.location)
 
     def set_origin(self, nodes: Iterable[Node], origin: Origin) -> None:
         """Enter the nodes that a rewrite wrote for ``origin``."""
@@ -51,8 +51,8 @@ class ExportErrors:
     def origin_of(self, node: Node) -> Origin:
         origin = self._origins.get(node)
         if origin is None:
-            last = self._last_at.get(node.place, node)
-            origin = Origin(last.label, node.place, node.op if last is node else None, tuple(node.inputs))
+            last = self._last_at.get(node.location, node)
+            origin = Origin(last.label, node.location, node.op if last is node else None, tuple(node.inputs))
         return origin
 
     def has(self, origin: Origin) -> bool:

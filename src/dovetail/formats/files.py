@@ -87,8 +87,8 @@ def map_file(source: StrPath | int, offset: int = 0, length: int | None = None) 
     if end == offset:
         return np.frombuffer(b"", np.uint8)
     aligned = offset - offset % mmap.ALLOCATIONGRANULARITY
-    whole = mmap.mmap(source, end - aligned, access=mmap.ACCESS_READ, offset=aligned)
-    return np.frombuffer(whole, np.uint8)[offset - aligned :]
+    mapping = mmap.mmap(source, end - aligned, access=mmap.ACCESS_READ, offset=aligned)
+    return np.frombuffer(mapping, np.uint8)[offset - aligned :]
 
 
 def contents(source: StrPath | int) -> Bytes:
@@ -116,13 +116,13 @@ def _copy_contents(descriptor: int, size: int) -> Bytes:
         data = np.empty(size, np.uint8)
     except MemoryError:
         raise FormatError("data.memory", f"the weights ({size} bytes) do not fit into memory; map them") from None
-    rest: memoryview = data.data
+    remaining: memoryview = data.data
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
         stream.seek(0)
-        while rest and (count := stream.readinto(rest)):
-            rest = rest[count:]
-    if rest:
-        raise FormatError("data.changed", f"the file became {len(rest)} bytes shorter while it was read")
+        while remaining and (count := stream.readinto(remaining)):
+            remaining = remaining[count:]
+    if remaining:
+        raise FormatError("data.changed", f"the file became {len(remaining)} bytes shorter while it was read")
     data.flags.writeable = False
     return data
 
@@ -150,20 +150,20 @@ def check_location(location: str, *, file: str | None = None) -> None:
 class Folder:
     """An open directory. Where the system supports it, everything inside is accessed through its descriptor, not its path."""
 
-    def __init__(self, path: str, descriptor: int | None, place: str) -> None:
+    def __init__(self, path: str, descriptor: int | None, file: str) -> None:
         self.path = path
         self.descriptor = descriptor
-        self.place = place
+        self.file = file
 
     @classmethod
-    def walk(cls, root: str, steps: Sequence[str], place: str) -> Folder:
+    def walk(cls, root: str, steps: Sequence[str], file: str) -> Folder:
         """Open the folder that ``steps`` lead to from ``root``, without following links; links in ``root`` are followed."""
         try:
             descriptor = os.open(root, _READ | os.O_DIRECTORY) if _HAS_DIRECTORIES else None
             os.stat(os.path.join(root, os.curdir))
         except OSError as error:
-            raise unreadable(error, root, place) from None
-        folder = cls(root, descriptor, place)
+            raise unreadable(error, root, file) from None
+        folder = cls(root, descriptor, file)
         for step in steps:
             with folder:
                 folder = folder.step(step)
@@ -174,20 +174,20 @@ class Folder:
         try:
             descriptor = os.open(name, _READ | os.O_DIRECTORY | NO_FOLLOW, dir_fd=self.descriptor) if _HAS_DIRECTORIES else None
         except OSError as error:
-            raise unreadable(error, name, self.place) from None
-        return Folder(os.path.join(self.path, name), descriptor, self.place)
+            raise unreadable(error, name, self.file) from None
+        return Folder(os.path.join(self.path, name), descriptor, self.file)
 
     def open_file(self, name: str) -> int:
         self._refuse_unless(stat.S_ISREG, name, "a regular file")
         try:
             descriptor = os.open(self.at(name), _READ | NO_FOLLOW | _NO_BLOCK, dir_fd=self.descriptor)
         except OSError as error:
-            raise unreadable(error, name, self.place) from None
+            raise unreadable(error, name, self.file) from None
         try:
             info = os.fstat(descriptor)
-            refuse_kind(info, name, self.place)
+            refuse_kind(info, name, self.file)
             if info.st_nlink > 1:
-                raise FormatError("path.link", f"{name!r} must have one name, got {info.st_nlink} hard links", file=self.place)
+                raise FormatError("path.link", f"{name!r} must have one name, got {info.st_nlink} hard links", file=self.file)
         except BaseException:
             os.close(descriptor)
             raise
@@ -202,16 +202,16 @@ class Folder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise unreadable(error, name, self.place) from None
+            raise unreadable(error, name, self.file) from None
 
-    def _refuse_unless(self, is_right: Any, name: str, wanted: str) -> None:
+    def _refuse_unless(self, is_right: Any, name: str, expected_kind: str) -> None:
         info = self.look(name)
         if info is None:
-            raise FormatError("path.missing", f"{self.path!r} has no file {name!r}", file=self.place)
+            raise FormatError("path.missing", f"{self.path!r} has no file {name!r}", file=self.file)
         if stat.S_ISLNK(info.st_mode):
-            raise FormatError("path.link", f"{name!r} is a symbolic link", file=self.place)
+            raise FormatError("path.link", f"{name!r} is a symbolic link", file=self.file)
         if not is_right(info.st_mode):
-            raise FormatError("path.kind", f"{name!r} must be {wanted}", file=self.place)
+            raise FormatError("path.kind", f"{name!r} must be {expected_kind}", file=self.file)
 
     def __enter__(self) -> Self:
         return self

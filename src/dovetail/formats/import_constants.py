@@ -33,7 +33,7 @@ class ImportedConstants:
     def mark_folded_constant(self, x: Value) -> None:
         """Note that the constant ``x`` was read as an attribute."""
         if x.constant is not None:
-            self._b.spent.add(id(x))
+            self._b.folded_inputs.add(id(x))
 
     def remove_folded_constants(self) -> None:
         """Remove constants that were folded into attributes or other constants, and that no node reads."""
@@ -42,7 +42,7 @@ class ImportedConstants:
         nodes = []
         for node in graph.nodes:
             value = node.outputs[0] if node.outputs else None
-            if value is not None and id(value) in self._b.spent and not value.uses and id(value) not in outputs:
+            if value is not None and id(value) in self._b.folded_inputs and not value.uses and id(value) not in outputs:
                 graph.release(value.name)
             else:
                 nodes.append(node)

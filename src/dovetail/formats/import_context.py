@@ -101,8 +101,8 @@ class ImportContext:
             self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} must be of the type float, got {raw!r}"))
             raw = number
         if (annotation == "Graph") != isinstance(raw, ForeignGraph):
-            wanted, actual = ("a graph", "a value") if annotation == "Graph" else ("a value", "a graph")
-            raise FormatError("attribute.value", f"{self.node.kind}: {name} must be {wanted}, got {actual}")
+            expected, actual = ("a graph", "a value") if annotation == "Graph" else ("a value", "a graph")
+            raise FormatError("attribute.value", f"{self.node.kind}: {name} must be {expected}, got {actual}")
         try:
             if not self.scope.is_text:
                 op_mapping.refuse_strings(annotation, [raw])

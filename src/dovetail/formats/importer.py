@@ -32,7 +32,7 @@ def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
     scope = importer.scope
     scope.undeclared_domains = frozenset(foreign.metadata.pop("undeclared_domains", ()))
-    with counting() as usage, usage.remembering():
+    with counting() as usage, usage.cache_inferences():
         graph = importer.import_graph()
     raise_all(scope.errors, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
@@ -135,7 +135,7 @@ class GraphImporter:
         if node.domain in scope.undeclared_domains:
             first_version = self.dialect.first_version(node.domain, node.kind)
             refuse_ambiguous(node, first_version, partial(self._read_as_one, xs=xs))
-        scope.b.place = node.place
+        scope.b.location = node.place
         if not self._run_importer(node, xs):
             mappings = self.dialect.mappings_for(node)
             op, inputs = self.apply_mappings(node, xs) if mappings else self._as_foreign(node, xs)
@@ -334,14 +334,14 @@ def _import_constants(scope: ImportScope) -> None:
 
 
 def _import_outputs(scope: ImportScope) -> None:
-    seen: set[int] = set()
+    returned: set[int] = set()
     for item in scope.foreign.outputs:
         value = scope.lookup(item.key)
         if value is None:
             message = f"no node produces the output {item.name!r}"
             scope.errors.append(FormatError("graph.dangling", message, file=scope.file))
             continue
-        if id(value) in seen or (item.names and _is_renamed_input(scope, value, item)):
+        if id(value) in returned or (item.names and _is_renamed_input(scope, value, item)):
             value = scope.b.add(REGISTRY["Identity"](), value, names=[item.name])[0]
         elif item.names and item.names[0] != value.name and item.names[0] in value.names:
             rename(scope.graph, value, item.names[0])
@@ -351,7 +351,7 @@ def _import_outputs(scope: ImportScope) -> None:
         value.doc = value.doc or item.doc
         value.metadata.update(item.metadata)
         scope.graph.outputs.append(value)
-        seen.add(id(value))
+        returned.add(id(value))
 
 
 def _is_renamed_input(scope: ImportScope, value: Value, item: ForeignValue) -> bool:

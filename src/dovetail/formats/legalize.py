@@ -66,7 +66,7 @@ class Legalizer:
         if self.errors.has(origin):
             return None
         mark = len(b.graph.nodes)
-        b.place = node.place
+        b.location = node.location
         try:
             result = self._rewritten(b, node)
             check_replacement(node, result)

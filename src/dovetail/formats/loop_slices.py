@@ -54,18 +54,18 @@ def _slice_input(b: Builder, index: int, axis: int, size: int, is_reversed: bool
     """Let the body read the whole input, and slice it."""
     body = b.graph
     old = body.inputs[index]
-    whole = Value(body.claim(f"{old.name}_whole"), x.type)
+    full_input = Value(body.claim(f"{old.name}_whole"), x.type)
     trip = body.inputs[0]
     if is_reversed:
-        length = b.apply("Squeeze", b.apply("Gather", b.apply("Shape", whole, output_type=dtypes.i64), [axis], axis=0), [0])
+        length = b.apply("Squeeze", b.apply("Gather", b.apply("Shape", full_input, output_type=dtypes.i64), [axis], axis=0), [0])
         end = b.apply("Subtract", length, b.apply("Multiply", trip, size))
         start = b.apply("Subtract", end, size)
     else:
         start = b.apply("Multiply", trip, size)
         end = b.apply("Add", start, size)
-    part = b.apply("Slice", whole, b.apply("Unsqueeze", start, [0]), b.apply("Unsqueeze", end, [0]), [axis], [1])
+    part = b.apply("Slice", full_input, b.apply("Unsqueeze", start, [0]), b.apply("Unsqueeze", end, [0]), [axis], [1])
     replace_uses(body, old, part)
-    body.inputs[index] = whole
+    body.inputs[index] = full_input
 
 
 def _concat_parts(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:

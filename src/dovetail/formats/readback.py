@@ -24,7 +24,7 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect) -> Non
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file)
     scope = importer.scope
     try:
-        with counting() as usage, usage.remembering():
+        with counting() as usage, usage.cache_inferences():
             graph = importer.import_graph()
     except UnsupportedError:
         return

@@ -51,7 +51,7 @@ def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
     has_several = isinstance(result, tuple) or (isinstance(result, list) and output_count(op) != 1)
     results = tuple(result) if has_several else (result,)
     if arrays.is_numpy(xp):
-        # numpy's reductions hand back scalars
+        # numpy's reductions return scalars.
         return tuple(
             result if isinstance(result, np.ndarray | list | dict) or result is None else np.asarray(result) for result in results
         )
@@ -101,10 +101,10 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
     """
     if isinstance(graph.fault, RuleError):
         raise graph.fault.with_traceback(None)
-    found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
+    arrays_by_id: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
     live = live_nodes(graph)
-    hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
+    host_nodes = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
     usage = active()
     timed = usage if usage is not None and usage.deadline is not None else None
     with np.errstate(all="ignore"):
@@ -113,13 +113,13 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
                 continue
             if timed is not None:
                 timed.check_time()
-            xs = [None if x is None else found[id(x)] for x in node.inputs]
-            ys = evaluate_node(node, xp, xs, index in hosted)
+            xs = [None if x is None else arrays_by_id[id(x)] for x in node.inputs]
+            ys = evaluate_node(node, xp, xs, index in host_nodes)
             for y, array in zip(node.outputs, ys, strict=False):
-                found[id(y)] = array
+                arrays_by_id[id(y)] = array
             for key in last.get(index, ()):
-                found.pop(key, None)
-    return [found[id(value)] for value in graph.outputs]
+                arrays_by_id.pop(key, None)
+    return [arrays_by_id[id(value)] for value in graph.outputs]
 
 
 def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool = False) -> tuple[Any, ...]:
@@ -145,15 +145,15 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
 def _host_nodes(graph: Graph) -> frozenset[int]:
     """Return the indices of the nodes whose results reach only shape inputs, directly or through other such nodes."""
     device = {id(value) for value in graph.outputs}
-    hosted = set()
+    host_nodes = set()
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
         if all(id(y) not in device for y in node.outputs) and any(y.uses for y in node.outputs) and not any(bodies(node.op)):
-            hosted.add(index)
+            host_nodes.add(index)
             continue
         hosts = host_inputs(node.op, len(node.inputs))
         device.update(id(x) for x, host in zip(node.inputs, hosts, strict=True) if x is not None and not host)
-    return frozenset(hosted)
+    return frozenset(host_nodes)
 
 
 def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
@@ -161,12 +161,12 @@ def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
     if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
     if any(x is not None and not isinstance(x, np.ndarray | list | dict) for x in xs):
-        seen = [
+        views = [
             None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
             for x in xs
         ]
         try:
-            value = node.op.value(*seen)
+            value = node.op.value(*views)
             values = value if isinstance(value, tuple | list) else (value,)
             return tuple(np.asarray(item, dtype=y.dtype.numpy) for item, y in zip(values, node.outputs, strict=True))
         except (Unknown, symbolic.Inexact, NotImplementedError, TypeError, ValueError):
@@ -194,7 +194,7 @@ def live_nodes(graph: Graph) -> set[int]:
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:
     """Return for the index of a node the identities of the values that it reads last."""
-    kept = {id(value) for value in graph.outputs}
+    output_ids = {id(value) for value in graph.outputs}
     last: dict[int, int] = {}
     for index, node in enumerate(graph.nodes):
         for value in (*node.inputs, *node.outputs):
@@ -202,17 +202,17 @@ def last_readers(graph: Graph) -> dict[int, list[int]]:
                 last[id(value)] = index
     by_node: dict[int, list[int]] = {}
     for key, index in last.items():
-        if key not in kept:
+        if key not in output_ids:
             by_node.setdefault(index, []).append(key)
     return by_node
 
 
 def fold_op(
-    op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT, elements: int | None = None, is_counted: bool = True
+    op: Op, xs: Several[Value | None], max_bytes: int = FOLD_LIMIT, max_elements: int | None = None, is_counted: bool = True
 ) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
     """Fold an operator on constants: return the outputs with the bits of a run, or None where it is not folded.
 
-    Random operators and operators without rules are not folded, nor results of more than ``most`` bytes or ``elements`` (a
+    Random operators and operators without rules are not folded, nor results of more than ``max_bytes`` or ``max_elements`` (a
     dequantized or expanded weight), nor results beyond the limit ``folded_bytes`` if ``is_counted``.
     """
     if not evaluates_early(op, xs):
@@ -229,7 +229,7 @@ def fold_op(
             return None
         size = prod(static(type.shape))
         nbytes = size * type.dtype.numpy.itemsize
-        if nbytes > read and (nbytes > most or (elements is not None and size > elements)):
+        if nbytes > read and (nbytes > max_bytes or (max_elements is not None and size > max_elements)):
             return None
         if type.dtype.name == "string" and (size > FOLD_TEXTS or sum(map(_characters, data)) > FOLD_TEXT):
             return None
@@ -262,31 +262,31 @@ def _runs_long(op: Op) -> bool:
 
 def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
     """Return the elements of a value that depends only on constants, through any number of nodes; else None."""
-    found: dict[int, Any] = {}
+    arrays_by_id: dict[int, Any] = {}
     stack = [value]
     budget = CHAIN_LIMIT
     while stack:
         current = stack[-1]
-        if id(current) in found:
+        if id(current) in arrays_by_id:
             stack.pop()
             continue
         if current.constant is not None:
-            found[id(current)] = current.constant
+            arrays_by_id[id(current)] = current.constant
             continue
         node = current.node
         if node is None or not _is_small(node) or budget < 0:
             return None
-        missing = [x for x in node.inputs if x is not None and id(x) not in found]
+        missing = [x for x in node.inputs if x is not None and id(x) not in arrays_by_id]
         if missing:
             stack.extend(missing)
             continue
         try:
-            results = apply(node.op, np, [None if x is None else found[id(x)] for x in node.inputs])
+            results = apply(node.op, np, [None if x is None else arrays_by_id[id(x)] for x in node.inputs])
         except (DovetailError, ValueError, IndexError, TypeError, NotImplementedError):
             return None
         budget -= NODE_COST + sum(map(bytes_of, results))
-        found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
-    return np.asarray(found[id(value)])
+        arrays_by_id.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
+    return np.asarray(arrays_by_id[id(value)])
 
 
 def _is_small(node: Node) -> bool:

@@ -28,12 +28,12 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
     the model uses an element type that the library does not have.
     """
     space = np if xp is None else arrays.standard(xp)
-    given = named_inputs(model, inputs)
+    arrays_by_name = named_inputs(model, inputs)
     if arrays.is_numpy(space):
-        bound = [to_array(given[value.name], value) for value in model.inputs]
+        bound = [to_array(arrays_by_name[value.name], value) for value in model.inputs]
     else:
         refuse_unusual(model.graph, space)
-        bound = [to_library(given[value.name], value, space) for value in model.inputs]
+        bound = [to_library(arrays_by_name[value.name], value, space) for value in model.inputs]
     check_inputs(model, bound)
     with counting(model.limits if active() is None else None):
         results = run(model.graph, bound, space)
@@ -45,9 +45,9 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
     names = [value.name for value in model.inputs]
     if isinstance(inputs, Mapping):
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
-        given = {aliases.get(name, name): array for name, array in inputs.items()}
+        by_name = {aliases.get(name, name): array for name, array in inputs.items()}
         known = set(names)
-        unknown = [name for name in given if name not in known]
+        unknown = [name for name in by_name if name not in known]
         if unknown:
             raise EngineError(
                 "input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
@@ -57,86 +57,84 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
             raise EngineError(
                 "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"
             )
-        given = dict(zip(names, inputs, strict=True))
-    missing = [name for name in names if name not in given]
+        by_name = dict(zip(names, inputs, strict=True))
+    missing = [name for name in names if name not in by_name]
     if missing:
         raise EngineError("input.missing", f"no value for the input {', '.join(map(repr, missing))}")
-    return given
+    return by_name
 
 
-def to_array(given: Array, value: Value) -> Any:
+def to_array(item: Array, value: Value) -> Any:
     """Convert an input to numpy in the input's type, without narrowing: arrays must have it, Python numbers must fit it exactly.
 
     Raises EngineError [input.dtype], [input.array].
     """
-    return fit_input(given, value.type, value.name, _to_array)
+    return fit_input(item, value.type, value.name, _to_array)
 
 
-def fit_input(given: Array, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
+def fit_input(data: Array, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
     """Convert an input of any type: a list for a sequence, a dict for a map, None for an optional, arrays by ``fit``.
 
     Raises EngineError [input.sequence], [input.map].
     """
     if isinstance(type, Tensor):
-        return fit(given, type, name)
+        return fit(data, type, name)
     if isinstance(type, Optional):
-        return None if given is None else fit_input(given, type.element, name, fit)
+        return None if data is None else fit_input(data, type.element, name, fit)
     if isinstance(type, Map):
-        return _to_map(given, type, name)
-    if not isinstance(given, list | tuple):
-        raise EngineError("input.sequence", f"input {name!r} must be a {type}, got {_kind(given)}")
-    return [fit_input(item, type.element, name, fit) for item in given]
+        return _to_map(data, type, name)
+    if not isinstance(data, list | tuple):
+        raise EngineError("input.sequence", f"input {name!r} must be a {type}, got {_kind(data)}")
+    return [fit_input(item, type.element, name, fit) for item in data]
 
 
-def _to_map(given: Array, type: Map, name: str) -> dict[Any, Any]:
-    if not isinstance(given, Mapping):
-        raise EngineError("input.map", f"input {name!r} must be a {type}, got {_kind(given)}")
+def _to_map(data: Array, type: Map, name: str) -> dict[Any, Any]:
+    if not isinstance(data, Mapping):
+        raise EngineError("input.map", f"input {name!r} must be a {type}, got {_kind(data)}")
     wanted = str if type.key == "string" else int | np.integer
-    wrong = [key for key in given if not isinstance(key, wanted) or isinstance(key, bool)]
+    wrong = [key for key in data if not isinstance(key, wanted) or isinstance(key, bool)]
     if wrong:
-        raise EngineError("input.map", f"input {name!r} is a {type}, and was given the key {wrong[0]!r}")
+        raise EngineError("input.map", f"input {name!r} must be a {type}, got the key {wrong[0]!r}")
     if not isinstance(type.element, Tensor):
-        return {key: fit_input(item, type.element, name, _to_array) for key, item in given.items()}
-    return {key: _to_number(item, type, name) for key, item in given.items()}
+        return {key: fit_input(item, type.element, name, _to_array) for key, item in data.items()}
+    return {key: _to_number(item, type, name) for key, item in data.items()}
 
 
-def _to_number(given: Array, type: Map, name: str) -> Any:
-    array = fit_input(given, type.element, name, _to_array)
+def _to_number(item: Array, type: Map, name: str) -> Any:
+    array = fit_input(item, type.element, name, _to_array)
     if array.size != 1:
-        raise EngineError(
-            "input.map", f"input {name!r} is a {type}, and was given an array of shape {list(array.shape)} as a value"
-        )
+        raise EngineError("input.map", f"input {name!r} must be a {type}, got an array of shape {list(array.shape)} as a value")
     return array.reshape(()).item()
 
 
-def _kind(given: Array) -> str:
-    return "nothing" if given is None else builtins.type(given).__name__
+def _kind(item: Array) -> str:
+    return "nothing" if item is None else builtins.type(item).__name__
 
 
-def _to_array(given: Array, type: Tensor, name: str) -> Any:
-    array = _as_numpy(given, name)
+def _to_array(item: Array, type: Tensor, name: str) -> Any:
+    array = _as_numpy(item, name)
     if type.dtype is None or array.dtype == type.dtype.numpy:
         return array
     if array.dtype == type.dtype.numpy.newbyteorder("S"):
         return array.astype(type.dtype.numpy)
     if type.dtype == "string" and array.dtype.kind in "USOT":
         return array.astype(object)
-    if isinstance(given, int | float | bool | list | tuple) and (exact := _exact(array, type.dtype)) is not None:
+    if isinstance(item, int | float | bool | list | tuple) and (exact := _exact(array, type.dtype)) is not None:
         return exact
-    found = "string" if array.dtype.kind in "OUST" else _type_name(array)
-    raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
+    actual = "string" if array.dtype.kind in "OUST" else _type_name(array)
+    raise EngineError("input.dtype", f"input {name!r} must be {type.dtype}, got {actual}")
 
 
-def _as_numpy(given: Array, name: str) -> np.ndarray[Any, Any]:
+def _as_numpy(data: Array, name: str) -> np.ndarray[Any, Any]:
     try:
-        array = arrays.to_numpy(given)
+        array = arrays.to_numpy(data)
     except UnsupportedError as error:
         raise EngineError("input.array", f"input {name!r}: {error.message}") from None
     except Exception as error:
         # Whatever the foreign object's own conversion raises, the fault is that of this input.
-        raise EngineError("input.array", f"input {name!r}: {_kind(given)} does not become an array: {error}") from error
+        raise EngineError("input.array", f"input {name!r} must be convertible to an array, got {_kind(data)}: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
-        raise EngineError("input.array", f"input {name!r}: {_kind(given)} holds neither numbers nor strings")
+        raise EngineError("input.array", f"input {name!r} must hold numbers or strings, got {_kind(data)}")
     return array  # type: ignore[no-any-return]
 
 
@@ -151,8 +149,8 @@ def _exact(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any] | 
         if not low <= array.min().item() <= array.max().item() <= high:
             return None
     with np.errstate(all="ignore"):
-        found = array.astype(dtype.numpy)
-    return found if np.array_equal(found.astype(array.dtype), array) else None
+        converted = array.astype(dtype.numpy)
+    return converted if np.array_equal(converted.astype(array.dtype), array) else None
 
 
 def _type_name(array: np.ndarray[Any, Any]) -> str:
@@ -162,7 +160,7 @@ def _type_name(array: np.ndarray[Any, Any]) -> str:
         return str(array.dtype)
 
 
-def to_library(given: Array, value: Value, xp: Namespace) -> Any:
+def to_library(item: Array, value: Value, xp: Namespace) -> Any:
     """Convert an input to an array of ``xp``: its own arrays unchanged, everything else through numpy.
 
     Raises as :func:`to_array`, and UnsupportedError [array.dtype], [array.narrowed].
@@ -171,19 +169,19 @@ def to_library(given: Array, value: Value, xp: Namespace) -> Any:
     def fit(item: Array, type: Tensor, name: str) -> Any:
         if not _belongs(item, xp):
             return arrays.from_numpy(xp, _to_array(item, type, name))
-        found = arrays.element(item)
-        if type.dtype is not None and found is not type.dtype:
-            raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
+        actual = arrays.element(item)
+        if type.dtype is not None and actual is not type.dtype:
+            raise EngineError("input.dtype", f"input {name!r} must be {type.dtype}, got {actual}")
         return item
 
-    return fit_input(given, value.type, value.name, fit)
+    return fit_input(item, value.type, value.name, fit)
 
 
-def _belongs(given: Array, xp: Namespace) -> bool:
-    if isinstance(given, np.ndarray) or not hasattr(given, "dtype"):
+def _belongs(item: Array, xp: Namespace) -> bool:
+    if isinstance(item, np.ndarray) or not hasattr(item, "dtype"):
         return False
     try:
-        return arrays.namespace(given) is xp
+        return arrays.namespace(item) is xp
     except UnsupportedError:
         return False
 
@@ -198,7 +196,7 @@ def check_inputs(model: Model, bound: Several[Array]) -> dict[str, int]:
         for type, array in _with_types(value.type, item):
             _check_shape(value.name, type, tuple(array.shape), sizes)
         if isinstance(value.type, Sequence) and value.type.length is not None and not _binds(value.type.length, len(item), sizes):
-            raise EngineError("input.sequence", f"input {value.name!r} is {value.type}, and was given {len(item)} elements")
+            raise EngineError("input.sequence", f"input {value.name!r} must be {value.type}, got {len(item)} elements")
     return sizes
 
 
@@ -221,26 +219,27 @@ def _check_shape(name: str, type: Tensor, shape: tuple[Any, ...], sizes: dict[st
     if type.shape is None:
         return
     if len(shape) != len(type.shape):
-        raise EngineError("input.shape", f"input {name!r} is {type}, and was given the shape {list(shape)}")
-    for want, size in zip(type.shape, shape, strict=True):
-        if want is not None and isinstance(size, int) and not _binds(want, size, sizes):
-            where = "" if isinstance(want, int) or str(want) not in sizes else f" where {want} is {sizes[str(want)]}"
-            raise EngineError("input.shape", f"input {name!r} is {type}{where}, and was given the shape {list(shape)}")
+        raise EngineError("input.shape", f"input {name!r} must be {type}, got the shape {list(shape)}")
+    for declared, size in zip(type.shape, shape, strict=True):
+        if declared is not None and isinstance(size, int) and not _binds(declared, size, sizes):
+            bound = None if isinstance(declared, int) else sizes.get(str(declared))
+            where = "" if bound is None else f" where {declared} is {bound}"
+            raise EngineError("input.shape", f"input {name!r} must be {type}{where}, got the shape {list(shape)}")
 
 
-def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
-    if isinstance(want, int):
-        return want == size
-    name = symbolic.name_of(want)
+def _binds(declared: Size, size: int, sizes: dict[str, int]) -> bool:
+    if isinstance(declared, int):
+        return declared == size
+    name = symbolic.name_of(declared)
     if name is not None and sizes.get(name) == size:
         return True
-    low, high = symbolic.bounds(want)
+    low, high = symbolic.bounds(declared)
     if (low is not None and size < low) or (high is not None and size > high):
         return False
     if name is None:
-        known = {str(symbol): sizes[str(symbol)] for symbol in symbolic.symbols(want) if str(symbol) in sizes}
-        found = symbolic.substitute(want, known)
-        return not isinstance(found, int) or found == size
+        known = {str(symbol): sizes[str(symbol)] for symbol in symbolic.symbols(declared) if str(symbol) in sizes}
+        expected = symbolic.substitute(declared, known)
+        return not isinstance(expected, int) or expected == size
     return sizes.setdefault(name, size) == size
 
 
@@ -271,15 +270,13 @@ def _own(item: Array, taken: set[int]) -> Any:
 
 
 def copy_into(array: Array, result: Array, name: str) -> Any:
-    """Write the result ``name`` into ``array`` and return it. Raises EngineError [output.array] where it does not fit."""
+    """Write the result ``name`` into ``array`` and return it. Raises EngineError [output.array] where type or shape differ."""
     if not isinstance(result, np.ndarray):
-        what = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
-        raise EngineError("output.array", f"out[{name!r}]: the output is {what}, which no array holds")
+        kind = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
+        raise EngineError("output.array", f"out[{name!r}] must be None, because the output is {kind} and no tensor")
     suits = isinstance(array, np.ndarray) and array.dtype == result.dtype and array.shape == result.shape
     if not suits or not array.flags.writeable:
-        raise EngineError(
-            "output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}"
-        )
+        raise EngineError("output.array", f"out[{name!r}] must be a writable {result.dtype} array of shape {list(result.shape)}")
     array[...] = result
     return array
 
@@ -287,9 +284,9 @@ def copy_into(array: Array, result: Array, name: str) -> Any:
 def refuse_unusual(graph: Graph, xp: Namespace) -> None:
     """Raise UnsupportedError [array.dtype] where the graph has an element type that only numpy, with ml_dtypes, supports."""
     dtypes_used = (dtype_in(value.type) for value in graph.values())
-    found = sorted({str(dtype) for dtype in dtypes_used if dtype is not None and not dtype.standard})
-    if found:
-        raise UnsupportedError("array.dtype", f"{', '.join(found)} can be interpreted in numpy only")
+    names = sorted({str(dtype) for dtype in dtypes_used if dtype is not None and not dtype.standard})
+    if names:
+        raise UnsupportedError("array.dtype", f"{', '.join(names)} can be interpreted in numpy only")
     for node in graph.nodes:
         for _, body in bodies(node.op):
             refuse_unusual(body, xp)

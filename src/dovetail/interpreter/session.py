@@ -37,17 +37,17 @@ class InitialStates:
             graph.inputs = [value for value in graph.inputs if value.uses or id(value) in read]
             self._part = part
 
-    def __call__(self, given: Mapping[str, Array]) -> Arrays:
+    def __call__(self, inputs: Mapping[str, Array]) -> Arrays:
         """Return the initial states. Raises EngineError [state.first] where they depend on a state or are not known."""
-        found: Arrays = {}
+        initial: Arrays = {}
         if self._part is not None:
             needed = [value.name for value in self._part.inputs]
             states = [name for name in needed if any(name == state.input for state in self.states)]
             if states:
                 raise EngineError("state.first", f"an initial state must not depend on a state, got one on {states[0]!r}")
-            found = interpret(self._part, {name: given[name] for name in needed if name in given})
+            initial = interpret(self._part, {name: inputs[name] for name in needed if name in inputs})
         return {
-            state.input: _zeros(self.values[state.input]) if state.initial is None else found[state.initial]
+            state.input: _zeros(self.values[state.input]) if state.initial is None else initial[state.initial]
             for state in self.states
         }
 
@@ -76,17 +76,17 @@ class Session:
     def __call__(self, *inputs: Array) -> Arrays:
         """Run the program once for inputs by name or in order. Returns the outputs by name, without the states."""
         model = self.program.model
-        found = self.program({**inputs_by_name(model, inputs), **self.states})
-        self.states = {state.input: found[state.output] for state in model.states}
-        return Results({value.name: found[value.name] for value in own_outputs(model)})
+        results = self.program({**inputs_by_name(model, inputs), **self.states})
+        self.states = {state.input: results[state.output] for state in model.states}
+        return Results({value.name: results[value.name] for value in own_outputs(model)})
 
 
 def inputs_by_name(model: Model, inputs: tuple[Array, ...]) -> dict[str, Any]:
     """Return inputs by name, from a mapping or in the order of inputs that are no states. Raises EngineError [input.count]."""
     if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-        given: Mapping[str, Array] = inputs[0]
+        by_name: Mapping[str, Array] = inputs[0]
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
-        return {aliases.get(name, name): array for name, array in given.items()}
+        return {aliases.get(name, name): array for name, array in by_name.items()}
     names = [value.name for value in (own_inputs(model) if len(inputs) != len(model.inputs) else model.inputs)]
     if len(names) != len(inputs):
         raise EngineError(

@@ -64,16 +64,16 @@ def dimension(size: SizeLike, name: str, axis: int) -> Size:
 class Builder(OperatorMethods):
     """Writes nodes into ``graph``, a new one by default. With ``fold``, operators on constants are evaluated at once.
 
-    ``strict`` refuses an operator with a subgraph that cannot run. ``place`` becomes the place of each node that is written.
-    ``spent`` holds the identities of constants that folded operators have read.
+    ``strict`` refuses an operator with a subgraph that cannot run. ``location`` becomes the location of each node that is
+    written. ``folded_inputs`` holds the identities of the constants that folded operators have read.
     """
 
     def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
         self.graph = Graph(name) if graph is None else graph
         self.fold = fold
         self.strict = strict
-        self.place = ""
-        self.spent: set[int] = set()
+        self.location = ""
+        self.folded_inputs: set[int] = set()
         self._tokens: list[Token[Builder]] = []
 
     def __enter__(self) -> Builder:
@@ -136,13 +136,13 @@ class Builder(OperatorMethods):
             raise RuleError("constant.data", f"data of the type {type(data).__name__} becomes no tensor: {error}") from None
         value = Value(self.graph.claim(name or "constant"), Tensor(element_type, array.shape))
         constant = REGISTRY["Constant"](data=array, dtype=element_type)
-        self.graph.nodes.append(connect(Node(constant, [], [value], "", self.place)))
+        self.graph.nodes.append(connect(Node(constant, [], [value], "", self.location)))
         return value
 
     def add(self, op: Op, *inputs: Operand | None, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
         """Write one node and return its outputs. ``names`` are proposed for the outputs; one that is taken gets a number.
 
-        Raises RuleError where a rule of the operator does not hold, with the node's place.
+        Raises RuleError where a rule of the operator does not hold, with the node's name.
         """
         xs = self._values(op, inputs)
         while xs and xs[-1] is None:
@@ -167,7 +167,7 @@ class Builder(OperatorMethods):
         for y, value in zip(outputs, values, strict=True):
             if value is not None:
                 y.value = value
-        graph.nodes.append(connect(Node(op, xs, outputs, name, self.place)))
+        graph.nodes.append(connect(Node(op, xs, outputs, name, self.location)))
         return outputs
 
     def apply(self, kind: str, /, *inputs: Operand | None, **attributes: Any) -> Any:
@@ -242,7 +242,7 @@ class Builder(OperatorMethods):
         arrays = EXTENSIONS.fold_operator(op, xs)
         if arrays is None:
             return None
-        self.spent.update(map(id, xs))
+        self.folded_inputs.update(map(id, xs))
         return [self.constant(array, dtype) for array, dtype in arrays]
 
 

@@ -102,9 +102,9 @@ def remove_dead(graph: Graph) -> int:
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:
-    """Give the nodes written since ``mark`` the place of ``node``."""
+    """Give the nodes written since ``mark`` the location of ``node``."""
     for new in graph.nodes[mark:]:
-        new.place = new.place or node.place
+        new.location = new.location or node.location
 
 
 def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
@@ -115,7 +115,7 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     copies: dict[int, Value] = {} if mapping is None else mapping
     new.inputs = [_copy_value(value, copies) for value in graph.inputs]
     for node in graph.nodes:
-        copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.place)
+        copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.location)
         copy.outputs = [_copy_value(value, copies) for value in node.outputs]
         copy.doc, copy.metadata = node.doc, dict(node.metadata)
         new.nodes.append(connect(copy))
@@ -149,7 +149,7 @@ def flat(graph: Graph) -> Flat:
             node.op,
             [None if x is None else number[id(x)] for x in node.inputs],
             [number[id(y)] for y in node.outputs],
-            (node.name, node.place, node.doc, node.metadata),
+            (node.name, node.location, node.doc, node.metadata),
         )
         for node in graph.nodes
     ]
@@ -168,8 +168,8 @@ def unflat(rows: Flat) -> Graph:
         new = Value(name, type)
         new.names, new._value, new.doc, new.metadata = names, value, doc, metadata
         values.append(new)
-    for op, xs, ys, (name, place, doc, metadata) in node_rows:
-        node = Node(op, [None if x is None else values[x] for x in xs], [values[y] for y in ys], name, place)
+    for op, xs, ys, (name, location, doc, metadata) in node_rows:
+        node = Node(op, [None if x is None else values[x] for x in xs], [values[y] for y in ys], name, location)
         node.doc, node.metadata = doc, metadata
         graph.nodes.append(connect(node))
     graph.inputs, graph.outputs = [values[x] for x in inputs], [values[y] for y in outputs]

@@ -148,17 +148,17 @@ Operand: TypeAlias = Value | np.ndarray[Any, Any] | np.generic | bool | int | fl
 class Node:
     """One operator applied to inputs. ``op`` is immutable; an input of None is an optional one left out.
 
-    ``place`` locates the node in its file.
+    ``location`` is the node's position in its file, for messages.
     """
 
-    __slots__ = ("doc", "inputs", "metadata", "name", "op", "outputs", "place")
+    __slots__ = ("doc", "inputs", "location", "metadata", "name", "op", "outputs")
 
-    def __init__(self, op: Op, inputs: list[Value | None], outputs: list[Value], name: str = "", place: str = "") -> None:
+    def __init__(self, op: Op, inputs: list[Value | None], outputs: list[Value], name: str = "", location: str = "") -> None:
         self.op = op
         self.inputs = inputs
         self.outputs = outputs
         self.name = name
-        self.place = place
+        self.location = location
         self.doc = ""
         self.metadata: dict[str, Any] = {}
 

@@ -63,8 +63,10 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """All windows of a node; a later one overwrites an earlier one. ``fill`` is the scalar outside of all windows (None: there is
-    no such element)."""
+    """The windows of a node; a later one overwrites an earlier one.
+
+    ``fill`` is the scalar outside of all windows; None where they cover the output.
+    """
 
     windows: tuple[Window, ...]
     fill: Any = None
@@ -149,7 +151,7 @@ class Op:
     def __init__(self, *args: object, **attributes: object) -> None:
         cls = type(self)
         if args:
-            attributes = cls._named(args, attributes)
+            attributes = cls._bind_arguments(args, attributes)
         checks = cls._checks
         for name, value in attributes.items():
             if name not in checks:
@@ -174,17 +176,17 @@ class Op:
             raise failure(error) from error
 
     @classmethod
-    def _named(cls, args: tuple[object, ...], attributes: dict[str, object]) -> dict[str, object]:
+    def _bind_arguments(cls, args: tuple[object, ...], attributes: dict[str, object]) -> dict[str, object]:
         """Return all attributes by name; ``args`` are the first of them by position."""
         if len(args) > len(cls.fields):
             raise RuleError("attribute.unknown", f"{cls.__name__} has {len(cls.fields)} attributes, got {len(args)}")
-        placed = dict(zip(cls._defaults, args, strict=False))
+        by_name = dict(zip(cls._defaults, args, strict=False))
         if not attributes:
-            return placed
-        if not placed.keys().isdisjoint(attributes):
-            names = ", ".join(repr(name) for name in placed if name in attributes)
+            return by_name
+        if not by_name.keys().isdisjoint(attributes):
+            names = ", ".join(repr(name) for name in by_name if name in attributes)
             raise RuleError("attribute.repeated", f"{cls.__name__}: the attribute {names} comes twice")
-        return placed | attributes
+        return by_name | attributes
 
     @property
     def title(self) -> str:
@@ -351,7 +353,7 @@ def check_count(op: Op, xs: Several[View | None]) -> None:
     """Check the number of inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
     signature = op.signature
     count = len(xs)
-    if count < signature.least or (signature.repeated is None and count > len(signature.inputs)):
+    if count < signature.min_inputs or (signature.repeated is None and count > len(signature.inputs)):
         raise RuleError("node.inputs", f"{_count_text(signature)}, got {count}")
     if None in xs:
         for index, x in enumerate(xs):
@@ -360,10 +362,10 @@ def check_count(op: Op, xs: Several[View | None]) -> None:
 
 
 def _count_text(signature: Signature) -> str:
-    least, most = signature.least, len(signature.inputs)
+    minimum, maximum = signature.min_inputs, len(signature.inputs)
     if signature.repeated is not None:
-        return f"needs at least {least} input{'s' * (least != 1)}"
-    return f"takes {most if least == most else f'{least} to {most}'} input{'s' * (most != 1)}"
+        return f"needs at least {minimum} input{'s' * (minimum != 1)}"
+    return f"takes {maximum if minimum == maximum else f'{minimum} to {maximum}'} input{'s' * (maximum != 1)}"
 
 
 def check_inputs(op: Op, xs: Several[View | None]) -> dict[str, DType]:
@@ -517,15 +519,15 @@ def _fits(array: symbolic.Array, dtype: DType) -> bool:
     if low < 0:
         return not any(map(_is_wide_element, array.reshape(-1).tolist()))
     lows = [symbolic.bounds(item)[0] for item in array.reshape(-1).tolist()]
-    return all(least is not None and least >= 0 for least in lows)
+    return all(lower is not None and lower >= 0 for lower in lows)
 
 
 def _is_wide_element(item: Size) -> bool:
     """Return whether a size is a symbol for an element of a u64 tensor."""
     if isinstance(item, int):
         return False
-    most = symbolic.bounds(item)[1]
-    return most is not None and most >= 2**63 and any(item == symbol for symbol in symbolic.symbols(item))
+    upper = symbolic.bounds(item)[1]
+    return upper is not None and upper >= 2**63 and any(item == symbol for symbol in symbolic.symbols(item))
 
 
 def _is_default(op: Op, field: Field) -> bool:

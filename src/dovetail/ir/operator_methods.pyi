@@ -699,7 +699,7 @@ class OperatorMethods:
     ) -> Value:
         """RoiPool pools each region [image, x1, y1, x2, y2], a row of ``rois``, to [regions, channels, *pooled_shape].
 
-        ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, halves away from 0. The region reaches from the
+        ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, ties away from 0. The region reaches from the
         first to the last corner, at least one element, and is cut into bins from floor(i * bin) to ceil((i + 1) * bin). The
         maximum of each bin is taken; an empty bin is 0. ``method`` bilinear: corners are fractions of the image, whose outermost
         elements are at 0 and 1, and are not scaled. Evenly spaced points from corner to corner, or the middle where there is one
@@ -1935,7 +1935,7 @@ class OperatorMethods:
         ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
 
         With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
-        rounded, halves up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
+        rounded, ties up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
         Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
         """
 

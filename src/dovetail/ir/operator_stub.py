@@ -78,7 +78,7 @@ def _inputs(operator: type[Op]) -> Iterator[Parameter]:
             yield Parameter(name, Parameter.VAR_POSITIONAL, annotation="Operand | None")
             return
         # An optional input before a required or repeated one keeps its position.
-        is_last = signature.repeated is None and index >= signature.least
+        is_last = signature.repeated is None and index >= signature.min_inputs
         annotation = "Operand | None" if port.optional else "Operand"
         default = None if port.optional and is_last else Parameter.empty
         yield Parameter(name, Parameter.POSITIONAL_ONLY, annotation=annotation, default=default)

@@ -22,7 +22,7 @@ class Registry(dict[str, Class]):
         self._is_complete = False
 
     def is_loaded(self, name: str) -> bool:
-        """Whether the class of an operator exists already."""
+        """Return whether the module of an operator is imported."""
         return super().__contains__(name)
 
     def load_all(self) -> None:

@@ -48,10 +48,11 @@ class Port(NamedTuple):
 class Signature:
     """The inputs and outputs of an operator.
 
-    ``least`` is the smallest number of inputs, ``repeated`` the index of the repeated one; ``has_hosts``: shape rules read some.
+    ``min_inputs`` is the smallest number of inputs, ``repeated`` the index of the repeated one. ``has_hosts``: shape
+    rules read some inputs.
     """
 
-    __slots__ = ("has_hosts", "inputs", "least", "outputs", "repeated")
+    __slots__ = ("has_hosts", "inputs", "min_inputs", "outputs", "repeated")
 
     def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         self.inputs = inputs
@@ -59,7 +60,7 @@ class Signature:
         self.repeated = next((index for index, port in enumerate(inputs) if port.repeated), None)
         required = [index for index, port in enumerate(inputs) if not port.optional and not port.repeated]
         # An optional input before a required one is passed as None.
-        self.least = len(required) if self.repeated is not None else max(required, default=-1) + 1
+        self.min_inputs = len(required) if self.repeated is not None else max(required, default=-1) + 1
         self.has_hosts = any(port.host for port in inputs)
 
     def port(self, index: int, count: int) -> Port:

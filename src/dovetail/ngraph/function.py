@@ -20,26 +20,26 @@ class Writer:
 
     def __init__(self, graph: Graph | None = None) -> None:
         self.b = Builder(graph=graph)
-        self.found: dict[Output, Value] = {}
+        self.values: dict[Output, Value] = {}
         self.owners: dict[int, Output] = {}
 
     def value(self, output: Output) -> Value:
         for node in in_order([output.node], self._is_written):
-            xs = [self.found[argument] for argument in node.arguments]
+            xs = [self.values[argument] for argument in node.arguments]
             if isinstance(node, Parameter):
                 ys = [self.b.input_of(node.name, node.type)]
             else:
                 ys = as_list(node.write(self.b, *xs))
             for index, y in enumerate(ys):
-                self.found[Output(node, index)] = y
+                self.values[Output(node, index)] = y
                 self.owners[id(y)] = Output(node, index)
                 if node.name and not isinstance(node, Parameter) and len(ys) == 1 and not self.b.graph.is_taken(node.name):
                     self.b.graph.release(y.name)
                     y.name = self.b.graph.claim(node.name)
-        return self.found[output]
+        return self.values[output]
 
     def _is_written(self, node: Node) -> bool:
-        return Output(node, 0) in self.found
+        return Output(node, 0) in self.values
 
 
 class Function(Model):
@@ -80,8 +80,8 @@ class Adjoints(dict[Parameter, Node]):
 
 def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[Node | Output] | Node | Output) -> Adjoints:
     """Return the gradients of ``outputs`` for the incoming gradients ``deltas``, one for each float Parameter they depend on."""
-    ends = [output_of(each) for each in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
-    starts = [output_of(each) for each in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
+    ends = [output_of(item) for item in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
+    starts = [output_of(item) for item in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
     if len(ends) != len(starts):
         raise RuleError("grad.deltas", f"{len(starts)} deltas for {len(ends)} outputs")
     parameters = [node for node in in_order([end.node for end in ends], lambda node: False) if isinstance(node, Parameter)]
@@ -93,7 +93,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
         if target.dtype is not delta.dtype:
             raise RuleError("type.disagree", f"an output of {target.dtype} and a delta of {delta.dtype}")
         agree_shapes(target.shape, delta.shape)
-    sources = [writer.found[Output(parameter, 0)] for parameter in parameters]
+    sources = [writer.values[Output(parameter, 0)] for parameter in parameters]
     gradients = pull_back(writer.b, targets, incoming, sources)
     for core in writer.b.graph.nodes:
         _wrap(writer, core)
@@ -106,11 +106,11 @@ def _wrap(writer: Writer, core: Any) -> None:
         return
     data = core.outputs[0].constant
     if data is not None:
-        made: Node = Constant(core.op.dtype, data.shape, data)
+        node: Node = Constant(core.op.dtype, data.shape, data)
     else:
-        made = Core(core.op, *(writer.owners[id(x)] for x in core.inputs))
+        node = Core(core.op, *(writer.owners[id(x)] for x in core.inputs))
     for index, y in enumerate(core.outputs):
-        writer.owners.setdefault(id(y), Output(made, index))
+        writer.owners.setdefault(id(y), Output(node, index))
 
 
 def _node_of(output: Output) -> Node:

@@ -70,11 +70,11 @@ class Node:
 
     def as_constants(self) -> list[Constant]:
         """Fold the node: return constants with the bits of a run for its outputs, or none where it is not folded."""
-        found: dict[int, list[Constant]] = {}
-        for node in in_order([self], lambda node: id(node) in found):
-            constants = [found[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
-            found[id(node)] = node.fold([constant for each in constants for constant in each])
-        return found[id(self)]
+        constants_of: dict[int, list[Constant]] = {}
+        for node in in_order([self], lambda node: id(node) in constants_of):
+            constants = [constants_of[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
+            constants_of[id(node)] = node.fold([constant for row in constants for constant in row])
+        return constants_of[id(self)]
 
     def fold(self, constants: Sequence[Constant]) -> list[Constant]:
         """Fold the node for constant arguments: return constants for its outputs, or none where it is not folded."""
@@ -83,8 +83,8 @@ class Node:
         b = Builder(fold=True)
         xs = [b.constant(constant.data, constant.dtype) for constant in constants]
         ys = as_list(self.write(b, *xs))
-        found = [Constant(y.dtype, y.constant.shape, y.constant) for y in ys if y.constant is not None]
-        return found if len(found) == len(ys) else []
+        folded = [Constant(y.dtype, y.constant.shape, y.constant) for y in ys if y.constant is not None]
+        return folded if len(folded) == len(ys) else []
 
     def output(self, index: int) -> Output:
         """Return one output. Raises RuleError [node.outputs]."""
@@ -145,24 +145,24 @@ def output_of(argument: Node | Output) -> Output:
     return Output(argument, 0)
 
 
-def check_integers(numbers: Any, what: str) -> tuple[int, ...]:
+def check_integers(numbers: Any, subject: str) -> tuple[int, ...]:
     """Check and return integers of 64 bits. Raises RuleError [node.number]."""
-    found = []
+    integers = []
     for number in numbers:
         if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not -(2**63) <= int(number) < 2**63:
-            raise RuleError("node.number", f"{what} should be an integer of 64 bits, not {number!r}")
-        found.append(int(number))
-    return tuple(found)
+            raise RuleError("node.number", f"{subject} should be an integer of 64 bits, not {number!r}")
+        integers.append(int(number))
+    return tuple(integers)
 
 
-def as_list(made: Value | Sequence[Value]) -> list[Value]:
-    return [made] if isinstance(made, Value) else list(made)
+def as_list(outputs: Value | Sequence[Value]) -> list[Value]:
+    return [outputs] if isinstance(outputs, Value) else list(outputs)
 
 
 def constant_of(argument: Output) -> Constant | None:
     """Return an argument as a Constant, folded if needed; None where it is none."""
-    found = argument.node.as_constants()
-    return found[argument.index] if found else None
+    constants = argument.node.as_constants()
+    return constants[argument.index] if constants else None
 
 
 class Parameter(Node):
@@ -172,14 +172,14 @@ class Parameter(Node):
 
     def __init__(self, dtype: Any, shape: Sizes | None, name: str = "") -> None:
         Parameter._count += 1
-        wished = name or f"parameter_{Parameter._count}"
-        sizes = None if shape is None else tuple(dimension(size, wished, axis) for axis, size in enumerate(shape))
+        own_name = name or f"parameter_{Parameter._count}"
+        sizes = None if shape is None else tuple(dimension(size, own_name, axis) for axis, size in enumerate(shape))
         for size in sizes or ():
             if isinstance(size, int) and size < 0:
                 raise RuleError("shape.range", f"dimension {size} is negative")
         self.type = Tensor(dtypes.dtype(dtype), sizes)
         super().__init__()
-        self.name = wished
+        self.name = own_name
 
     def validate_and_infer_types(self) -> None:
         self.types, self.values = [self.type], [None]
@@ -196,14 +196,14 @@ class Constant(Node):
         sizes = check_integers(shape, "a size")
         if any(size < 0 for size in sizes):
             raise RuleError("shape.range", f"a dimension of {list(sizes)} is negative")
-        given = np.asarray(data)
+        array = np.asarray(data)
         # NaN and infinity have no integer; the range check below refuses them.
         with np.errstate(invalid="ignore"):
-            flat = np.array(given, dtype=self.dtype.numpy).reshape(-1)
+            flat = np.array(array, dtype=self.dtype.numpy).reshape(-1)
         count = int(np.prod(np.array(sizes, dtype=object), initial=1))
-        if self.dtype.is_integer and given.size and given.dtype.kind in "iuf":
+        if self.dtype.is_integer and array.size and array.dtype.kind in "iuf":
             low, high = self.dtype.range()
-            if any(not low <= item <= high or item != int(item) for item in given.reshape(-1).tolist()):
+            if any(not low <= item <= high or item != int(item) for item in array.reshape(-1).tolist()):
                 raise RuleError("constant.range", f"an element does not fit {self.dtype}")
         if flat.size not in (count, 1):
             raise RuleError("constant.size", f"{flat.size} elements for the shape {list(sizes)} of {count}")

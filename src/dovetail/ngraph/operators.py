@@ -115,12 +115,12 @@ class Split(Node):
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
         if self.lengths is None:
-            made: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.count)
-            return made
+            pieces: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.count)
+            return pieces
         if any(length <= 0 for length in self.lengths):
             raise RuleError("split.sizes", f"lengths {list(self.lengths)} should be positive")
-        made = b.Split(xs[0], list(self.lengths), axis=self.axis, outputs=self.count)
-        return made
+        pieces = b.Split(xs[0], list(self.lengths), axis=self.axis, outputs=self.count)
+        return pieces
 
 
 def _scalar_axis(axis: Node | Output | int) -> int:
@@ -141,8 +141,8 @@ class SplitV1(Node):
         super().__init__(data)
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
-        made: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.num_splits)
-        return made
+        pieces: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.num_splits)
+        return pieces
 
 
 class VariadicSplit(Node):
@@ -162,8 +162,8 @@ class VariadicSplit(Node):
         super().__init__(data, lengths)
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
-        made: list[Value] = b.Split(xs[0], xs[1], axis=self.axis, outputs=self.count, wildcard=True)
-        return made
+        pieces: list[Value] = b.Split(xs[0], xs[1], axis=self.axis, outputs=self.count, wildcard=True)
+        return pieces
 
 
 def _vector_axis(axis: Node | Output | int) -> int:

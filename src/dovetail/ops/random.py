@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Random(Op):
-    """A random generator, determined by ``seed`` and ``op_seed``; each runtime generates its own sequence."""
+    """Random generators depend on ``seed`` and ``op_seed`` alone; each runtime generates its own sequence."""
 
     seed: float = 0.0
     op_seed: int = 0
@@ -32,7 +32,7 @@ class _Random(Op):
         return True
 
     def value(self, *xs: View) -> Any:
-        raise symbolic.Inexact("what is drawn")
+        raise symbolic.Inexact("a random number")
 
     def seeds(self) -> dict[str, Any]:
         return {"seed": self.seed, "op_seed": self.op_seed}
@@ -46,12 +46,12 @@ class _Random(Op):
 def _shape_from(shape: View) -> Any:
     """Return the shape that a shape input holds."""
     count = length_of_vector(shape, "a shape")
-    found = elements_of(shape)
-    if found is None:
+    sizes = elements_of(shape)
+    if sizes is None:
         return (None,) * count if isinstance(count, int) else None
-    if any(isinstance(size, int) and size < 0 for size in found):
-        raise RuleError("shape.range", f"sizes must not be negative, got {found}")
-    return tuple(size if is_size(size) else None for size in found)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise RuleError("shape.range", f"sizes must not be negative, got {sizes}")
+    return tuple(size if is_size(size) else None for size in sizes)
 
 
 def _check_bounds(*bounds: Any) -> None:
@@ -89,10 +89,10 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         kind = arrays.element(low)
         first, last = (arrays.to_numpy(x).reshape(()).astype(np.float64) for x in (low, high))
         y = first + self.draws(np.asarray(shape).tolist()) * (last - first)
-        found = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
+        numbers = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
         # Rounding to the element type can reach `high`, which is excluded: such numbers become `low`.
         end = last.astype(kind.numpy)
-        return arrays.from_numpy(xp, np.where((found >= end) & (first < last), first.astype(kind.numpy), found), low)
+        return arrays.from_numpy(xp, np.where((numbers >= end) & (first < last), first.astype(kind.numpy), numbers), low)
 
     def vjp(self, b: Builder, g: Value, y: Value, shape: Value, low: Value, high: Value) -> Any:
         if not low.dtype.is_float:
@@ -136,7 +136,7 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
 
 
 class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
-    """A generator with the shape of ``x``; its other inputs are those of the generator that takes a shape."""
+    """These generators take the shape of ``x``; their other inputs are those of the generator that takes a shape."""
 
     def shape(self, x: View, first: View, last: View) -> Any:
         _check_bounds(first, last)
@@ -172,7 +172,7 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
         return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """A step function has no gradient."""
+        """Return no gradient: Bernoulli is a step function of ``x``."""
         return [None]
 
 

@@ -52,12 +52,12 @@ class _TwoRanks(UnsupportedError):
 
 class _Specializer:
     def __init__(self, graph: Graph) -> None:
-        self.whole = graph
-        self.left = GROWTH * _count(graph)
+        self.original = graph
+        self.nodes_left = GROWTH * _count(graph)
 
     def graph(self) -> Graph:
         try:
-            return self.body(self.whole, [(value.type, value.value) for value in self.whole.inputs])
+            return self.body(self.original, [(value.type, value.value) for value in self.original.inputs])
         except RuleError as error:
             raise UnsupportedError(error.code, error.message, node=error.node, op=error.op) from None
 
@@ -140,15 +140,15 @@ class _Specializer:
     def _add(self, b: Builder, node: Node, op: Any, xs: Sequence[Value | None], env: dict[int, Value]) -> None:
         if (fault := getattr(op, "fault", None)) is not None:
             raise fault
-        self.left -= 1
-        if self.left < 0:
+        self.nodes_left -= 1
+        if self.nodes_left < 0:
             raise UnsupportedError(
                 "if.rank", f"branches of different ranks must not multiply the nodes more than {GROWTH} times", node=node.label
             )
         if not node.inputs and (data := node.outputs[0].constant) is not None:
             results = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
         else:
-            b.place = node.place
+            b.location = node.location
             results = b.add(op, *xs, names=[y.name for y in node.outputs], name=node.name)
         if results and results[0].node is not None:
             results[0].node.doc, results[0].node.metadata = node.doc, dict(node.metadata)
@@ -173,9 +173,9 @@ class _Specializer:
 
     def _sink(self, b: Builder, node: Node, after: list[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
         """Write an If whose branches continue with ``after``, as far as ``outputs`` depend on it."""
-        made = {id(y) for step in [node, *after] for y in _reads_and_writes(step)[1]}
-        wanted = list({id(value): value for value in outputs if id(value) in made}.values())
-        read = {id(x): x for step in [node, *after] for x in _reads_and_writes(step)[0] if id(x) in env and id(x) not in made}
+        produced = {id(y) for step in [node, *after] for y in _reads_and_writes(step)[1]}
+        wanted = list({id(value): value for value in outputs if id(value) in produced}.values())
+        read = {id(x): x for step in [node, *after] for x in _reads_and_writes(step)[0] if id(x) in env and id(x) not in produced}
         condition = node.inputs[0]
         assert condition is not None
         captures = [x for x in read.values() if env[id(x)].constant is None]

@@ -60,14 +60,14 @@ _key = operator.attrgetter("key")
 
 
 def intern_atom(kind: str, args: tuple[Any, ...]) -> Atom:
-    found = _table.get((kind, args))
-    if found is not None:
-        return found
+    atom = _table.get((kind, args))
+    if atom is not None:
+        return atom
     with _lock:
-        found = _table.get((kind, args))
-        if found is None:
-            found = _table[kind, args] = _new_atom(kind, args)
-    return found
+        atom = _table.get((kind, args))
+        if atom is None:
+            atom = _table[kind, args] = _new_atom(kind, args)
+    return atom
 
 
 def _new_atom(kind: str, args: tuple[Any, ...]) -> Atom:
@@ -78,9 +78,9 @@ def _new_atom(kind: str, args: tuple[Any, ...]) -> Atom:
         atom.low, atom.high = -inf if low is None else low, inf if high is None else high
         atom.depth, atom.weight = 0, 1
         return atom
-    inner = [each for arg in args if isinstance(arg, Dim) for monomial in arg._terms for each in monomial]
-    atom.depth = 1 + max(each.depth for each in inner)
-    atom.weight = 1 + sum(each.weight for each in inner)
+    inner = [item for arg in args if isinstance(arg, Dim) for monomial in arg._terms for item in monomial]
+    atom.depth = 1 + max(item.depth for item in inner)
+    atom.weight = 1 + sum(item.weight for item in inner)
     if atom.depth > MAX_DEPTH or atom.weight > MAX_WEIGHT:
         raise Inexact("an expression of dimensions grew too large")
     atom.low, atom.high = intervals.interval_of_application(kind, [interval(arg) for arg in args])
@@ -276,8 +276,8 @@ def polynomial(terms: Terms, constant: int) -> Any:
 
 
 def dim_of(atom: Atom) -> Dim:
-    found: Dim = polynomial({(atom,): 1}, 0)
-    return found
+    dim: Dim = polynomial({(atom,): 1}, 0)
+    return dim
 
 
 def terms_of(size: Size) -> Terms:
@@ -323,10 +323,10 @@ def _multiply(first: Dim, second: Dim) -> Any:
     if len(xs) * len(ys) > 16 * MAX_TERMS:
         raise Inexact("an expression of dimensions grew too large")
     terms: Terms = {}
-    for x, left in xs.items():
-        for y, right in ys.items():
+    for x, x_coefficient in xs.items():
+        for y, y_coefficient in ys.items():
             monomial = join(x, y)
-            terms[monomial] = check_coefficient(terms.get(monomial, 0) + left * right)
+            terms[monomial] = check_coefficient(terms.get(monomial, 0) + x_coefficient * y_coefficient)
     return from_terms({monomial: coefficient for monomial, coefficient in terms.items() if coefficient})
 
 
@@ -360,8 +360,8 @@ def bare_atom(size: Size) -> Atom | None:
 def apply_operation(kind: str, args: Sequence[Size]) -> Size:
     """Apply ``//``, ``%``, ``min`` or ``max`` to the arguments and simplify."""
     if kind in ("//", "%"):
-        found: Size = (division.floor_divide if kind == "//" else division.modulo)(*args)
-        return found
+        size: Size = (division.floor_divide if kind == "//" else division.modulo)(*args)
+        return size
     return min_max.extreme(kind, args)
 
 

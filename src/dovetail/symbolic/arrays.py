@@ -149,9 +149,9 @@ def fits(array: ArrayLike, low: int, high: int) -> bool | None:
     """Return whether every element is in [low, high]: True, False, or None for undecided."""
     answer: bool | None = True
     for element in np.asarray(array).reshape(-1).tolist():
-        least, most = bounds(element)
-        if (least is not None and least > high) or (most is not None and most < low):
+        lower, upper = bounds(element)
+        if (lower is not None and lower > high) or (upper is not None and upper < low):
             return False
-        if least is None or most is None or least < low or most > high:
+        if lower is None or upper is None or lower < low or upper > high:
             answer = None
     return answer

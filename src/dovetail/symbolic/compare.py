@@ -56,18 +56,18 @@ def _lowest(dim: Dim) -> int | float:
 
 @lru_cache(4096)
 def _lowest_closely(dim: Dim) -> int | float:
-    found = [interval(dim)[0]]
+    bounds_below = [interval(dim)[0]]
     closeness.active = True
     try:
-        found.append(_low(dim, [12]))
+        bounds_below.append(_low(dim, [12]))
         strong = substitute.normalize_strongly(dim)
         if strong != dim:
-            found.append(_low(strong, [12]))
+            bounds_below.append(_low(strong, [12]))
     except Inexact:
         pass  # an intermediate expression grew too large
     finally:
         closeness.active = False
-    return max(found)
+    return max(bounds_below)
 
 
 def _low(size: Size, budget: list[int]) -> int | float:
@@ -108,11 +108,11 @@ def _without_division(dim: Dim, atom: Atom) -> Size | None:
         if count > 1:
             return None
         if count:
-            inside[tuple(each for each in monomial if each is not atom)] = coefficient
+            inside[tuple(factor for factor in monomial if factor is not atom)] = coefficient
         else:
             outside[monomial] = coefficient
-    found: Size = from_terms(inside) * (a - dim_of(intern_atom("%", (a, b)))) + b * polynomial(outside, dim._constant)
-    return found
+    size: Size = from_terms(inside) * (a - dim_of(intern_atom("%", (a, b)))) + b * polynomial(outside, dim._constant)
+    return size
 
 
 def _shift_atoms(dim: Dim) -> Size:
@@ -122,8 +122,8 @@ def _shift_atoms(dim: Dim) -> Size:
         if atom.low == 0 or (atom.low == -inf and atom.high == inf):
             return dim_of(atom)
         over = dim_of(intern_atom("shift", (dim_of(atom),)))
-        shifted: Size = over + int(atom.low) if atom.low != -inf else int(atom.high) - over
-        return shifted
+        size: Size = over + int(atom.low) if atom.low != -inf else int(atom.high) - over
+        return size
 
     return substitute.replace_atoms(dim, shift)
 
@@ -187,17 +187,17 @@ def _has_odd_constant(difference: Dim) -> bool:
     return difference._constant != 0 and difference._constant % gcd(*difference._terms.values()) != 0
 
 
-def is_at_least(size: Size, least: int) -> bool | None:
+def is_at_least(size: Size, bound: int) -> bool | None:
     low, high = interval(size)
-    if low >= least:
+    if low >= bound:
         return True
-    if high < least:
+    if high < bound:
         return False
     if isinstance(size, int) or not _may_tighten(size):
         return None
-    if _lowest(size) >= least:
+    if _lowest(size) >= bound:
         return True
-    return False if -_lowest(-size) < least else None
+    return False if -_lowest(-size) < bound else None
 
 
 def less(a: Size, b: Size) -> bool | None:

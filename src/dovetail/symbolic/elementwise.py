@@ -150,13 +150,14 @@ def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
 def _reduce(x: Array, axis: int | Sequence[int] | None, combine: Callable[[Sequence[Any]], Any], keepdims: bool) -> Array:
     axes = _axes(axis, x.ndim)
-    kept = [each for each in range(x.ndim) if each not in axes]
-    count = int(np.prod([x.shape[each] for each in axes], dtype=object)) if axes else 1
-    rows = x.transpose([*kept, *axes]).reshape(int(np.prod([x.shape[each] for each in kept], dtype=object)) if kept else 1, count)
+    kept_axes = [item for item in range(x.ndim) if item not in axes]
+    count = int(np.prod([x.shape[item] for item in axes], dtype=object)) if axes else 1
+    row_count = int(np.prod([x.shape[item] for item in kept_axes], dtype=object)) if kept_axes else 1
+    rows = x.transpose([*kept_axes, *axes]).reshape(row_count, count)
     result = np.empty(rows.shape[0], dtype=object)
     for index, row in enumerate(rows.tolist()):
         result[index] = combine(row)
-    shape = [1 if each in axes else x.shape[each] for each in range(x.ndim) if keepdims or each not in axes]
+    shape = [1 if item in axes else x.shape[item] for item in range(x.ndim) if keepdims or item not in axes]
     return result.reshape(shape).view(Values)
 
 
@@ -172,11 +173,11 @@ def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
     """Adapt a numpy function that moves elements to one array of integers and Dims, or to a sequence of them."""
 
     def apply(x: ArrayLike, /, *args: Any, **options: Any) -> Array:
-        given = (
-            [as_values(each).view(np.ndarray) for each in x] if isinstance(x, (list, tuple)) else as_values(x).view(np.ndarray)
+        operands = (
+            [as_values(item).view(np.ndarray) for item in x] if isinstance(x, (list, tuple)) else as_values(x).view(np.ndarray)
         )
         try:
-            result = function(given, *args, **options)
+            result = function(operands, *args, **options)
         except (ValueError, IndexError, TypeError) as error:
             raise Inexact(str(error)) from None
         return result.view(Values) if result.dtype == object else np.asarray(result)
@@ -195,11 +196,11 @@ def convert_dtype(x: ArrayLike, dtype: DTypeArgument) -> Array:
         raise Inexact(f"dimensions as {target}")
     if array.dtype == np.bool_:
         return array.astype(np.int64).astype(object).view(Values)
-    least, most = int(np.iinfo(target).min), int(np.iinfo(target).max)
-    held = fits(array, least, most)
-    if held is None and target.itemsize >= 4:
-        held = least < 0 or all(is_at_least(element, 0) for element in array.reshape(-1).tolist())
-    if not held:
+    minimum_value, maximum_value = int(np.iinfo(target).min), int(np.iinfo(target).max)
+    is_exact = fits(array, minimum_value, maximum_value)
+    if is_exact is None and target.itemsize >= 4:
+        is_exact = minimum_value < 0 or all(is_at_least(element, 0) for element in array.reshape(-1).tolist())
+    if not is_exact:
         raise Inexact(f"dimensions as {target} may wrap around")
     return array
 

@@ -36,27 +36,27 @@ def _simplify_extreme(kind: str, sizes: Sequence[Size]) -> Size:
         atom = bare_atom(size)
         items.update(dict.fromkeys(atom.args if atom is not None and atom.kind == kind else (size,)))
     numbers = [item for item in items if isinstance(item, int)]
-    left: list[Size] = [item for item in items if not isinstance(item, int)]
-    left += [_CHOICES[kind](numbers)] if numbers else []
-    if len(left) > 16:
+    candidates: list[Size] = [item for item in items if not isinstance(item, int)]
+    candidates += [_CHOICES[kind](numbers)] if numbers else []
+    if len(candidates) > 16:
         raise Inexact(f"the {kind} of more than 16 dimensions")
-    left = _drop_dominated(kind, left)
-    if len(left) == 1:
-        return left[0]
-    return dim_of(intern_atom(kind, tuple(sorted(left, key=_size_order))))
+    candidates = _drop_dominated(kind, candidates)
+    if len(candidates) == 1:
+        return candidates[0]
+    return dim_of(intern_atom(kind, tuple(sorted(candidates, key=_size_order))))
 
 
 _known_extreme = lru_cache(4096)(_simplify_extreme)
 
 
 def _drop_dominated(kind: str, sizes: list[Size]) -> list[Size]:
-    kept: list[Size] = []
+    result: list[Size] = []
     for size in sizes:
-        if any(_comes_first(kind, other, size) for other in kept):
+        if any(_comes_first(kind, other, size) for other in result):
             continue
-        kept = [other for other in kept if not _comes_first(kind, size, other)]
-        kept.append(size)
-    return kept
+        result = [other for other in result if not _comes_first(kind, size, other)]
+        result.append(size)
+    return result
 
 
 def _comes_first(kind: str, first: Size, second: Size) -> bool:

@@ -147,7 +147,7 @@ class _Parser:
         result = self.term()
         while sign := self.take("+", "-"):
             other = self.term()
-            result = self.checked(result + other if sign == "+" else result - other)
+            result = self.check_number(result + other if sign == "+" else result - other)
         self.depth -= 1
         return result
 
@@ -156,9 +156,9 @@ class _Parser:
         while sign := self.take("*", "//", "%"):
             other = self.factor()
             if sign == "*":
-                result = self.checked(result * other)
+                result = self.check_number(result * other)
             else:
-                result = self.checked(result // other if sign == "//" else result % other)
+                result = self.check_number(result // other if sign == "//" else result % other)
         return result
 
     def factor(self) -> Size:
@@ -174,7 +174,7 @@ class _Parser:
             exponent = self.number() if self.tokens and self.tokens[-1][0] == "number" else -1
             if not 0 <= exponent <= MAX_DEGREE:
                 raise self.error(f"an exponent is a number up to {MAX_DEGREE}")
-            result = self.checked(result**exponent)
+            result = self.check_number(result**exponent)
         return result
 
     def number(self) -> int:
@@ -191,7 +191,7 @@ class _Parser:
         if not self.tokens or self.tokens[-1][0] == "sign":
             raise self.error("a number or name is missing")
         if self.tokens[-1][0] == "number":
-            return self.checked(self.number())
+            return self.check_number(self.number())
         kind, name = self.tokens.pop()
         if kind == "quoted":
             return self.name(re.sub(r"\\(.)", r"\1", name))
@@ -205,5 +205,5 @@ class _Parser:
         self.expect(")")
         return apply_operation(kind, args)
 
-    def checked(self, size: Size) -> Size:
+    def check_number(self, size: Size) -> Size:
         return check_coefficient(size) if isinstance(size, int) else size

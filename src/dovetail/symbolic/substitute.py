@@ -79,18 +79,18 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
 
 def symbols(size: Size) -> tuple[Dim, ...]:
     """Return the symbols of the expression in the order of printing."""
-    found: dict[Atom, Dim] = {}
+    symbol_of: dict[Atom, Dim] = {}
     seen: set[Atom] = set()
 
     def visit(inner: Size) -> None:
         for monomial, _ in sorted_terms(inner) if isinstance(inner, Dim) else ():
             for atom in monomial:
                 if atom.kind == "symbol":
-                    found.setdefault(atom, dim_of(atom))
+                    symbol_of.setdefault(atom, dim_of(atom))
                 elif atom not in seen:
                     seen.add(atom)
                     for arg in atom.args:
                         visit(arg)
 
     visit(size)
-    return tuple(found.values())
+    return tuple(symbol_of.values())

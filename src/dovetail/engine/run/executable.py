@@ -142,7 +142,7 @@ class Executable:
         """Run within limits: check the time between steps, and add this call's memory to that of the enclosing run."""
         before, plan = usage.memory, self.plan
         try:
-            usage.hold(plan.arena_bytes + plan.constant_bytes + output_bytes_of(plan), "the run")
+            usage.count_memory(plan.arena_bytes + plan.constant_bytes + output_bytes_of(plan), "the run")
             context = self.create_context(arrays, out, names)
             for segment in self._segments:
                 if segment.steps is None:
@@ -194,7 +194,7 @@ class Executable:
             or not target.flags.writeable
         ):
             raise EngineError(
-                "output.array", f"out[{name!r}] should be a writable {tensor.dtype} array of shape {list(tensor.sizes)}"
+                "output.array", f"out[{name!r}] must be a writable {tensor.dtype} array of shape {list(tensor.sizes)}"
             )
         is_direct = target.flags.carray and not any(is_array(array) and np.may_share_memory(target, array) for array in arrays)
         return target if is_direct else self._output_pool.allocate(tensor.sizes, tensor.dtype.numpy)

@@ -68,7 +68,7 @@ def _store(step: Step, operand: Operand, result: Array, read: OperandReader, dyn
     if operand.tensor.is_dynamic:
         dynamic[operand.tensor] = result
         if (usage := active()) is not None:
-            usage.hold(bytes_of(result), f"what {step.label} and the steps before it make")
+            usage.count_memory(bytes_of(result), f"what {step.label} and the steps before it make")
         return
     if operand.data is not None:
         # The elements are a constant of the plan.

@@ -211,7 +211,7 @@ def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> Kern
         return "resampling along batch or channels, or beyond the input's edges"
     attributes: dict[str, Any] = {"taps": [], "places": [], "weights": []}
     for axis, size in enumerate(x.sizes[2:], 2):
-        indices = rows[axis].places if axis in rows else np.arange(size)[:, None]
+        indices = rows[axis].indices if axis in rows else np.arange(size)[:, None]
         weights = rows[axis].weights if axis in rows else np.ones((size, 1))
         attributes["taps"].append(indices.shape[1])
         attributes["places"] += indices.reshape(-1).tolist()

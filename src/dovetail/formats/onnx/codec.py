@@ -266,9 +266,9 @@ def _imports(protos: Iterable[Any], ir_version: int) -> dict[str, int]:
             raise FormatError("opset.version", f"opset {version} of domain {domain!r}")
         if versions.setdefault(domain, version) != version:
             raise FormatError("opset.repeated", f"domain {domain!r} is imported as {versions[domain]} and as {version}")
-        known = newest_opset(domain, version)
-        if known is not None and version > known:
-            fault = f"opset {version} of domain {domain!r} is newer than {known}, the newest known here"
+        newest = newest_opset(domain, version)
+        if newest is not None and version > newest:
+            fault = f"opset {version} of domain {domain!r} is newer than {newest}, the newest known here"
             raise UnsupportedError("opset.version", fault)
     # onnx.proto, ``Version``: opset imports exist since IR version 3; before, there is one opset.
     return versions or ({"": 1} if ir_version < 3 else {})

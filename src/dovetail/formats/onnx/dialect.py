@@ -29,8 +29,8 @@ _ONNX_NAMES = {ours: theirs for theirs, ours in _DTYPE_NAMES.items()}
 @cache
 def since_version(domain: str, kind: str, opset: int) -> int | None:
     """Return the version of an operator in force at ``opset`` of its domain; None where there is none."""
-    found_schema = schema(domain, kind, opset)
-    return None if found_schema is None else found_schema.since_version
+    definition = schema(domain, kind, opset)
+    return None if definition is None else definition.since_version
 
 
 class _Constraints(NamedTuple):
@@ -47,8 +47,8 @@ class _Constraints(NamedTuple):
 
     def inputs_of(self, count: int) -> tuple[frozenset[str], ...]:
         """Return the constraints of ``count`` actual inputs."""
-        more = count - len(self.inputs)
-        return self.inputs + self.inputs[-1:] * more if more > 0 and self.is_repeated else self.inputs
+        repetitions = count - len(self.inputs)
+        return self.inputs + self.inputs[-1:] * repetitions if repetitions > 0 and self.is_repeated else self.inputs
 
     def outputs_of(self, count: int) -> tuple[frozenset[str], ...]:
         return self.outputs + self.outputs[-1:] * (count - len(self.outputs))
@@ -56,14 +56,13 @@ class _Constraints(NamedTuple):
 
 @cache
 def _constraints(domain: str, kind: str, version: int) -> _Constraints | None:
-    found_schema = schema(domain, kind, version)
-    if found_schema is None:
+    definition = schema(domain, kind, version)
+    if definition is None:
         return None
     inputs, outputs = (
-        tuple(frozenset(map(_type_text_of_schema, types)) for types in side)
-        for side in (found_schema.inputs, found_schema.outputs)
+        tuple(frozenset(map(_type_text_of_schema, types)) for types in side) for side in (definition.inputs, definition.outputs)
     )
-    return _Constraints(inputs, outputs, found_schema.is_repeated, found_schema.variables)
+    return _Constraints(inputs, outputs, definition.is_repeated, definition.variables)
 
 
 def _type_text_of_schema(text: str) -> str:
@@ -128,8 +127,8 @@ def _find_fault(
         ("input", inputs, constraints.inputs_of(len(inputs))),
         ("output", outputs, constraints.outputs_of(len(outputs))),
     ):
-        for index, (text, known) in enumerate(zip(texts, allowed, strict=False)):
-            if text is not None and known and text not in known:
+        for index, (text, allowed_types) in enumerate(zip(texts, allowed, strict=False)):
+            if text is not None and allowed_types and text not in allowed_types:
                 return which, index, index
     bound: dict[str, int] = {}
     for index, text in enumerate(inputs if constraints.variables else ()):
@@ -159,8 +158,8 @@ def input_arity(domain: str, kind: str, version: int) -> tuple[int, int]:
 
     The optional first inputs of Loop count.
     """
-    found_schema = schema(domain, kind, version)
-    return (0, 0) if found_schema is None else (len(found_schema.inputs) - found_schema.is_repeated, found_schema.min_inputs)
+    definition = schema(domain, kind, version)
+    return (0, 0) if definition is None else (len(definition.inputs) - definition.is_repeated, definition.min_inputs)
 
 
 def first_version(domain: str, kind: str) -> int | None:

@@ -127,7 +127,7 @@ class _Cost(NamedTuple):
 
 def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> None:
     """Refuse recursion, and calls that would grow beyond the limits, before anything is inlined."""
-    known: dict[Call, _Cost] = {}
+    costs: dict[Call, _Cost] = {}
     limits = current().limits
 
     def measure(nodes: Iterable[ForeignNode], stack: tuple[Call, ...]) -> _Cost:
@@ -146,24 +146,24 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
         if call in stack:
             names = " -> ".join(name for _, name, _ in (*stack[stack.index(call) :], call))
             raise FormatError("function.recursive", f"functions must not be recursive: {names}")
-        if call not in known:
+        if call not in costs:
             if len(stack) >= limits.depth:
                 raise _too_deep(limits)
-            known[call] = measure(functions[call].nodes, (*stack, call)).plus(_cost_of_symbols(functions[call]))
-        return known[call]
+            costs[call] = measure(functions[call].nodes, (*stack, call)).plus(_cost_of_symbols(functions[call]))
+        return costs[call]
 
     cost = measure(graph.nodes, ())
     if cost.depth > limits.depth + 1:
         raise _too_deep(limits)
     if cost.nodes > limits.function_nodes + len(graph.nodes):
         raise UnsupportedError(
-            "function.size", f"inlined functions would have {cost.nodes} nodes; {limits.bound('function_nodes')}"
+            "function.size", f"inlined functions would have {cost.nodes} nodes; {limits.describe('function_nodes')}"
         )
     own = sum(len(name) for node in walk(graph.nodes) if call_of(node) not in functions for name in own_names(node))
     if cost.name_bytes - own > limits.name_bytes:
         raise UnsupportedError(
             "function.names",
-            f"inlined functions would have {cost.name_bytes - own} bytes of names; {limits.bound('name_bytes')}",
+            f"inlined functions would have {cost.name_bytes - own} bytes of names; {limits.describe('name_bytes')}",
         )
 
 
@@ -185,7 +185,9 @@ def _prefix_length(call: ForeignNode) -> int:
 
 
 def _too_deep(limits: Limits) -> UnsupportedError:
-    return UnsupportedError("function.depth", f"functions must nest at most {limits.depth} levels deep; {limits.bound('depth')}")
+    return UnsupportedError(
+        "function.depth", f"functions must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+    )
 
 
 class _Inliner:

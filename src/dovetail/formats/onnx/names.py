@@ -132,16 +132,16 @@ def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:
 
     onnx/docs/IR.md, "Names Within a Graph". ``deviate`` gets FormatErrors [node.name].
     """
-    taken: set[str] = set()
+    names: set[str] = set()
     for node in graph.nodes:
-        if node.name and node.name in taken:
-            where = f"{node.place} ({node.kind})"
-            deviate(FormatError("node.name", f"two nodes have the name {node.name!r}", node=where))
+        if node.name and node.name in names:
+            location = f"{node.place} ({node.kind})"
+            deviate(FormatError("node.name", f"two nodes have the name {node.name!r}", node=location))
             count = 2
-            while f"{node.name}_{count}" in taken:
+            while f"{node.name}_{count}" in names:
                 count += 1
             node.name = f"{node.name}_{count}"
-        taken.add(node.name)
+        names.add(node.name)
         for _, inner in subgraphs(node):
             rename_repeated_nodes(inner, deviate)
 
@@ -191,21 +191,21 @@ def _find_cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[i
             waiting[reader] -= 1
             if not waiting[reader]:
                 ready.append(reader)
-    stuck = {index for index, count in enumerate(waiting) if count}
-    return _walk_back(reads, stuck)
+    waiting_nodes = {index for index, count in enumerate(waiting) if count}
+    return _walk_back(reads, waiting_nodes)
 
 
-def _walk_back(reads: list[set[int]], stuck: set[int]) -> list[int]:
+def _walk_back(reads: list[set[int]], waiting_nodes: set[int]) -> list[int]:
     """Follow nodes that wait for each other backwards around a cycle."""
-    if not stuck:
+    if not waiting_nodes:
         return []
     path: list[int] = []
-    seen: dict[int, int] = {}
-    index = min(stuck)
-    while index not in seen:
-        seen[index] = len(path)
+    positions: dict[int, int] = {}
+    index = min(waiting_nodes)
+    while index not in positions:
+        positions[index] = len(path)
         path.append(index)
-        index = min(reads[index] & stuck)
-    cycle = path[seen[index] :][::-1]
+        index = min(reads[index] & waiting_nodes)
+    cycle = path[positions[index] :][::-1]
     first = cycle.index(min(cycle))
     return cycle[first:] + cycle[:first]

@@ -116,10 +116,12 @@ class GraphReader:
         # Models repeat the same few attributes: parsed values by the bytes of attributes that have nothing but a value.
         self._attributes_found: dict[bytes, tuple[str, Any]] = {}
 
-    def graph(self, proto: GraphProto, place: str = "", depth: int = 0) -> ForeignGraph:
-        """Read the graph. ``place`` is the path of a subgraph, with a slash at its end."""
+    def graph(self, proto: GraphProto, path_prefix: str = "", depth: int = 0) -> ForeignGraph:
+        """Read the graph. ``path_prefix`` is the path of a subgraph, with a slash at its end."""
         if depth > (limits := current().limits).depth:
-            raise UnsupportedError("graph.depth", f"graphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}")
+            raise UnsupportedError(
+                "graph.depth", f"graphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+            )
         fields = present(proto, "graph")
         graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
         if entries := fields.pop("metadata_props", None):
@@ -128,51 +130,51 @@ class GraphReader:
             graph.metadata["quantization_annotation"] = [_annotation(item) for item in annotations]
         notes: dict[str, Any] = {}
         for tensor in fields.pop("initializer", ()):
-            self._constant(graph, tensor, notes, place, False)
+            self._constant(graph, tensor, notes, path_prefix, False)
         for tensor in fields.pop("sparse_initializer", ()):
-            self._constant(graph, tensor, notes, place, True)
+            self._constant(graph, tensor, notes, path_prefix, True)
         if notes:
             graph.metadata["notes"] = notes
-        self._inputs(graph, fields.pop("input", ()), place)
-        graph.outputs = self._values(fields.pop("output", ()), place, "output")
-        for value in self._values(fields.pop("value_info", ()), place, "value info"):
+        self._inputs(graph, fields.pop("input", ()), path_prefix)
+        graph.outputs = self._values(fields.pop("output", ()), path_prefix, "output")
+        for value in self._values(fields.pop("value_info", ()), path_prefix, "value info"):
             self._declare(graph, value)
-        graph.nodes = self.nodes(fields.pop("node", ()), place, depth)
+        graph.nodes = self.nodes(fields.pop("node", ()), path_prefix, depth)
         refuse_rest(fields, "graph")
         return graph
 
-    def nodes(self, protos: Iterable[NodeProto], place: str, depth: int) -> list[ForeignNode]:
+    def nodes(self, protos: Iterable[NodeProto], path_prefix: str, depth: int) -> list[ForeignNode]:
         limits = current().limits
         protos = list(protos)
         self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
         if self._read > limits.nodes:
-            raise UnsupportedError("graph.size", f"the graph has at least {self._read} nodes; {limits.bound('nodes')}")
-        return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]
+            raise UnsupportedError("graph.size", f"the graph has at least {self._read} nodes; {limits.describe('nodes')}")
+        return [self._node(proto, f"{path_prefix}node {index}", depth) for index, proto in enumerate(protos)]
 
-    def values(self, protos: Iterable[ValueInfoProto], place: str) -> dict[str, ForeignValue]:
+    def values(self, protos: Iterable[ValueInfoProto], path_prefix: str) -> dict[str, ForeignValue]:
         """Return the declared values of a function by name."""
         graph = ForeignGraph()
-        for value in self._values(protos, place, "value info"):
+        for value in self._values(protos, path_prefix, "value info"):
             self._declare(graph, value)
         return graph.values
 
-    def _constant(self, graph: ForeignGraph, proto: Any, notes: dict[str, Any], place: str, sparse: bool) -> None:
+    def _constant(self, graph: ForeignGraph, proto: Any, notes: dict[str, Any], path_prefix: str, sparse: bool) -> None:
         name = ""
         try:
             name = _name_of(proto.values if sparse else proto)
             if not name:
                 # An initializer without a name cannot be read.
-                self._faults.deviate(FormatError("value.name", "an initializer has no name"), f"{place}initializer")
+                self._faults.deviate(FormatError("value.name", "an initializer has no name"), f"{path_prefix}initializer")
                 return
             earlier = graph.constants.get(name)
             # Declared even where its data is faulty, so that its readers are not reported too.
             graph.constants[name] = earlier or ForeignTensor(dtypes.f32, None, name)
-            accept = partial(self._faults.deviate, node=f"{place}initializer {name!r}")
+            accept = partial(self._faults.deviate, node=f"{path_prefix}initializer {name!r}")
             tensor, note = self._tensors.read_sparse(proto, accept) if sparse else self._tensors.read(proto, accept)
             if earlier is not None:
-                self._repeat(earlier, tensor, f"{place}initializer {name!r}")
+                self._repeat(earlier, tensor, f"{path_prefix}initializer {name!r}")
         except DovetailError as error:
-            self._faults.add(error, f"{place}initializer {name!r}")
+            self._faults.add(error, f"{path_prefix}initializer {name!r}")
             return
         graph.constants[name] = tensor
         if sparse:
@@ -180,7 +182,7 @@ class GraphReader:
         if note:
             notes[name] = note
 
-    def _repeat(self, earlier: ForeignTensor, tensor: ForeignTensor, place: str) -> None:
+    def _repeat(self, earlier: ForeignTensor, tensor: ForeignTensor, path_prefix: str) -> None:
         """Report two initializers of one name.
 
         Of equal type and shape all runtimes take the last; for others they differ.
@@ -188,17 +190,17 @@ class GraphReader:
         fault = FormatError("graph.repeated", f"two initializers have the name {tensor.name!r}")
         if earlier.dtype is not tensor.dtype or np.shape(earlier.data) != np.shape(tensor.data):
             raise fault
-        self._faults.deviate(fault, place)
+        self._faults.deviate(fault, path_prefix)
 
-    def _inputs(self, graph: ForeignGraph, protos: Iterable[ValueInfoProto], place: str) -> None:
+    def _inputs(self, graph: ForeignGraph, protos: Iterable[ValueInfoProto], path_prefix: str) -> None:
         """Read the inputs; one with the name of an initializer is an overridable default, which is a constant here."""
-        values = self._values(protos, place, "input")
+        values = self._values(protos, path_prefix, "input")
         names: set[str] = set()
         for value in values:
             if value.key in names:
                 self._faults.add(FormatError("graph.repeated", f"two inputs have the name {value.key!r}"))
             names.add(value.key)
-            if not place and not is_typed(value):
+            if not path_prefix and not is_typed(value):
                 self._faults.add(FormatError("type.missing", f"the input {value.key!r} has no element type"))
         graph.inputs = [value for value in values if value.key not in graph.constants]
         overridable = [value for value in values if value.key in graph.constants]
@@ -207,18 +209,18 @@ class GraphReader:
             graph.metadata["inputs"] = [value.key for value in values]
             graph.values.update((value.key, value) for value in overridable)
 
-    def _values(self, protos: Iterable[ValueInfoProto], place: str, side: str) -> list[ForeignValue]:
+    def _values(self, protos: Iterable[ValueInfoProto], path_prefix: str, side: str) -> list[ForeignValue]:
         values = []
         for index, proto in enumerate(protos):
-            where = f"{place}{side} {index}"
+            location = f"{path_prefix}{side} {index}"
             try:
-                values.append(read_value(proto, self._types, place, partial(self._faults.deviate, node=where)))
+                values.append(read_value(proto, self._types, path_prefix, partial(self._faults.deviate, node=location)))
             except DovetailError as error:
                 if side == "input" or error.code not in _ONLY_DECLARED:
-                    self._faults.add(error, where)
+                    self._faults.add(error, location)
                     continue
                 # The types of node outputs are inferred, and a value without a name has no readers.
-                self._faults.deviate(error, where)
+                self._faults.deviate(error, location)
                 if proto.name:
                     values.append(ForeignValue(proto.name, names=(proto.name,), doc=proto.doc_string))
         return values
@@ -233,8 +235,8 @@ class GraphReader:
             # Inference decides which one is right; where it leaves a part open, neither is used.
             known.type = None
 
-    def _node(self, proto: NodeProto, place: str, depth: int) -> ForeignNode:
-        node = ForeignNode("", 0, [], [], place=place)
+    def _node(self, proto: NodeProto, path_prefix: str, depth: int) -> ForeignNode:
+        node = ForeignNode("", 0, [], [], place=path_prefix)
         try:
             fields = present(proto, "node")
             node.name = fields.get("name", "")

@@ -44,9 +44,9 @@ def schema(domain: str, kind: str, opset: int) -> Schema | None:
 
 def newest_opset(domain: str, opset: int) -> int | None:
     """Return the newest known opset of a domain, or any that is at least ``opset``; None for an unknown domain."""
-    known: int | None = _table()["newest"].get(domain)
-    if known is not None and opset <= known:
-        return known
+    newest: int | None = _table()["newest"].get(domain)
+    if newest is not None and opset <= newest:
+        return newest
     import onnx
 
     versions = onnx.defs.C.schema_version_map().get(domain)
@@ -55,8 +55,8 @@ def newest_opset(domain: str, opset: int) -> int | None:
 
 def ir_version_of(domain: str, opset: int) -> int:
     """Return the IR version that introduced an opset; 3, the first with opsets, for an unknown one."""
-    known = _table()["newest"].get(domain)
-    if known is None or opset <= known:
+    newest = _table()["newest"].get(domain)
+    if newest is None or opset <= newest:
         return int(_table()["ir_versions"].get(domain, {}).get(str(opset), _FIRST_IR_VERSION))
     from onnx import helper
 
@@ -115,7 +115,7 @@ def _table_of_package() -> str:
         types = numbers(inputs), numbers(outputs)
         row = [version, *types, int(is_repeated), list(variables), dict(sorted(lists.items())), min_inputs]
         operators.setdefault(onnx_schema.domain, {}).setdefault(onnx_schema.name, []).append(row)
-    known = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
+    newest = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
     rows = [
         f"  {json.dumps(domain)}: {{\n"
         + ",\n".join(f"   {json.dumps(kind)}: {json.dumps(versions, separators=(',', ':'))}" for kind, versions in kinds.items())
@@ -126,9 +126,9 @@ def _table_of_package() -> str:
     find = onnx.helper.find_min_ir_version_for
     ir_versions = {
         domain: {opset: find([onnx.helper.make_opsetid(domain, opset)], ignore_unknown=True) for opset in range(1, last + 1)}
-        for domain, last in known.items()
+        for domain, last in newest.items()
     }
-    head = f' "newest": {json.dumps(known)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{lines}\n ],\n'
+    head = f' "newest": {json.dumps(newest)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{lines}\n ],\n'
     return f'{{\n{head} "operators": {{\n' + ",\n".join(rows) + "\n }\n}\n"
 
 

@@ -111,7 +111,7 @@ class TensorReader:
         if self._sparse_bytes > (limits := current().limits).dense_bytes:
             raise UnsupportedError(
                 "data.sparse",
-                f"sparse tensors would take {self._sparse_bytes} bytes; {limits.bound('dense_bytes')}",
+                f"sparse tensors would take {self._sparse_bytes} bytes; {limits.describe('dense_bytes')}",
             )
         linear = _linear_indices(indices, values.data, shape)
         dense = (
@@ -161,16 +161,16 @@ class TensorReader:
         unknown = [key for key in keys if not key.startswith("prepacked_")]
         if unknown:
             raise UnsupportedError("data.external", f"external data has unknown keys {', '.join(map(repr, unknown))}")
-        whole = self._file(location)
+        content = self._file(location)
         start = offset or 0
-        end = whole.size if length is None else start + length
-        if not start <= end <= whole.size:
-            raise FormatError("data.range", f"the range {start} to {end} exceeds {location!r} of {whole.size} bytes")
+        end = content.size if length is None else start + length
+        if not start <= end <= content.size:
+            raise FormatError("data.range", f"the range {start} to {end} exceeds {location!r} of {content.size} bytes")
         if end - start != size:
             raise FormatError("data.size", f"the tensor needs {size} bytes, got {end - start} in {location!r}")
         if checksum is not None:
-            self._verify(location, whole, checksum)
-        return whole[start:end]
+            self._verify(location, content, checksum)
+        return content[start:end]
 
     def _file(self, location: str) -> Codes:
         if location not in self._mapped:
@@ -186,13 +186,13 @@ class TensorReader:
             self._mapped[location] = data
         return self._mapped[location]
 
-    def _verify(self, location: str, whole: Codes, checksum: str) -> None:
+    def _verify(self, location: str, content: Codes, checksum: str) -> None:
         """Check the SHA1 digest of the whole file (onnx.proto, external_data, ``checksum``)."""
         # hashlib loads a library of several megabytes, and few files have a checksum.
         import hashlib
 
         if (location, checksum) not in self._checked:
-            if hashlib.sha1(whole.data, usedforsecurity=False).hexdigest() != checksum.lower():
+            if hashlib.sha1(content.data, usedforsecurity=False).hexdigest() != checksum.lower():
                 raise FormatError("data.checksum", f"the SHA1 digest of {location!r} must be {checksum!r}")
             self._checked.add((location, checksum))
 

@@ -1,8 +1,7 @@
 """Unknown protobuf fields, and comments that are not UTF-8: every reader ignores them.
 
-Unknown fields are taken out with their place, and written back there. A place is a path of field names, and for a repeated
-field the name of the entry where it has one (for a node, its first output), so that it is found again after the order of a
-graph has changed.
+Unknown fields are taken out with their path, and written back there. A path consists of field names; a step into a repeated
+field also has the name of the entry (for a node, its first output), so that the path survives a new order of the nodes.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from dovetail.errors import FormatError, UnsupportedError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Place = tuple[tuple[str, str | int], ...]
-Unknown = tuple[Place, bytes]
-"""The place of a message, and the encoding of its unknown fields."""
+FieldPath = tuple[tuple[str, str | int], ...]
+Unknown = tuple[FieldPath, bytes]
+"""The path of a message, and the encoding of its unknown fields."""
 
 # Documentation fields by message.
 _REMARKS = {
@@ -37,7 +36,7 @@ _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
 def take_unknown_fields(proto: ModelProto, note: Callable[[FormatError | UnsupportedError, str], None]) -> list[Unknown]:
-    """Take the unknown fields out of ``proto``, and make its comments UTF-8. ``note`` gets each deviation and its place.
+    """Take the unknown fields out of ``proto``, and make its comments UTF-8. ``note`` gets each deviation and its path.
 
     Raises UnsupportedError [proto.unknown] for a known field with an unknown value.
     """
@@ -45,39 +44,39 @@ def take_unknown_fields(proto: ModelProto, note: Callable[[FormatError | Unsuppo
     for index, message in _messages(proto, ()):
         if encoded := _take(message):
             unknown.append((index, encoded))
-            label = _place_text(index)
+            label = _text_of_path(index)
             note(UnsupportedError("proto.unknown", f"unknown fields in {label}, which are preserved"), label)
         for name in _REMARKS.get(message.DESCRIPTOR.name, ()):
             value: Any = getattr(message, name)
             if isinstance(value, bytes):
                 setattr(message, name, value.decode("utf-8", "backslashreplace"))
-                note(FormatError("proto.text", f"the {name} of {_place_text(index)} must be UTF-8"), _place_text(index))
+                note(FormatError("proto.text", f"the {name} of {_text_of_path(index)} must be UTF-8"), _text_of_path(index))
     proto.DiscardUnknownFields()
     return unknown
 
 
 def put_back(proto: ModelProto, unknown: list[Unknown]) -> None:
     """Write unknown fields back to their messages; those of messages that no longer exist are dropped."""
-    wanted = dict(unknown)
-    for index, message in list(_messages(proto, ())) if wanted else ():
-        if index in wanted:
-            message.MergeFromString(wanted[index])
+    remaining = dict(unknown)
+    for index, message in list(_messages(proto, ())) if remaining else ():
+        if index in remaining:
+            message.MergeFromString(remaining[index])
 
 
-def _messages(message: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    yield place, message
+def _messages(message: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+    yield path, message
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
         if not _is_repeated(field):
-            yield from _messages(value, (*place, (field.name, "")))
+            yield from _messages(value, (*path, (field.name, "")))
             continue
-        seen: set[str | int] = set()
+        keys: set[str | int] = set()
         for index, item in enumerate(value):
             name = _key(item)
-            key: str | int = index if name == "" or name in seen else name
-            seen.add(key)
-            yield from _messages(item, (*place, (field.name, key)))
+            key: str | int = index if name == "" or name in keys else name
+            keys.add(key)
+            yield from _messages(item, (*path, (field.name, key)))
 
 
 def _is_repeated(field: Any) -> bool:
@@ -90,8 +89,8 @@ def _key(message: Any) -> str:
     return name_ if isinstance(name_, str) else ""
 
 
-def _place_text(place: Place) -> str:
-    return "/".join(f"{name} {key!r}" if key != "" else name for name, key in place) or "the model"
+def _text_of_path(path: FieldPath) -> str:
+    return "/".join(f"{name} {key!r}" if key != "" else name for name, key in path) or "the model"
 
 
 def _take(message: Any) -> bytes:
@@ -100,9 +99,9 @@ def _take(message: Any) -> bytes:
     fields = UnknownFieldSet(message)
     if not len(fields):
         return b""
-    known = sorted({field.field_number for field in fields} & set(message.DESCRIPTOR.fields_by_number))
-    if known:
-        names = ", ".join(message.DESCRIPTOR.fields_by_number[number].name for number in known)
+    known_numbers = sorted({field.field_number for field in fields} & set(message.DESCRIPTOR.fields_by_number))
+    if known_numbers:
+        names = ", ".join(message.DESCRIPTOR.fields_by_number[number].name for number in known_numbers)
         raise UnsupportedError("proto.unknown", f"a {message.DESCRIPTOR.name} has an unknown value of {names}")
     return b"".join(map(_encode_field, fields))
 

@@ -35,14 +35,14 @@ class TypeReader:
         [type.kind], [type.depth].
         """
         stored = proto.SerializeToString()
-        known = self._found.get(stored)
-        if known is None:
+        cached = self._found.get(stored)
+        if cached is None:
             fresh = _SymbolNames(key)
             notes: Denotations = {}
-            known = self._type(proto, fresh, "", notes, 0), notes
+            cached = self._type(proto, fresh, "", notes, 0), notes
             if not fresh.count:
-                self._found[stored] = known
-        return known
+                self._found[stored] = cached
+        return cached
 
     def _type(self, proto: TypeProto, fresh: _SymbolNames, path: str, notes: Denotations, depth: int) -> Type | None:
         if depth > _MAX_DEPTH:

@@ -124,10 +124,10 @@ class GraphWriter:
         opset = self._versions.get(node.domain)
         if opset is None:
             raise UnsupportedError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
-        there = since_version(node.domain, node.kind, opset)
-        if there != node.version:
+        current = since_version(node.domain, node.kind, opset)
+        if current != node.version:
             raise UnsupportedError(
-                "opset.version", f"{node.kind}-{node.version} is not in opset {opset}, which has {node.kind}-{there}"
+                "opset.version", f"{node.kind}-{node.version} is not in opset {opset}, which has {node.kind}-{current}"
             )
 
     def _attribute(self, proto: AttributeProto, name: str, value: Any, node: ForeignNode) -> None:
@@ -196,10 +196,10 @@ def _empty_kind(node: ForeignNode, name: str) -> int:
     """Return the type of an empty list: that in the file it came from, or in the operator's schema."""
     if name in node.metadata.get("empty", {}):
         return int(node.metadata["empty"][name])
-    found_schema = schema(node.domain, node.kind, node.version)
-    if found_schema is None or name not in found_schema.lists:
+    definition = schema(node.domain, node.kind, node.version)
+    if definition is None or name not in definition.lists:
         raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of unknown type")
-    return found_schema.lists[name]
+    return definition.lists[name]
 
 
 def _plain(kind: int, value: Any, name: str) -> Any:

@@ -43,7 +43,7 @@ def read(
 ) -> ForeignModel:
     """Read the model in an IR file, or in its bytes; its constants are in ``weights``, by default the .bin file beside it.
 
-    ``file`` is the path that errors name and beside which constants are looked for, where ``source`` is bytes.
+    ``file`` is the path that errors name and whose folder is searched for the constants, where ``source`` is bytes.
 
     Constants are read, or map a large file (files.contents). Raises every independent fault of the file as one
     FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
@@ -57,7 +57,7 @@ def read(
 
     if isinstance(source, bytes):
         if len(source) > xml_parser.LIMIT:
-            raise FormatError("file.size", f"{len(source)} bytes are more than the {xml_parser.LIMIT} allowed here")
+            raise FormatError("file.size", f"the file must have at most {xml_parser.LIMIT} bytes, got {len(source)}")
         return read_once(source, file_pair.Pair(None if file is None else os.fspath(file)), deviations)
     return file_pair.read(source, xml_parser.LIMIT, read_once, deviations)
 
@@ -91,39 +91,39 @@ def _read(
 def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.StrPath | None = None) -> None:
     """Write ``model`` as IR version 11: the xml, and the constants, each content once, to ``weights_path`` (default: beside it).
 
-    Both files take their places together, or neither. ``weights_path`` lies in the folder of the xml or below. The same
-    model gives the same bytes. Raises UnsupportedError for what IR cannot say, RuleError for a graph that is none.
+    Both files are replaced, or neither. ``weights_path`` must be in the folder of the xml or below. Equal models give equal
+    bytes. Raises UnsupportedError for what IR cannot express, RuleError for an invalid graph.
     """
     file = os.fspath(xml_path)
     target = os.path.splitext(file)[0] + ".bin" if weights_path is None else os.fspath(weights_path)
     if os.path.realpath(target) == os.path.realpath(file):
-        raise FormatError("path.same", "the model and its constants have one path", file=file)
+        raise FormatError("path.same", "the model and its constants must have different paths", file=file)
     writer = Writer(file)
     text = writer.document(model)
     file_pair.write(file, text, target, writer.chunks, writer.digest)
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
-    """``model`` as it would be written, its constants beside it by reference. Raises as write does."""
+    """Serialize ``model``, with its constants by reference. Raises like write."""
     weights = Weights()
     return Snapshot(Writer(model.file or "", weights).document(model), weights)
 
 
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:
-    """The model of a snapshot, as read would read what write writes. Raises as read does."""
+    """Read the model of a snapshot. Raises like read."""
     weights: Any = snapshot.weights
     return _read(snapshot.data, "", lambda: weights, file_pair.Pair(None), Deviations())
 
 
 def _version(root: Any, file: str) -> int:
-    """Raises FormatError [ir.root] where this is no IR file, UnsupportedError [ir.version] for other versions than 10 and 11."""
+    """Return the IR version, 10 or 11. Raises FormatError [ir.root], UnsupportedError [ir.version]."""
     if root.tag != "net":
-        raise FormatError("ir.root", f"the root element is <{str(root.tag)[:40]}>, not <net>", file=file)
+        raise FormatError("ir.root", f"the root element must be <net>, got <{str(root.tag)[:40]}>", file=file)
     text = root.get("version")
     if text is None or not text.isdecimal() or not text.isascii() or len(text) > 9:
-        raise FormatError("ir.version", f"<net> has the version {text!r}, which is no number", file=file)
+        raise FormatError("ir.version", f"the version of <net> must be a number, got {text!r}", file=file)
     if int(text) not in VERSIONS:
-        raise UnsupportedError("ir.version", f"IR version {int(text)} is not supported, only 10 and 11 are", file=file)
+        raise UnsupportedError("ir.version", f"the IR version must be 10 or 11, got {int(text)}", file=file)
     return int(text)
 
 

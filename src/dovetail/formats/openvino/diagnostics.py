@@ -74,15 +74,15 @@ class Checks:
         if len(self.errors) >= MAX_ERRORS:
             raise TooManyErrors
 
-    def refuse_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
+    def refuse_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
-            if name not in known:
+            if name not in known_names:
                 self.add_unsupported_error("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
 
-    def ignore_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
+    def ignore_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
         """Report unknown attributes of the file's structure, which OpenVINO ignores, as deviations."""
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
-            if name not in known:
+            if name not in known_names:
                 self._ignore_attribute(f"<{element.tag}>", name, layer)
 
     def ignore_element(self, parent: str, child: Element, layer: Layer | None = None) -> None:
@@ -98,9 +98,9 @@ class Checks:
         else:
             self.deviate(error, layer)
 
-    def has_data(self, data: dict[str, str], known: tuple[str, ...], layer: Layer) -> bool:
-        missing = [name for name in known if name not in data]
-        unknown = [name for name in data if name not in known]
+    def has_data(self, data: dict[str, str], known_names: tuple[str, ...], layer: Layer) -> bool:
+        missing = [name for name in known_names if name not in data]
+        unknown = [name for name in data if name not in known_names]
         if missing:
             self.add_fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
         for name in unknown:

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]) -> dict[tuple[str, int], str]:
     """Read the edges as the key that each input port reads: (layer, port) -> key."""
     sources: dict[tuple[str, int], str] = {}
-    wanted = ("from-layer", "from-port", "to-layer", "to-port")
+    names = ("from-layer", "from-port", "to-layer", "to-port")
     for edge in () if section is None else section:
         if edge.tag != "edge":
             checks.ignore_element("edges", edge)
             continue
-        checks.ignore_attributes(edge, wanted)
-        ends = [edge.get(name, "") for name in wanted]
+        checks.ignore_attributes(edge, names)
+        ends = [edge.get(name, "") for name in names]
         text = f"the edge {ends[0]}:{ends[1]} -> {ends[2]}:{ends[3]}"
         if not all(xml_attributes.NUMBER.fullmatch(end) for end in ends):
-            checks.add_fault("ir.edge", f"{text} must have four integers ({', '.join(wanted)})")
+            checks.add_fault("ir.edge", f"{text} must have four integers ({', '.join(names)})")
             continue
         _read_edge(checks, [int(end) for end in ends], text, layers, sources)
     for layer in layers.values():
@@ -73,10 +73,10 @@ def sort(checks: Checks, layers: dict[str, Layer], sources: dict[tuple[str, int]
             if not pending_inputs[user]:
                 heapq.heappush(ready, user)
     if len(ordered) < len(order):
-        stuck = [order[index] for index, count in enumerate(pending_inputs) if count]
-        names = ", ".join(repr(layer.name) for layer in stuck[:5])
-        checks.add_fault("ir.cycle", f"{len(stuck)} layers form a cycle: {names}", stuck[0])
-        ordered.extend(stuck)
+        waiting = [order[index] for index, count in enumerate(pending_inputs) if count]
+        names = ", ".join(repr(layer.name) for layer in waiting[:5])
+        checks.add_fault("ir.cycle", f"{len(waiting)} layers form a cycle: {names}", waiting[0])
+        ordered.extend(waiting)
     # Parameters and Results keep the order of the file, which is that of OpenVINO's model.inputs and model.outputs.
     results = [layer for layer in order if layer.kind == "Result"]
     parameters = [layer for layer in order if layer.kind == "Parameter"]

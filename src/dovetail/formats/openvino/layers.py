@@ -46,8 +46,10 @@ class LayerReader:
     def _layer(self, element: Element, path: str) -> Layer | None:
         get = element.get
         layer = Layer(get("id", "?"), get("name", ""), get("type", ""), get("version", ""), element, get("output_names"))
-        known = ("id", "name", "type", "version", "output_names") if layer.kind == "Result" else ("id", "name", "type", "version")
-        self.checks.ignore_attributes(element, known, layer)
+        known_names = (
+            ("id", "name", "type", "version", "output_names") if layer.kind == "Result" else ("id", "name", "type", "version")
+        )
+        self.checks.ignore_attributes(element, known_names, layer)
         missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
         if missing:
             self.checks.add_fault("ir.attribute-missing", f"<layer> has no {', '.join(missing)}", layer)
@@ -131,15 +133,17 @@ class LayerReader:
                     self.checks.add_unsupported_error("ir.element-unknown", "<dim> must contain only a number", layer)
             elif child.tag != "rt_info":
                 self.checks.ignore_element("port", child, layer)
-        known = tuple(texts)
-        sizes = self._sizes.get(known)
+        known_names = tuple(texts)
+        sizes = self._sizes.get(known_names)
         if sizes is None:
-            sizes = self._sizes[known] = xml_attributes.port_sizes(known)
-        if isinstance(sizes, str) and any(text is None or xml_attributes.LEADING_NUMBER.match(text) is None for text in known):
+            sizes = self._sizes[known_names] = xml_attributes.port_sizes(known_names)
+        if isinstance(sizes, str) and any(
+            text is None or xml_attributes.LEADING_NUMBER.match(text) is None for text in known_names
+        ):
             self.checks.add_fault("ir.dims", sizes, layer)
             return ()
         if isinstance(sizes, str):
             # Declared sizes are inferred again; OpenVINO reads only the leading number of each.
             self.checks.deviate(FormatError("ir.dims", sizes), layer)
-            return tuple(None for _ in known)
+            return tuple(None for _ in known_names)
         return sizes

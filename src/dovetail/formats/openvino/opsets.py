@@ -99,9 +99,9 @@ def resolve(kind: str, version: str) -> tuple[str, int, str]:
     kind = _KIND_BY_LOWER.get(kind.lower(), kind)
     if number == 1 and kind in _LATE:
         number = 2
-    known = VERSIONS.get(kind, ())
-    index = bisect_right(known, number)
-    return kind, known[index - 1] if index and number <= LATEST else number, ""
+    versions = VERSIONS.get(kind, ())
+    index = bisect_right(versions, number)
+    return kind, versions[index - 1] if index and number <= LATEST else number, ""
 
 
 def format_version(version: int, domain: str) -> str:

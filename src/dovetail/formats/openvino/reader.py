@@ -48,7 +48,7 @@ class Reader:
         layers = self._layers.layers(sections.get("layers"), path)
         self._read += sum(weight_of_node(len(layer.inputs) + len(layer.outputs)) for layer in layers.values())
         if self._read > (limits := current().limits).nodes:
-            raise UnsupportedError("graph.size", f"the model has at least {self._read} layers; {limits.bound('nodes')}")
+            raise UnsupportedError("graph.size", f"the model has at least {self._read} layers; {limits.describe('nodes')}")
         sources = edges.read_edges(self.checks, sections.get("edges"), layers)
         for layer in edges.sort(self.checks, layers, sources):
             self._add_layer(graph, layer, sources, path, depth)
@@ -63,14 +63,14 @@ class Reader:
         return graph
 
     def _sections(self, element: Element, depth: int) -> dict[str, Element]:
-        known = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
+        known_tags = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
         self.checks.ignore_attributes(element, () if depth else ("name", "version"))
         sections: dict[str, Element] = {}
         for child in element:
             if child.tag in PREPROCESSING:
                 message = f"<{element.tag}> has <{child.tag}>, which changes the results in the tools that support it"
                 self.checks.add_unsupported_error("ir.element-unknown", message)
-            elif child.tag not in known:
+            elif child.tag not in known_tags:
                 self.checks.ignore_element(element.tag, child)
             elif child.tag in sections and child.tag == "rt_info":
                 self.checks.deviate(FormatError("ir.element-repeated", f"<{element.tag}> has two <rt_info>"))
@@ -120,9 +120,11 @@ class Reader:
             return
         if not layer.version.startswith("opset"):
             self.checks.add_unsupported_error("ir.version", f"{layer.kind} must be of an opset, got {layer.version!r}", layer)
-        others = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
-        if others:
-            self.checks.add_unsupported_error("ir.element-unknown", f"{layer.kind} has the unknown element <{others[0]}>", layer)
+        unknown_tags = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
+        if unknown_tags:
+            self.checks.add_unsupported_error(
+                "ir.element-unknown", f"{layer.kind} has the unknown element <{unknown_tags[0]}>", layer
+            )
         if layer.kind == "Result":
             self._result(graph, layer, data, inputs[0])
             return
@@ -232,7 +234,7 @@ class Reader:
             self.checks.add_fault("ir.port-map", "the input ports of a layer with a body must be numbered from 0", layer)
         if depth >= (limits := current().limits).depth and body_tags:
             self.checks.add_unsupported_error(
-                "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}", layer
+                "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}", layer
             )
             return
         for tag in body_tags:

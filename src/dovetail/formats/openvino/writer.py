@@ -379,7 +379,9 @@ class _Layers:
     def _bodies(self, parts: dict[str, Any], name: str) -> None:
         if self.depth >= (limits := current().limits).depth:
             self._refuse(
-                UnsupportedError("ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.bound('depth')}"),
+                UnsupportedError(
+                    "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+                ),
                 name,
             )
             return

@@ -76,7 +76,8 @@ class RotaryEmbedding(
                 raise RuleError("rotary.heads", f"columns ({size}) must be a multiple of num_heads ({self.num_heads})")
             size = size // self.num_heads
         if isinstance(size, int) and (size % 2 or size < self.rotary_embedding_dim):
-            raise RuleError("rotary.turned", f"cannot rotate {self.rotary_embedding_dim or size} of {size} columns in pairs")
+            minimum = f"rotary_embedding_dim ({self.rotary_embedding_dim})"
+            raise RuleError("rotary.turned", f"head size must be even and at least {minimum}, got {size}")
         for table in (cos_cache, sin_cache):
             if table.shape is not None and (self.rotary_embedding_dim or isinstance(size, int)):
                 agree(table.shape[-1], (self.rotary_embedding_dim or size) // 2)

@@ -75,7 +75,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             )
         known = symbols_of(inputs)
         before = types_in(self.body)
-        with counting() as usage, usage.remembering():
+        with counting() as usage, usage.cache_inferences():
             states = self._infer_once(usage, inputs, known)
         if states is None:
             restore_types(before)
@@ -120,9 +120,9 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         An outer loop infers an inner loop in each of its rounds; without the cache, time would double with each level of nesting.
         """
         key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in inputs)
-        assert usage.inferred is not None
+        assert usage.inference_cache is not None
         # The cache holds the body, so that its id stays unique.
-        _, entries = usage.inferred.setdefault(id(self.body), (self.body, {}))
+        _, entries = usage.inference_cache.setdefault(id(self.body), (self.body, {}))
         if (entry := entries.pop(key, None)) is None:
             states = self._infer_body(inputs, known)
             while len(entries) >= REMEMBERED:
@@ -232,7 +232,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             states = results[: self.carried]
             for row, part in zip(outputs, results[self.carried :], strict=True):
                 row.append(part)
-                usage.hold(bytes_of(part), "scan outputs")
+                usage.count_memory(bytes_of(part), "scan outputs")
             trip += 1
         if not trip and outputs:
             outputs = [[empty] for empty in self._no_parts(xp, inputs)]

@@ -27,7 +27,7 @@ _SHARED = (
 
 
 class _MulticlassNmsBase(Op):
-    """The attributes and the outputs that MulticlassNms and MatrixNms share.
+    """MulticlassNms and MatrixNms share these attributes and outputs.
 
     ``boxes`` are [images, boxes, 4] as corners, ``scores`` [images, classes, boxes]. ``selected_outputs`` are rows [class,
     score, x1, y1, x2, y2], ``selected_indices`` the indices of these boxes counted through all images, ``selected_num`` the

@@ -120,7 +120,7 @@ class NonMaxSuppression(
         raise UnsupportedError("grad.op", "selected_scores have no gradient: gather the scores by selected_indices")
 
     def decompose(self, b: Builder, boxes: Value, scores: Value, *limits: Value | None) -> Any:
-        """Write the plain form: one output, f32, each class by itself; then sort, gather and count its rows."""
+        """Compute one f32 output for each class by itself; then sort, gather and count its rows."""
         plain = NonMaxSuppression(self.center_point_box)
         given_limits = (*limits, None, None, None, None)[:4]
         limit_types = (dtypes.i64, dtypes.f32, dtypes.f32, dtypes.f32)

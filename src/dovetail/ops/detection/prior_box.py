@@ -22,7 +22,7 @@ _REST = "clip=false, flip=false, step=0, offset, variance=[], scale_all_sizes=tr
 
 
 class _Prior(NamedTuple):
-    """One prior of a cell: offset of its center from the cell's, half its size, and whether it is clipped to the image.
+    """A prior belongs to a cell: offset of its center from the cell's, half its size, and whether it is clipped to the image.
 
     The size is in units of the image's height to ``power``.
     """
@@ -36,7 +36,7 @@ class _Prior(NamedTuple):
 
 
 class _PriorBoxBase(Op):
-    """The attributes and the output that both operators share: [2, 4 * boxes].
+    """PriorBox and PriorBoxClustered share attributes and the output [2, 4 * boxes].
 
     Row 0 holds the corners [x1, y1, x2, y2] of all boxes as fractions of the image, row 1 four variances for each.
     ``output_size`` is [rows, columns] of the grid, ``image_size`` [height, width] of the image.
@@ -184,7 +184,7 @@ class PriorBox(
             priors.append(_Prior(0, 0, size / 2, size / 2, False, unit))
             max_size_priors = []
             if index < len(self.max_size):
-                # The root of two sizes, of which the second is in pixels.
+                # The geometric mean of the two sizes; the second one is in pixels.
                 half = float(np.sqrt(size * self.max_size[index])) / 2
                 max_size_priors = [_Prior(0, 0, half, half, False, unit / 2)]
             has_ratios = self.scale_all_sizes or index == len(self.min_size) - 1

@@ -31,7 +31,7 @@ def pooled_shape_of(x: View, rois: View, channels: Size | None, height: int, wid
 
 
 def round_half_away(b: Builder, x: Value) -> Any:
-    """Round to the nearest integer, halves away from 0."""
+    """Round to the nearest integer, ties away from 0."""
     return b.Multiply(b.Sign(x), b.Floor(b.Add(b.Abs(x), 0.5)))
 
 
@@ -48,7 +48,7 @@ class RoiPool(
 ):
     """RoiPool pools each region [image, x1, y1, x2, y2], a row of ``rois``, to [regions, channels, *pooled_shape].
 
-    ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, halves away from 0. The region reaches from the
+    ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, ties away from 0. The region reaches from the
     first to the last corner, at least one element, and is cut into bins from floor(i * bin) to ceil((i + 1) * bin). The
     maximum of each bin is taken; an empty bin is 0. ``method`` bilinear: corners are fractions of the image, whose outermost
     elements are at 0 and 1, and are not scaled. Evenly spaced points from corner to corner, or the middle where there is one

@@ -9,7 +9,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree_shapes, broadcast
-from dovetail.ops.elementwise.broadcast import Elementwise, apply_widened, scalar_like, unbroadcast
+from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like, unbroadcast
 from dovetail.ops.elementwise.unary import UnaryOp
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PRelu(
         if self.is_by_channel(tuple(x.shape), tuple(slope.shape)):
             slope = xp.reshape(slope, (slope.shape[0],) + (1,) * (x.ndim - 2))
         _check_one_way(tuple(x.shape), tuple(slope.shape))
-        return apply_widened(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
+        return apply_in_wide_type(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
 
     def align_slope(self, b: Builder, x: Value, slope: Value) -> Any:
         """Reshape the slope so that it broadcasts to ``x``; None where its axis is only known at run time."""
@@ -127,7 +127,7 @@ def _check_one_way(wide: Shape, narrow: Shape) -> None:
     if grown or any(
         size is not None and symbolic.equal(size, own) is False for size, own in zip(result or (), wide, strict=False)
     ):
-        raise RuleError("shape.broadcast", f"shape {list(narrow)} does not broadcast to {list(wide)}")
+        raise RuleError("shape.broadcast", f"shape {list(narrow)} must broadcast to {list(wide)}")
 
 
 class Elu(
@@ -395,7 +395,7 @@ class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=
         return agree_shapes(x.shape, y.shape)
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
-        return apply_widened(xp, lambda gate, value: Swish(self.alpha).function(xp, gate) * value, x, y)
+        return apply_in_wide_type(xp, lambda gate, value: Swish(self.alpha).function(xp, gate) * value, x, y)
 
     def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Multiply(b.Swish(x, alpha=self.alpha), y)

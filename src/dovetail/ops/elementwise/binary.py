@@ -9,7 +9,14 @@ from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, View, dtype_in
-from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, apply_widened, is_float, scalar_like, unbroadcast
+from dovetail.ops.elementwise.broadcast import (
+    AUTO_BROADCAST,
+    BroadcastingOp,
+    apply_in_wide_type,
+    is_float,
+    scalar_like,
+    unbroadcast,
+)
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -18,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
-    """An operator on two tensors of one element type."""
+    """Binary operators combine two tensors of one element type."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
-        return apply_widened(xp, lambda *xs: self.function(xp, *xs), x, y)
+        return apply_in_wide_type(xp, lambda *xs: self.function(xp, *xs), x, y)
 
 
 class Add(
@@ -100,7 +107,7 @@ class Divide(
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
-            return xp.floor_divide(x, y) if self.m_pythondiv else _exact_truncated(xp, x, y)
+            return xp.floor_divide(x, y) if self.m_pythondiv else _truncating_quotient(xp, x, y)
         if arrays.element(x).is_integer:
             return arrays.floor_divide(xp, x, y) if self.m_pythondiv else arrays.trunc_divide(xp, x, y)
         return xp.divide(x, y)
@@ -124,7 +131,7 @@ class Divide(
         return [unbroadcast(b, b.Divide(g, y), x), unbroadcast(b, b.Negative(b.Divide(b.Multiply(g, z), y)), y)]
 
 
-def _exact_truncated(xp: Namespace, x: Array, y: Array) -> Any:
+def _truncating_quotient(xp: Namespace, x: Array, y: Array) -> Any:
     """Divide toward zero with floor divisions, the only ones that symbolic sizes have."""
     return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
 
@@ -144,7 +151,7 @@ class Mod(
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
-            return _exact_truncated_rest(xp, x, y) if self.fmod else xp.remainder(x, y)
+            return _truncating_remainder(xp, x, y) if self.fmod else xp.remainder(x, y)
         if not arrays.element(x).is_integer:
             return _float_rest(xp, x, y, self.fmod)
         return arrays.trunc_mod(xp, x, y) if self.fmod else arrays.floor_mod(xp, x, y)
@@ -154,7 +161,7 @@ class Mod(
         return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(b.Multiply(g, b.Round(quotient))), y)]
 
 
-def _exact_truncated_rest(xp: Namespace, x: Array, y: Array) -> Any:
+def _truncating_remainder(xp: Namespace, x: Array, y: Array) -> Any:
     return xp.where((x < 0) != (y < 0), xp.negative(xp.remainder(xp.negative(x), y)), xp.remainder(x, y))
 
 
@@ -222,7 +229,7 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO_BROA
 
 
 class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
-    """A binary operation folded over one or more tensors, from the first to the last."""
+    """Variadic operators fold a binary operation over one or more tensors, from the first to the last."""
 
     def check(self, xs: tuple[Any, ...]) -> None:
         if not xs:
@@ -237,7 +244,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         self.check_equal_shapes(*xs)
-        return reduce(lambda x, y: apply_widened(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
+        return reduce(lambda x, y: apply_in_wide_type(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
     def lower(self, b: Builder, *xs: Value) -> Any:
         """Apply the binary operation to one input after the other."""
@@ -325,7 +332,7 @@ class Mean(
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
-        return apply_widened(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
+        return apply_in_wide_type(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
 
     def lower(self, b: Builder, *xs: Value) -> Any:
         return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))

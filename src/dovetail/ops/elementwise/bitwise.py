@@ -8,7 +8,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, View, dtype_in
-from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, apply_widened, scalar_like
+from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, apply_in_wide_type, scalar_like
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class _Bitwise(BroadcastingOp, sig="x: T, y: T -> z: T"):
-    """A bitwise operation on two integer or boolean tensors."""
+    """Bitwise operators combine two integer or boolean tensors."""
 
     def types(self, x: View, y: View) -> list[Type]:
-        found = super().types(x, y)
+        result = super().types(x, y)
         _refuse_no_bits(x)
-        return found
+        return result
 
 
 def _refuse_no_bits(x: View) -> None:
@@ -35,7 +35,7 @@ class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", op
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
-        return apply_widened(xp, xp.bitwise_and, x, y)
+        return apply_in_wide_type(xp, xp.bitwise_and, x, y)
 
 
 class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO_BROADCAST})"):
@@ -43,7 +43,7 @@ class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", open
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
-        return apply_widened(xp, xp.bitwise_or, x, y)
+        return apply_in_wide_type(xp, xp.bitwise_or, x, y)
 
 
 class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO_BROADCAST})"):
@@ -51,22 +51,22 @@ class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", op
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
-        return apply_widened(xp, xp.bitwise_xor, x, y)
+        return apply_in_wide_type(xp, xp.bitwise_xor, x, y)
 
 
 class BitwiseNot(Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openvino="BitwiseNot-13(x)"):
     """Invert each bit. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
 
     def types(self, x: View) -> list[Type]:
-        found = super().types(x)
+        result = super().types(x)
         _refuse_no_bits(x)
-        return found
+        return result
 
     def shape(self, x: View) -> Any:
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return apply_widened(xp, xp.bitwise_invert, x)
+        return apply_in_wide_type(xp, xp.bitwise_invert, x)
 
 
 class BitShift(
@@ -105,20 +105,20 @@ class BitShift(
     def canonical(self, x: View, amount: View) -> Op:
         plain: Any = super().canonical(x, amount)
         dtype = dtype_in(x.type)
-        known = dtype is not None and amount.value is not None and symbolic.fits(amount.value, 0, dtype.bits - 1) is True
-        return plain.with_(beyond="open") if known else plain  # type: ignore[no-any-return]
+        is_in_range = dtype is not None and amount.value is not None and symbolic.fits(amount.value, 0, dtype.bits - 1) is True
+        return plain.with_(beyond="open") if is_in_range else plain  # type: ignore[no-any-return]
 
     def decompose(self, b: Builder, x: Value, amount: Value) -> Any:
         """Shift by the amounts in range and fill the others with 0 or the sign; signed types shift as unsigned ones."""
         zero = scalar_like(b, 0, x)
         if self.beyond == "open":
-            return self._unsigned(b, x, amount, zero) if x.dtype.kind == "int" else None
+            return self._shift_unsigned(b, x, amount, zero) if x.dtype.kind == "int" else None
         over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, scalar_like(b, x.dtype.bits, x)))
         shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), scalar_like(b, -1, x), zero) if signed else zero, shifted)
 
-    def _unsigned(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
+    def _shift_unsigned(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
         """Shift as unsigned integers; to the right, ~(~x >> y) for negative ``x``."""
         kind = dtypes.dtype(f"u{x.dtype.bits}")
         minus_one, is_right = scalar_like(b, -1, x), self.direction == "right"

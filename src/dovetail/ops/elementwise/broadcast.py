@@ -29,7 +29,7 @@ _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.
 
 
 class Elementwise(Op):
-    """An operator that computes each output element from the input elements of the same index.
+    """Elementwise operators compute each output element from the input elements of the same index.
 
     Types stored as codes (nf4, u1, u3, u6) have no arithmetic.
     """
@@ -61,7 +61,7 @@ def _in_wider(b: Builder, op: Op, xs: tuple[Any, ...]) -> Any:
 
 
 class BroadcastingOp(Elementwise):
-    """An elementwise operator; with ``broadcast`` inputs broadcast as in numpy, without it their shapes must be equal."""
+    """With ``broadcast`` the inputs broadcast as in numpy, without it their shapes must be equal."""
 
     broadcast: bool = True
 
@@ -95,7 +95,7 @@ def _are_equal(shapes: list[Shape | None]) -> bool:
     )
 
 
-def apply_widened(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
+def apply_in_wide_type(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
     """Apply ``function`` to ``xs``; f32 or 8-bit integers stand in for narrower types, and the result is rounded once."""
     if xp is symbolic.xp:
         return function(*xs)
@@ -131,7 +131,7 @@ def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
         g = b.ReduceSum(g, list(range(extra)), keepdims=False)
     unknown = [axis for axis, pair in enumerate(zip(g.dims, x.dims, strict=True)) if _is_stretched(*pair) is None]
     if unknown:
-        return _sum_where_stretched(b, g, x)
+        return _sum_broadcast_axes(b, g, x)
     axes = [axis for axis, pair in enumerate(zip(g.dims, x.dims, strict=True)) if _is_stretched(*pair)]
     return b.ReduceSum(g, axes, keepdims=True) if axes else g
 
@@ -145,7 +145,7 @@ def _is_stretched(wide: Size, narrow: Size) -> bool | None:
     return False if symbolic.equal(narrow, 1) is False else None
 
 
-def _sum_where_stretched(b: Builder, g: Value, x: Value) -> Any:
+def _sum_broadcast_axes(b: Builder, g: Value, x: Value) -> Any:
     """Sum over the broadcast axes when these are only known at run time.
 
     Each axis of ``g`` is split into two of sizes g / x and x, with x either 1 or the size of g; the first of each pair is

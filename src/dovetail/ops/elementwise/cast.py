@@ -135,7 +135,7 @@ class CastLike(
 
     def evaluate(self, xp: Namespace, x: Array, target_type: Array) -> Any:
         if xp is symbolic.xp:
-            raise symbolic.Inexact("a cast to a type that the values do not tell")
+            raise symbolic.Inexact("a cast to the element type of another input")
         return self.cast(arrays.element(target_type)).evaluate(xp, x)
 
     def value(self, x: View, target_type: View) -> Any:
@@ -157,7 +157,7 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
         check_inputs(self, (x,))
         dtype = dtype_in(x.type)
         if dtype is not None and (dtype.bits != self.to.bits or "string" in (dtype.kind, self.to.kind)):
-            raise RuleError("bitcast.bits", f"{dtype} has {dtype.bits} bits, and {self.to} {self.to.bits}")
+            raise RuleError("bitcast.bits", f"types must have equal numbers of bits, got {dtype} and {self.to}")
         return [Tensor(self.to, x.shape)]
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:

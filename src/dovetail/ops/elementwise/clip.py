@@ -10,7 +10,7 @@ from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.types import View
-from dovetail.ops.elementwise.broadcast import Elementwise, apply_widened, scalar_like, unbroadcast
+from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like, unbroadcast
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -42,21 +42,21 @@ class Clip(
 
     def evaluate(self, xp: Namespace, x: Array, low: Array | None = None, high: Array | None = None) -> Any:
         if xp is not symbolic.xp:
-            least, greatest = finite_range(arrays.element(x))
-            low = xp.asarray(np.asarray(least), dtype=x.dtype) if low is None else low
-            high = xp.asarray(np.asarray(greatest), dtype=x.dtype) if high is None else high
-        x = x if low is None else apply_widened(xp, xp.maximum, x, low)
-        return x if high is None else apply_widened(xp, xp.minimum, x, high)
+            lowest, highest = finite_range(arrays.element(x))
+            low = xp.asarray(np.asarray(lowest), dtype=x.dtype) if low is None else low
+            high = xp.asarray(np.asarray(highest), dtype=x.dtype) if high is None else high
+        x = x if low is None else apply_in_wide_type(xp, xp.maximum, x, low)
+        return x if high is None else apply_in_wide_type(xp, xp.minimum, x, high)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, low: Value | None = None, high: Value | None = None) -> Any:
         zero = scalar_like(b, 0, x)
         below = None if low is None else b.Less(x, low)
         raised = x if low is None else b.Maximum(x, low)
         above = None if high is None else b.Greater(raised, high)
-        kept = g if above is None else b.Where(above, zero, g)
-        dlow = None if below is None else unbroadcast(b, b.Where(below, kept, zero), low)
+        gradient = g if above is None else b.Where(above, zero, g)
+        dlow = None if below is None else unbroadcast(b, b.Where(below, gradient, zero), low)
         dhigh = None if above is None else unbroadcast(b, b.Where(above, g, zero), high)
-        return [kept if below is None else b.Where(below, zero, kept), dlow, dhigh]
+        return [gradient if below is None else b.Where(below, zero, gradient), dlow, dhigh]
 
 
 def finite_range(dtype: DType) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ _LEGACY = "x, y; broadcast:_, axis:_ | broadcast=false"
 
 
 class _Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean"):
-    """A comparison of two tensors of one element type. Comparisons with NaN are false, except NotEqual."""
+    """Comparison operators compare two tensors of one element type. Comparisons with NaN are false, except NotEqual."""
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
@@ -102,7 +102,7 @@ class GreaterEqual(
 
 
 class _Connective(BroadcastingOp, sig="x: boolean, y: boolean -> z: boolean"):
-    """A logical operator on two boolean tensors."""
+    """Logical operators combine two boolean tensors."""
 
 
 class And(
@@ -140,7 +140,7 @@ class Xor(
 
 
 class _Predicate(Elementwise, sig="x: F -> y: boolean"):
-    """A boolean function of each element."""
+    """Predicates return a boolean for each element."""
 
     def shape(self, x: View) -> Any:
         return x.shape

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.types import View
-from dovetail.ops.elementwise.broadcast import Elementwise, apply_widened, scalar_like
+from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UnaryOp(Elementwise):
-    """A function of one number, applied to each element; of floats where a subclass has no signature of its own."""
+    """Unary operators apply a function to each element, of floats where a subclass has no signature of its own."""
 
     def __init_subclass__(cls, *, sig: str | None = None, **mappings: Any) -> None:
         super().__init_subclass__(sig=sig if sig or cls.sig else "x: F -> y: F", **mappings)
@@ -31,7 +31,7 @@ class UnaryOp(Elementwise):
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return apply_widened(xp, lambda wide: self.function(xp, wide), x)
+        return apply_in_wide_type(xp, lambda wide: self.function(xp, wide), x)
 
 
 class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
@@ -62,7 +62,7 @@ class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)",
 
 
 class _Stepped(UnaryOp, sig="x: R -> y: R"):
-    """A piecewise constant function, which has no gradient."""
+    """Piecewise constant functions have no gradient."""
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
@@ -76,7 +76,7 @@ class Sign(_Stepped, onnx="Sign-9,13(x)", openvino="Sign-1(x)"):
 
 
 class _Whole(_Stepped):
-    """A rounding function, which returns integers unchanged."""
+    """Rounding functions return integers unchanged."""
 
     def decompose(self, b: Builder, x: Value) -> Any:
         return b.Identity(x) if x.dtype.is_integer else super().decompose(b, x)
@@ -115,7 +115,7 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
         return arrays.round_half_even(xp, x) if self.mode == "half_to_even" else arrays.round_half_away(xp, x)
 
     def lower(self, b: Builder, x: Value) -> Any:
-        """Round halves away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not."""
+        """Round ties away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not."""
         if self.mode == "half_to_even":
             return None
         size = b.Abs(x)

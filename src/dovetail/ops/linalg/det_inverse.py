@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Square(Op):
-    """An operator on the square matrices in the last two axes."""
+    """Det and Inverse take the square matrices in the last two axes."""
 
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a determinant")
@@ -42,14 +42,14 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
     """
 
     def shape(self, x: View) -> Any:
-        found = self.square_shape(x)
-        return None if found is None else found[:-2]
+        shape = self.square_shape(x)
+        return None if shape is None else shape[:-2]
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         return round_to(xp, xp.linalg.det(arrays.widen(xp, x)), arrays.element(x))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """The gradient is det(x) * inverse(x)'; up to 3 rows the cofactor matrix, which needs no inverse."""
+        """Multiply ``g`` by det(x) * inverse(x)'; up to 3 rows by the equal cofactor matrix, which needs no inverse."""
         if isinstance(x.dims[-1], int) and x.dims[-1] <= 3:
             return [_cofactors(b, g, x)]
         return [b.Multiply(_transpose_matrices(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]
@@ -72,23 +72,23 @@ def _determinant(b: Builder, x: Value, rows: list[int], columns: list[int]) -> A
     if len(rows) == 1:
         return _at(b, x, rows[0], columns[0])
     total = None
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         rest = [other for other in columns if other != column]
         term = b.Multiply(_at(b, x, rows[0], column), _determinant(b, x, rows[1:], rest))
-        total = term if total is None else b.Subtract(total, term) if place % 2 else b.Add(total, term)
+        total = term if total is None else b.Subtract(total, term) if index % 2 else b.Add(total, term)
     return total
 
 
 def _cofactors(b: Builder, g: Value, x: Value) -> Any:
     """Return ``g`` times the matrix of cofactors, the gradient of a small determinant."""
     size = x.dims[-1]
-    made = []
+    cofactors = []
     for row in range(size):
         for column in range(size):
-            rows, columns = ([each for each in range(size) if each != place] for place in (row, column))
+            rows, columns = ([other for other in range(size) if other != excluded] for excluded in (row, column))
             term = b.Multiply(g, _determinant(b, x, rows, columns)) if size > 1 else g
-            made.append(b.Unsqueeze(b.Negative(term) if (row + column) % 2 else term, [-1]))
-    flat = b.Concat(*made, axis=-1) if len(made) > 1 else made[0]
+            cofactors.append(b.Unsqueeze(b.Negative(term) if (row + column) % 2 else term, [-1]))
+    flat = b.Concat(*cofactors, axis=-1) if len(cofactors) > 1 else cofactors[0]
     return reshape_like(b, flat, x)
 
 

@@ -22,14 +22,14 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 class _Equation(NamedTuple):
-    """The labels of each operand and of the result; an ellipsis axis has its number from the end as label."""
+    """An equation holds the labels of each operand and of the result; an ellipsis axis is labelled by its number from the end."""
 
     terms: tuple[tuple[str, ...], ...]
     result: tuple[str, ...]
 
 
 class _Factor(NamedTuple):
-    """A tensor and the labels of its axes, all different."""
+    """A factor is a tensor with the labels of its axes, all different."""
 
     labels: tuple[str, ...]
     value: Any
@@ -53,56 +53,62 @@ class Einsum(
     broadcast: bool = False
 
     def validate(self) -> None:
-        left, arrow, right = self.equation.replace(" ", "").partition("->")
-        for term in (*left.split(","), *([right] if arrow else [])):
+        operands, arrow, result = self.equation.replace(" ", "").partition("->")
+        for term in (*operands.split(","), *([result] if arrow else [])):
             if not _TERM.fullmatch(term):
                 raise RuleError(
                     "einsum.equation", f"term {term!r} of {self.equation!r} must consist of letters and at most one ellipsis"
                 )
-        letters = right.replace("...", "")
+        letters = result.replace("...", "")
         if len(set(letters)) < len(letters):
             raise RuleError("einsum.equation", f"result of {self.equation!r} must name an axis once")
-        missing = sorted(set(letters) - set(left))
+        missing = sorted(set(letters) - set(operands))
         if missing:
             raise RuleError("einsum.equation", f"result of {self.equation!r} has axis {missing[0]!r}, which no operand has")
 
     def parse(self, xs: Sequence[Any]) -> _Equation:
         """Parse the equation for operands of these ranks. Raises RuleError [einsum.rank], Unknown."""
-        left, _, right = self.with_explicit_result().equation.partition("->")  # type: ignore[attr-defined]
-        terms = left.split(",")
+        operands, _, result = self.with_explicit_result().equation.partition("->")  # type: ignore[attr-defined]
+        terms = operands.split(",")
         if len(terms) != len(xs):
             raise RuleError("einsum.operands", f"{self.equation!r} needs {len(terms)} operands, got {len(xs)}")
         if any(x.shape is None for x in xs):
             raise Unknown
         labels = [self._labels(term, len(x.shape)) for term, x in zip(terms, xs, strict=True)]
-        hidden = [sum(label.isdigit() for label in each) for each, term in zip(labels, terms, strict=True) if "..." in term]
-        if len(set(hidden)) > 1 and not self.broadcast:
-            raise RuleError("einsum.rank", f"ellipses of {self.equation!r} must stand for equal numbers of axes, got {hidden}")
-        most = tuple(str(place) for place in range(max(hidden, default=0), 0, -1))
-        front, dots, back = right.partition("...")
-        return _Equation(tuple(labels), (*front, *(most if dots else ()), *back))
+        ellipsis_ranks = [
+            sum(label.isdigit() for label in term_labels)
+            for term_labels, term in zip(labels, terms, strict=True)
+            if "..." in term
+        ]
+        if len(set(ellipsis_ranks)) > 1 and not self.broadcast:
+            raise RuleError(
+                "einsum.rank", f"ellipses of {self.equation!r} must stand for equal numbers of axes, got {ellipsis_ranks}"
+            )
+        ellipsis_labels = tuple(str(index) for index in range(max(ellipsis_ranks, default=0), 0, -1))
+        front, dots, back = result.partition("...")
+        return _Equation(tuple(labels), (*front, *(ellipsis_labels if dots else ()), *back))
 
     def _labels(self, term: str, rank: int) -> tuple[str, ...]:
         front, dots, back = term.partition("...")
-        hidden = rank - len(front) - len(back)
-        if hidden < 0 or (hidden and not dots):
+        ellipsis_rank = rank - len(front) - len(back)
+        if ellipsis_rank < 0 or (ellipsis_rank and not dots):
             raise RuleError("einsum.rank", f"term {term!r} does not fit an operand of rank {rank}")
-        return (*front, *(str(place) for place in range(hidden, 0, -1)), *back)
+        return (*front, *(str(index) for index in range(ellipsis_rank, 0, -1)), *back)
 
     def sizes(self, equation: _Equation, xs: Sequence[Any]) -> dict[str, Any]:
         """Map each label to its size, None where it is only known at run time. Raises RuleError where sizes disagree."""
-        found: dict[str, Any] = {}
+        sizes: dict[str, Any] = {}
         for labels, x in zip(equation.terms, xs, strict=True):
             own: dict[str, Any] = {}
             for label, size in zip(labels, x.dims, strict=True):
                 own[label] = agree(own[label], size) if label in own else size
             for label, size in own.items():
-                if label not in found:
-                    found[label] = size
-                elif found[label] is not None:
+                if label not in sizes:
+                    sizes[label] = size
+                elif sizes[label] is not None:
                     stretches = self.broadcast or label.isdigit()
-                    found[label] = broadcast_size(found[label], size) if stretches else agree(found[label], size)
-        return found
+                    sizes[label] = broadcast_size(sizes[label], size) if stretches else agree(sizes[label], size)
+        return sizes
 
     def shape(self, *xs: View) -> Any:
         equation = self.parse(xs)
@@ -115,12 +121,12 @@ class Einsum(
 
     def with_explicit_result(self) -> Op:
         """Return the operator without blanks and with an explicit result."""
-        left, arrow, right = self.equation.replace(" ", "").partition("->")
+        operands, arrow, result = self.equation.replace(" ", "").partition("->")
         if not arrow:
-            letters = left.replace("...", "").replace(",", "")
+            letters = operands.replace("...", "").replace(",", "")
             once = sorted(letter for letter in letters if letters.count(letter) == 1)
-            right = "".join(["..." if "..." in left else "", *once])
-        return self.with_(equation=f"{left}->{right}")
+            result = "".join(["..." if "..." in operands else "", *once])
+        return self.with_(equation=f"{operands}->{result}")
 
     def canonical(self, *xs: View) -> Op:
         """Drop ``broadcast`` where equal labels have equal sizes."""
@@ -128,16 +134,18 @@ class Einsum(
             return self
         plain = self.with_(broadcast=False)
         equation = self.parse(xs)
-        seen: dict[str, Any] = {}
+        label_sizes: dict[str, Any] = {}
         for labels, x in zip(equation.terms, xs, strict=True):
             for label, size in zip(labels, x.dims, strict=True):
-                if not label.isdigit() and symbolic.equal(seen.setdefault(label, size), size) is not True:
+                if not label.isdigit() and symbolic.equal(label_sizes.setdefault(label, size), size) is not True:
                     return self
-        hidden = {sum(label.isdigit() for label in each) for each in equation.terms if any(map(str.isdigit, each))}
-        spans = {sum(map(str.isdigit, each)) for each, term in self._dotted(equation)}
-        return plain if len(hidden | spans) <= 1 else self
+        ellipsis_ranks = {
+            sum(label.isdigit() for label in term_labels) for term_labels in equation.terms if any(map(str.isdigit, term_labels))
+        }
+        spans = {sum(map(str.isdigit, term_labels)) for term_labels, term in self._ellipsis_terms(equation)}
+        return plain if len(ellipsis_ranks | spans) <= 1 else self
 
-    def _dotted(self, equation: _Equation) -> list[tuple[tuple[str, ...], str]]:
+    def _ellipsis_terms(self, equation: _Equation) -> list[tuple[tuple[str, ...], str]]:
         terms = self.equation.replace(" ", "").partition("->")[0].split(",")
         return [pair for pair in zip(equation.terms, terms, strict=True) if "..." in pair[1]]
 
@@ -146,15 +154,15 @@ class Einsum(
         equation = self.parse(xs)
         self.sizes(equation, xs)
         factors = [_diagonal(b, labels, x) for labels, x in zip(equation.terms, xs, strict=True)]
-        done = factors[0]
-        for place, other in enumerate(factors[1:], start=1):
-            later = {*equation.result, *(label for each in factors[place + 1 :] for label in each.labels)}
-            done = _contract(b, done, other, later, self.broadcast)
-        done = _sum_out(b, done, set(equation.result))
+        product = factors[0]
+        for index, other in enumerate(factors[1:], start=1):
+            later = {*equation.result, *(label for factor in factors[index + 1 :] for label in factor.labels)}
+            product = _contract(b, product, other, later, self.broadcast)
+        product = _sum_out(b, product, set(equation.result))
         return (
-            _transpose_to(b, done, equation.result).value
-            if done.labels != equation.result
-            else _identity_if_input(b, done.value, xs)
+            _transpose_to(b, product, equation.result).value
+            if product.labels != equation.result
+            else _identity_if_input(b, product.value, xs)
         )
 
 
@@ -168,7 +176,7 @@ def _diagonal(b: Builder, labels: tuple[str, ...], x: Value) -> _Factor:
     The two axes of a label of size n are flattened; the diagonal is every (n + 1)-th element.
     """
     while len(set(labels)) < len(labels):
-        label = next(each for each in labels if labels.count(each) > 1)
+        label = next(repeated for repeated in labels if labels.count(repeated) > 1)
         first = labels.index(label)
         second = labels.index(label, first + 1)
         rest = [axis for axis in range(len(labels)) if axis not in (first, second)]
@@ -188,11 +196,11 @@ def _target_sizes(b: Builder, x: Value, axes: Iterable[int]) -> list[Any]:
     return [x.dims[axis] if isinstance(x.dims[axis], int) else shape_value(b, x, [axis]) for axis in axes]
 
 
-def _sum_out(b: Builder, factor: _Factor, kept: set[str]) -> _Factor:
-    axes = [axis for axis, label in enumerate(factor.labels) if label not in kept]
+def _sum_out(b: Builder, factor: _Factor, remaining: set[str]) -> _Factor:
+    axes = [axis for axis, label in enumerate(factor.labels) if label not in remaining]
     if not axes:
         return factor
-    return _Factor(tuple(label for label in factor.labels if label in kept), b.ReduceSum(factor.value, axes, keepdims=False))
+    return _Factor(tuple(label for label in factor.labels if label in remaining), b.ReduceSum(factor.value, axes, keepdims=False))
 
 
 def _transpose_to(b: Builder, factor: _Factor, order: Sequence[str]) -> _Factor:
@@ -208,7 +216,7 @@ def _contract(b: Builder, left: _Factor, right: _Factor, later: set[str], stretc
     shared = [label for label in left.labels if label in right.labels]
     inner = [label for label in shared if label not in later]
     batch = [label for label in shared if label in later]
-    rows, columns = ([label for label in each.labels if label not in shared] for each in (left, right))
+    rows, columns = ([label for label in factor.labels if label not in shared] for factor in (left, right))
     if not inner:
         return _multiply_outer(b, left, right, [*batch, *rows, *columns])
     for label in inner:
@@ -231,8 +239,8 @@ def _contract(b: Builder, left: _Factor, right: _Factor, later: set[str], stretc
 
 def _axes_of(label: str, factor: _Factor, other: _Factor) -> tuple[int, int] | None:
     """Return the axes of a label in both factors where the equality of their sizes is only known at run time."""
-    axis, place = factor.labels.index(label), other.labels.index(label)
-    return None if symbolic.equal(factor.value.dims[axis], other.value.dims[place]) is True else (axis, place)
+    axis, other_axis = factor.labels.index(label), other.labels.index(label)
+    return None if symbolic.equal(factor.value.dims[axis], other.value.dims[other_axis]) is True else (axis, other_axis)
 
 
 def _expand_axis(b: Builder, factor: _Factor, other: _Factor, label: str) -> _Factor:
@@ -268,8 +276,8 @@ def _matrix(b: Builder, factor: _Factor, batch: list[str], rows: list[str], colu
 def _flat_size(b: Builder, factor: _Factor, labels: list[str]) -> list[Any]:
     """Return the product of the sizes of ``labels``, as a part of a Reshape target."""
     sizes = _target_sizes(b, factor.value, [factor.labels.index(label) for label in labels])
-    known = prod(size for size in sizes if isinstance(size, int))
-    total: Any = known
+    static_size = prod(size for size in sizes if isinstance(size, int))
+    total: Any = static_size
     for size in sizes:
         if not isinstance(size, int):
             total = b.Multiply(size, total)
@@ -294,8 +302,8 @@ def _squeeze_ones(b: Builder, factor: _Factor, other: _Factor, later: set[str]) 
 def _multiply_outer(b: Builder, left: _Factor, right: _Factor, labels: list[str]) -> _Factor:
     """Multiply element-wise; each factor gets axes of size 1 for the labels that it lacks."""
     values = []
-    for each in (left, right):
-        turned = _transpose_to(b, each, [label for label in labels if label in each.labels])
-        missing = [place for place, label in enumerate(labels) if label not in each.labels]
-        values.append(b.Unsqueeze(turned.value, missing) if missing else turned.value)
+    for factor in (left, right):
+        transposed = _transpose_to(b, factor, [label for label in labels if label in factor.labels])
+        missing = [axis for axis, label in enumerate(labels) if label not in factor.labels]
+        values.append(b.Unsqueeze(transposed.value, missing) if missing else transposed.value)
     return _Factor(tuple(labels), b.Multiply(*values))

@@ -37,7 +37,8 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
             return None
         groups, columns, inner = y.shape
         if len(x.shape) != (3 if ends is None else 2):
-            raise RuleError("matmul.groups", f"rows {x.type} {'without' if ends is None else 'with'} the ends of their groups")
+            expected = "3 without offsets" if ends is None else "2 with offsets"
+            raise RuleError("matmul.groups", f"mat_a must have rank {expected}, got {x.type}")
         agree(x.shape[-1], inner)
         if ends is None:
             return (agree(x.shape[0], groups), x.shape[1], columns)
@@ -64,10 +65,10 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         """Multiply every row with every matrix and select the products of its own group."""
         if ends is None:
             return b.MatMul(x, y, transpose_b=True)
-        sizes = [b.Reshape(b.Gather(b.Shape(each), [0], axis=0), []) for each in (x, y)]
+        sizes = [b.Reshape(b.Gather(b.Shape(operand), [0], axis=0), []) for operand in (x, y)]
         rows = b.Unsqueeze(b.Range(b.constant(0), sizes[0], b.constant(1)), [1])
-        passed = b.LessEqual(b.Unsqueeze(as_type(b, ends, dtypes.i64), [0]), rows)
-        group = b.ReduceSum(b.Cast(passed, to=dtypes.i64), [1])
+        is_past_group = b.LessEqual(b.Unsqueeze(as_type(b, ends, dtypes.i64), [0]), rows)
+        group = b.ReduceSum(b.Cast(is_past_group, to=dtypes.i64), [1])
         products = b.Transpose(b.MatMul(b.Unsqueeze(x, [0]), y, transpose_b=True), [1, 0, 2])
         own = b.GatherND(products, b.Minimum(group, b.Subtract(sizes[1], b.constant(1))), batch_dims=1)
         return b.Where(b.Less(group, sizes[1]), own, b.constant(0, x.dtype))

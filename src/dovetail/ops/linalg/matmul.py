@@ -183,9 +183,9 @@ class Gemm(
         kind = arrays.element(x)
         x, y = arrays.widen(xp, x), arrays.widen(xp, y)
         product = xp.matmul(xp.matrix_transpose(x) if self.transpose_a else x, xp.matrix_transpose(y) if self.transpose_b else y)
-        product = _scaled(product, self.alpha, kind.is_integer)
+        product = _scale(product, self.alpha, kind.is_integer)
         if bias is not None:
-            product = product + _scaled(arrays.widen(xp, bias), self.beta, kind.is_integer)
+            product = product + _scale(arrays.widen(xp, bias), self.beta, kind.is_integer)
         return product if arrays.element(product) is kind else arrays.cast(xp, product, kind, saturate=False)
 
     def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value, bias: Value | None = None) -> Any:
@@ -209,5 +209,5 @@ class Gemm(
         return b.Add(product, bias if self.beta == 1 else b.Multiply(bias, self.beta))
 
 
-def _scaled(x: Array, factor: float, whole: bool) -> Any:
+def _scale(x: Array, factor: float, whole: bool) -> Any:
     return x if factor == 1 else x * (int(factor) if whole else factor)

@@ -133,7 +133,7 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
             raise RuleError("feature.categories", "OneHotEncoder needs either cats_int64s or cats_strings")
         categories = self.cats_strings or self.cats_int64s
         if len(set(categories)) < len(categories):
-            raise RuleError("feature.categories", "OneHotEncoder has a category twice")
+            raise RuleError("feature.categories", "categories of OneHotEncoder must be different")
 
     def shape(self, x: View) -> Any:
         dtype = x.type.dtype
@@ -192,7 +192,7 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
                     raise RuleError("input.rank", "FeatureVectorizer needs inputs of rank at least 1, got a scalar")
                 counts.append(1 if len(x.shape) == 1 else x.shape[0])
         if any(symbolic.equal(count, counts[0]) is False for count in counts):
-            raise RuleError("shape.disagree", f"FeatureVectorizer: rows {', '.join(map(str, counts))} should be equal")
+            raise RuleError("shape.disagree", f"numbers of rows must be equal, got {', '.join(map(str, counts))}")
         return (counts[0] if counts else None, sum(self.inputdimensions))
 
     def decompose(self, b: Builder, *xs: Value) -> Any:

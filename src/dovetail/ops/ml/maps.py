@@ -137,7 +137,7 @@ def map_type_of(type: Type) -> Map:
         return type
     if type == UNKNOWN:
         raise Unknown
-    raise RuleError("type.map", f"a map is needed, got {type}")
+    raise RuleError("type.map", f"input must be a map, got {type}")
 
 
 __all__ = ["CastMap", "DictVectorizer", "ZipMap", "map_type_of"]

@@ -27,7 +27,7 @@ _MIN_PROBABILITY = 1e-7
 
 
 class _SVMBase(Op):
-    """The rules that both share: kernels of rows and support vectors, or a linear form without support vectors."""
+    """SVMClassifier and SVMRegressor share: kernels of rows and support vectors, or a linear form without support vectors."""
 
     coefficients: tuple[float, ...] = ()
     rho: tuple[float, ...] = ()
@@ -156,7 +156,7 @@ class SVMClassifier(
         if len(self.vectors_per_class) != count:
             raise RuleError("svm.vectors", f"vectors_per_class ({len(self.vectors_per_class)}) must match the labels ({count})")
         if len(self.coefficients) != (count - 1) * vectors:
-            raise RuleError("svm.coefficients", f"{count - 1} * {vectors} coefficients are needed, got {len(self.coefficients)}")
+            raise RuleError("svm.coefficients", f"needs {count - 1} * {vectors} coefficients, got {len(self.coefficients)}")
         pairs = count * (count - 1) // 2
         if len(self.rho) != pairs or len(self.prob_a) not in (0, pairs) or len(self.prob_a) != len(self.prob_b):
             sizes = f"{len(self.rho)} of rho, {len(self.prob_a)} of prob_a, {len(self.prob_b)} of prob_b"

@@ -266,7 +266,7 @@ class _Classification:
             other = b.Add(first, bases[1])
             with_second = self._where(has_first, b.Negative(other), first), other, other
             lone = self._where(has_first, b.Add(first, bases[0]), first)
-            # Where no leaf says anything of a class, its score is the sum of nothing.
+            # A class without leaves has the empty sum as its score.
             alone = lone, second, lone
         else:
             lone = self._where(has_first, b.Add(first, bases[0]), first) if bases else first
@@ -322,7 +322,7 @@ def _read_forest(op: _TreeColumns) -> Forest:
         if size != count and (size or name != "missing_value_tracks_true"):
             raise RuleError("tree.nodes", f"nodes_{name} ({size}) must have as many entries as nodes_nodeids ({count})")
     if not count:
-        raise RuleError("tree.nodes", "there is no node")
+        raise RuleError("tree.nodes", "a tree ensemble must have at least 1 node, got 0")
     words = set(op.nodes_modes) - {*MODES, "LEAF"}
     if words:
         raise RuleError("tree.modes", f"nodes_modes must be one of {', '.join(MODES)}, LEAF, got {min(words)!r}")
@@ -330,7 +330,7 @@ def _read_forest(op: _TreeColumns) -> Forest:
     is_leaf = np.array([mode == "LEAF" for mode in op.nodes_modes], bool)
     features = np.array(op.nodes_featureids, np.int64)
     if np.any(features[~is_leaf] < 0):
-        raise RuleError("tree.nodes", f"feature {features[~is_leaf].min()} is below 0")
+        raise RuleError("tree.nodes", f"feature ids must not be negative, got {features[~is_leaf].min()}")
     goes = np.stack([index.rows(ids[0], np.array(column, np.int64), ~is_leaf, name) for name, column in _next_columns(op)])
     return _number_nodes(op, index, is_leaf, features, goes)
 
@@ -414,7 +414,7 @@ def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Arra
         return np.zeros(0, np.int64)
     wrong = [target for target in targets if not 0 <= target < op.target_count()]
     if wrong:
-        raise RuleError("tree.leaves", f"target {wrong[0]} is not in [0, {op.target_count() - 1}]")
+        raise RuleError("tree.leaves", f"targets must be in [0, {op.target_count() - 1}], got {wrong[0]}")
     rows = index.rows(np.array(trees, np.int64), np.array(nodes, np.int64), np.ones(len(trees), bool), "a weight")
     return np.where(is_leaf[rows], number[rows], -1)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Adaptive(Op):
-    """A pooling with ``output_shape``: window i of n elements pooled to m is floor(i * n / m) to ceil((i + 1) * n / m)."""
+    """Pool n elements to m of ``output_shape``: window i is floor(i * n / m) to ceil((i + 1) * n / m)."""
 
     def pooled_shape(self, x: View, size: Any) -> Any:
         count = length_of_vector(size, "size")
@@ -45,11 +45,11 @@ class _Adaptive(Op):
         raise symbolic.Inexact("a pool")
 
     def targets(self, x: View, size: Any) -> list[int]:
-        found = integers_of(size)
-        if found is None:
+        targets = integers_of(size)
+        if targets is None:
             raise UnsupportedError("pool.adaptive", f"{type(self).__name__} needs output_shape before run time")
         self.pooled_shape(x, size)
-        return found
+        return targets
 
     def bounds(self, b: Builder, x: Value, axis: int, target: int) -> tuple[Any, Any]:
         """Return the begins and ends of the windows of an axis: i64 vectors."""
@@ -85,11 +85,11 @@ class AdaptiveAveragePool(_Adaptive, sig="x: F, output_shape!: I -> y: F", openv
         y, rank = as_type(b, x, wide_type(x.dtype)), len(x.dims)
         for axis, target in enumerate(targets, 2):
             begin, end = self.bounds(b, x, axis, target)
-            places = b.Unsqueeze(b.Range(b.constant(0), size_of(b, x, axis, dtypes.i64), b.constant(1)), [1])
-            inside = b.And(b.GreaterEqual(places, begin), b.Less(places, end))
+            indices = b.Unsqueeze(b.Range(b.constant(0), size_of(b, x, axis, dtypes.i64), b.constant(1)), [1])
+            inside = b.And(b.GreaterEqual(indices, begin), b.Less(indices, end))
             weights = b.Divide(b.Cast(inside, to=y.dtype), b.Cast(b.Subtract(end, begin), to=y.dtype))
-            order = [*(place for place in range(rank) if place != axis), axis]
-            y = b.Transpose(b.MatMul(b.Transpose(y, order), weights), [order.index(place) for place in range(rank)])
+            order = [*(other for other in range(rank) if other != axis), axis]
+            y = b.Transpose(b.MatMul(b.Transpose(y, order), weights), [order.index(other) for other in range(rank)])
         return as_type(b, y, x.dtype)
 
 
@@ -115,26 +115,26 @@ class AdaptiveMaxPool(
         return [values, Tensor(self.index_element_type, getattr(values, "shape", None))]
 
     def shape(self, x: View, size: View) -> Any:
-        found = self.pooled_shape(x, size)
-        return [found, found]
+        pooled = self.pooled_shape(x, size)
+        return [pooled, pooled]
 
     def decompose(self, b: Builder, x: Value, size: Value) -> Any:
         """Reduce one axis after the other, the last first: gather the elements of each window and take the first maximum."""
         targets, rank = self.targets(x, size), len(x.dims)
         sizes = shape_value(b, x, range(2, rank))
         if isinstance(sizes, list):
-            places = b.constant(np.arange(int(np.prod(sizes))).reshape(1, 1, *sizes))
+            indices = b.constant(np.arange(int(np.prod(sizes))).reshape(1, 1, *sizes))
         else:
             count = b.ReduceProd(sizes, keepdims=False)
             flat = b.Range(b.constant(0), count, b.constant(1))
-            places = b.Unsqueeze(b.Reshape(flat, sizes, special_zero=False), [0, 1])
-        y, places = x, b.Expand(places, shape_value(b, x))
+            indices = b.Unsqueeze(b.Reshape(flat, sizes, special_zero=False), [0, 1])
+        y, indices = x, b.Expand(indices, shape_value(b, x))
         for axis in reversed(range(2, rank)):
             begin, end = self.bounds(b, x, axis, targets[axis - 2])
-            most = b.ReduceMax(b.Subtract(end, begin), keepdims=False)
-            steps = b.Range(b.constant(0), most, b.constant(1))
+            longest = b.ReduceMax(b.Subtract(end, begin), keepdims=False)
+            steps = b.Range(b.constant(0), longest, b.constant(1))
             table = b.Minimum(b.Add(b.Unsqueeze(begin, [1]), steps), b.Unsqueeze(b.Subtract(end, b.constant(1)), [1]))
-            y, places = b.Gather(y, table, axis=axis), b.Gather(places, table, axis=axis)
+            y, indices = b.Gather(y, table, axis=axis), b.Gather(indices, table, axis=axis)
             first = b.ArgMax(y, axis=axis + 1, keepdims=True)
-            y, places = (b.Squeeze(b.GatherElements(item, first, axis=axis + 1), [axis + 1]) for item in (y, places))
-        return [y, as_type(b, places, self.index_element_type)]
+            y, indices = (b.Squeeze(b.GatherElements(item, first, axis=axis + 1), [axis + 1]) for item in (y, indices))
+        return [y, as_type(b, indices, self.index_element_type)]

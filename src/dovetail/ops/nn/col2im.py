@@ -34,20 +34,20 @@ class Col2Im(
     """
 
     def shape(self, x: View, image: View, block: View) -> Any:
-        counts = [length_of_vector(each, name) for each, name in ((image, "image"), (block, "block"))]
-        known = [count for count in counts if isinstance(count, int)]
-        if len(known) == 2:
-            agree(*known)
+        counts = [length_of_vector(item, name) for item, name in ((image, "image"), (block, "block"))]
+        known_counts = [count for count in counts if isinstance(count, int)]
+        if len(known_counts) == 2:
+            agree(*known_counts)
         shape, sizes, kernel = x.shape, elements_of(image), elements_of(block)
         if shape is not None and len(shape) not in (2, 3):
             raise RuleError("blocks.rank", f"rank must be 2 or 3 (channels, blocks), got {len(shape)}")
-        if shape is None or not known:
+        if shape is None or not known_counts:
             return None
-        places = None if sizes is None or kernel is None else self.geometry(sizes, kernel).outs
-        if places is not None and symbolic.equal(shape[-1], symbolic.product(places)) is False:
+        block_counts = None if sizes is None or kernel is None else self.geometry(sizes, kernel).outs
+        if block_counts is not None and symbolic.equal(shape[-1], symbolic.product(block_counts)) is False:
             raise RuleError(
                 "blocks.count",
-                f"number of blocks ({shape[-1]}) must equal the number of block positions ({symbolic.product(places)})",
+                f"number of blocks ({shape[-1]}) must equal the number of block positions ({symbolic.product(block_counts)})",
             )
         channels = None
         if kernel is not None:
@@ -55,7 +55,7 @@ class Col2Im(
             if isinstance(shape[-2], int) and isinstance(elements, int) and (not elements or shape[-2] % elements):
                 raise RuleError("blocks.divide", f"channels ({shape[-2]}) must be a multiple of the block elements ({elements})")
             channels = shape[-2] // elements if isinstance(elements, int) else None
-        return (*shape[:-2], channels, *(sizes or [None] * known[0]))
+        return (*shape[:-2], channels, *(sizes or [None] * known_counts[0]))
 
     def canonical(self, x: View, image: View, block: View) -> Op:
         count = length_of_vector(image, "image")
@@ -67,12 +67,12 @@ class Col2Im(
         if sizes is None or kernel is None:
             raise UnsupportedError("blocks.size", "Col2Im needs image_shape and block_shape before run time")
         self.shape(x, image, block)
-        found = self.geometry(sizes, kernel)
-        target = np.zeros((*kernel, *found.outs), np.int64)
+        geometry = self.geometry(sizes, kernel)
+        target = np.zeros((*kernel, *geometry.outs), np.int64)
         inside = np.ones(target.shape, bool)
         for axis, size in enumerate(sizes):
-            offsets = np.arange(kernel[axis])[:, None] * found.dilations[axis] - found.begins[axis]
-            places = offsets + np.arange(found.outs[axis]) * found.strides[axis]
+            offsets = np.arange(kernel[axis])[:, None] * geometry.dilations[axis] - geometry.begins[axis]
+            places = offsets + np.arange(geometry.outs[axis]) * geometry.strides[axis]
             shape = [1] * target.ndim
             shape[axis], shape[axis + len(sizes)] = places.shape
             target = target * size + places.reshape(shape)

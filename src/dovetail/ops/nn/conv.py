@@ -30,7 +30,7 @@ _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape
 
 
 class Convolution(SlidingWindowOp):
-    """A convolution with ``group`` channel groups, each with its own weights.
+    """Convolutions have ``group`` channel groups, each with its own weights.
 
     ``kernel_shape`` repeats the kernel sizes of the weights.
     """
@@ -73,7 +73,7 @@ class Convolution(SlidingWindowOp):
 
     def decompose_bias(self, b: Builder, x: Value, w: Value, bias: Value, *rest: Any) -> Any:
         """Convolve without the bias and add it afterwards."""
-        return _biased(b, b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0], bias)
+        return _add_bias(b, b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0], bias)
 
 
 class Conv(
@@ -109,9 +109,9 @@ class Conv(
         return (x.shape[0], outputs, *self.geometry(sizes, kernel).outs)
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None) -> Any:
-        found = self.geometry(x.shape[2:], w.shape[2:])
+        geometry = self.geometry(x.shape[2:], w.shape[2:])
         wide, weights = arrays.widen(xp, x), arrays.widen(xp, w)
-        y = arrays.convolve(xp, wide, weights, found.strides, found.begins, found.ends, found.dilations, self.group)
+        y = arrays.convolve(xp, wide, weights, geometry.strides, geometry.begins, geometry.ends, geometry.dilations, self.group)
         return self._with_bias(xp, arrays.element(x), y, bias)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, w: Value, bias: Value | None = None) -> Any:
@@ -130,7 +130,7 @@ _ONNX_TARGET = (
 )
 EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
 AUTO = "strides, dilations, pads_begin:_, pads_end:_, output_padding?, "
-TURNED = "auto_pad~{same_upper:same_lower,same_lower:same_upper,valid:valid}"
+SWAPPED_SAME = "auto_pad~{same_upper:same_lower,same_lower:same_upper,valid:valid}"
 
 
 class ConvTranspose(
@@ -144,7 +144,7 @@ class ConvTranspose(
         f"ConvolutionBackpropData-1(x, w; {EXPLICIT})",
         f"ConvolutionBackpropData-1(x, w; {AUTO}auto_pad~{{same_upper:valid,same_lower:valid,valid:valid}})",
         f"ConvolutionBackpropData-1(x, w, output_shape; {EXPLICIT})",
-        f"ConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
+        f"ConvolutionBackpropData-1(x, w, output_shape; {AUTO}{SWAPPED_SAME})",
     ),
 ):
     """Compute the transpose of Conv.
@@ -211,24 +211,23 @@ class ConvTranspose(
 
     def _check_surplus(self, surplus: Any, allowed: int) -> None:
         if isinstance(surplus, int) and -surplus >= allowed:
-            raise UnsupportedError(
-                "conv.output-shape", f"output_shape exceeds the full output by {-surplus} elements, with auto_pad {self.auto_pad}"
-            )
+            text = f"output_shape must exceed the full output by less than {allowed} elements, got {-surplus}"
+            raise UnsupportedError("conv.output-shape", f"{text} with auto_pad {self.auto_pad}")
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
         target = None if output_shape is None else [int(size) for size in output_shape]
-        found = self.placement(x.shape[2:], w.shape[2:], target)
+        geometry = self.placement(x.shape[2:], w.shape[2:], target)
         wide, weights = arrays.widen(xp, x), arrays.widen(xp, w)
-        none = (0,) * len(found.outs)
+        none = (0,) * len(geometry.outs)
         y = arrays.convolve_transpose(
-            xp, wide, weights, found.strides, found.begins, found.ends, none, found.dilations, self.group
+            xp, wide, weights, geometry.strides, geometry.begins, geometry.ends, none, geometry.dilations, self.group
         )
         return self._with_bias(xp, arrays.element(x), y, bias)
 
     def vjp(
         self, b: Builder, g: Value, y: Value, x: Value, w: Value, bias: Value | None = None, output_shape: Value | None = None
     ) -> Any:
-        op, padded = self._padded(b, g, x, w, output_shape)
+        op, padded = self._gradient_convolution(b, g, x, w, output_shape)
         dx = b.add(op, padded, w)[0]
         sizes = x.dims[2:]
         if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(dx.dims[2:], sizes, strict=True)):
@@ -236,16 +235,16 @@ class ConvTranspose(
         dw = weights_gradient(b, padded, x, w, op)
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
 
-    def _padded(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Any) -> tuple[Conv, Any]:
+    def _gradient_convolution(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Any) -> tuple[Conv, Any]:
         """Return the convolution that computes the gradient of ``x``, and its input."""
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
         try:
             sizes, kernel = static(x.dims[2:]), static(w.dims[2:])
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
-            found = self.placement(sizes, kernel, target)
-            ends = [max(end, 0) for end in found.ends]
-            return Conv(strides, (*found.begins, *ends), dilations, group=self.group), g
+            geometry = self.placement(sizes, kernel, target)
+            ends = [max(end, 0) for end in geometry.ends]
+            return Conv(strides, (*geometry.begins, *ends), dilations, group=self.group), g
         except (Unknown, symbolic.Inexact):
             begins, ends = self._pads_at_run_time(b, g, x, w)
         zeros = [0, 0]
@@ -271,12 +270,14 @@ class ConvTranspose(
         """Return the operator with explicit pads and ``output_padding`` and no output shape, where every size is known."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
-            found = self.placement(static(x.dims[2:]), static(w.dims[2:]), target)
+            geometry = self.placement(static(x.dims[2:]), static(w.dims[2:]), target)
         except (Unknown, symbolic.Inexact):
             return None
-        ends = tuple(max(end, 0) for end in found.ends)
-        extra = tuple(max(-end, 0) for end in found.ends)
-        return ConvTranspose(found.strides, (*found.begins, *ends), found.dilations, group=self.group, output_padding=extra)
+        ends = tuple(max(end, 0) for end in geometry.ends)
+        extra = tuple(max(-end, 0) for end in geometry.ends)
+        return ConvTranspose(
+            geometry.strides, (*geometry.begins, *ends), geometry.dilations, group=self.group, output_padding=extra
+        )
 
     def decompose(self, b: Builder, x: Value, w: Value, bias: Value | None = None, output_shape: Value | None = None) -> Any:
         """Resolve the output shape, or crop the full output to it, for formats without such an input.
@@ -285,9 +286,9 @@ class ConvTranspose(
         """
         if output_shape is None and not self.auto_pad.startswith("same"):
             return None
-        found = self.resolve_output_shape(x, w, output_shape)
-        if found is not None:
-            return _grown(b, found, x, w, bias)
+        resolved = self.resolve_output_shape(x, w, output_shape)
+        if resolved is not None:
+            return _apply_with_output_padding(b, resolved, x, w, bias)
         if self.auto_pad.startswith("same"):
             if output_shape is not None:
                 raise UnsupportedError("conv.output-shape", "output_shape with same_* padding must be known before run time")
@@ -300,22 +301,22 @@ class ConvTranspose(
         begins = list(self.explicit_pads(count)[0])
         full = b.add(ConvTranspose(strides, None, dilations, group=self.group), x, w)[0]
         ends = b.Add(_vector(b, output_shape), begins)
-        more = b.Maximum(b.Subtract(ends, _vector(b, sizes_of(b, full))), b.constant([0]))
-        full = b.Pad(full, concat_vectors(b, [0, 0], [0] * count, [0, 0], more))
-        return _biased(b, crop(b, full, begins, output_shape), bias)
+        padding = b.Maximum(b.Subtract(ends, _vector(b, sizes_of(b, full))), b.constant([0]))
+        full = b.Pad(full, concat_vectors(b, [0, 0], [0] * count, [0, 0], padding))
+        return _add_bias(b, crop(b, full, begins, output_shape), bias)
 
 
-def _biased(b: Builder, y: Value, bias: Value | None) -> Any:
+def _add_bias(b: Builder, y: Value, bias: Value | None) -> Any:
     return y if bias is None else b.Add(y, b.Reshape(bias, [1, -1] + [1] * (len(y.dims) - 2)))
 
 
-def _grown(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None) -> Any:
+def _apply_with_output_padding(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None) -> Any:
     """Apply ``op``, which has explicit pads; an output padding of a stride or more is zero-padded separately."""
     extra, (strides, _) = op.output_padding or (), op.steps(len(w.dims) - 2)
-    if all(more < stride for more, stride in zip(extra, strides, strict=True)):
+    if all(padding < stride for padding, stride in zip(extra, strides, strict=True)):
         return b.add(op, x, w, bias)[0]
     y = b.add(op.with_(output_padding=None), x, w)[0]
-    return _biased(b, b.Pad(y, [0, 0, *(0,) * len(extra), 0, 0, *extra]), bias)
+    return _add_bias(b, b.Pad(y, [0, 0, *(0,) * len(extra), 0, 0, *extra]), bias)
 
 
 # Gradients
@@ -363,17 +364,17 @@ def resolve_auto_pad(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, An
         begins, ends = op.explicit_pads(count)
         return Conv(strides, (*begins, *ends), dilations, group=op.group), x, lambda value: value
     try:
-        found = op.geometry(static(x.dims[2:]), static(w.dims[2:]))
-        return Conv(strides, (*found.begins, *found.ends), dilations, group=op.group), x, lambda value: value
+        geometry = op.geometry(static(x.dims[2:]), static(w.dims[2:]))
+        return Conv(strides, (*geometry.begins, *geometry.ends), dilations, group=op.group), x, lambda value: value
     except Unknown:
         pass
     sizes = _vector(b, sizes_of(b, x))
     outs = b.Divide(b.Add(sizes, [stride - 1 for stride in strides]), list(strides))
     reach = b.Add(b.Multiply(b.Subtract(outs, [1] * count), list(strides)), spans_of(b, w, dilations))
     total = b.Maximum(b.Subtract(reach, sizes), b.constant([0]))
-    less = b.Divide(b.Add(total, [0 if op.auto_pad == "same_upper" else 1] * count), [2] * count)
-    padded = b.Pad(x, concat_vectors(b, [0, 0], less, [0, 0], b.Subtract(total, less)))
-    return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: crop(b, value, less, sizes)
+    front = b.Divide(b.Add(total, [0 if op.auto_pad == "same_upper" else 1] * count), [2] * count)
+    padded = b.Pad(x, concat_vectors(b, [0, 0], front, [0, 0], b.Subtract(total, front)))
+    return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: crop(b, value, front, sizes)
 
 
 def input_gradient(b: Builder, op: Conv, g: Value, x: Value, w: Value) -> Any:
@@ -402,10 +403,10 @@ def weights_gradient(b: Builder, x: Value, g: Value, w: Value, op: Conv) -> Any:
         parts = b.Transpose(parts, [2, 1, 0, *range(3, count + 3)])
         images = b.Reshape(parts, concat_vectors(b, channels, [-1], sizes), special_zero=False)
     deltas = b.Transpose(g, [1, 0, *rest])
-    found = b.add(Conv(dilations, op.pads, strides, group=op.group), images, deltas)[0]
-    if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(found.dims[2:], w.dims[2:], strict=True)):
-        found = crop(b, found, [0] * count, sizes_of(b, w))
-    return b.Transpose(found, [1, 0, *rest])
+    gradient = b.add(Conv(dilations, op.pads, strides, group=op.group), images, deltas)[0]
+    if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(gradient.dims[2:], w.dims[2:], strict=True)):
+        gradient = crop(b, gradient, [0] * count, sizes_of(b, w))
+    return b.Transpose(gradient, [1, 0, *rest])
 
 
 def _bias_gradient(b: Builder, g: Value, bias: Value | None) -> list[Any]:

@@ -69,22 +69,22 @@ class DeformConv(
                 raise RuleError(
                     "conv.channels", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
                 )
-            for count, what in ((self.group, "group"), (self.offset_group, "offset_group")):
+            for count, name in ((self.group, "group"), (self.offset_group, "offset_group")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
-                    raise RuleError("conv.group", f"input channels ({x.shape[1]}) must be a multiple of {what} ({count})")
+                    raise RuleError("conv.group", f"input channels ({x.shape[1]}) must be a multiple of {name} ({count})")
             batch, outs = x.shape[0], self.geometry(spatial_sizes(x.shape), kernel).outs
         if isinstance(w.dims[0], int) and w.dims[0] % self.group:
             raise RuleError("conv.group", f"output channels ({w.dims[0]}) must be a multiple of group ({self.group})")
-        for item, each in ((offset, len(kernel)), (mask, 1)):
+        for item, numbers in ((offset, len(kernel)), (mask, 1)):
             if item is not None and item.shape is not None:
-                self._check_offsets(item, each, kernel, batch, outs)
+                self._check_offsets(item, numbers, kernel, batch, outs)
         return (batch, w.dims[0], *outs)
 
-    def _check_offsets(self, item: View, each: int, kernel: Any, batch: Size | None, outs: Any) -> None:
+    def _check_offsets(self, item: View, numbers: int, kernel: Any, batch: Size | None, outs: Any) -> None:
         """Check the shape of the offsets or of the mask."""
         if len(item.dims) != len(kernel) + 2:
             raise RuleError("conv.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
-        agree(item.dims[1], symbolic.product(kernel) * each * self.offset_group)
+        agree(item.dims[1], symbolic.product(kernel) * numbers * self.offset_group)
         for ours, theirs in zip((batch, *outs), (item.dims[0], *item.dims[2:]), strict=True):
             if ours is not None:
                 agree(ours, theirs)
@@ -104,8 +104,10 @@ class DeformConv(
         shift = as_type(
             b, b.Reshape(offset, join_sizes(b, [batch, self.offset_group, elements, count, outs]), special_zero=False), wide
         )
-        places = [self._positions(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
-        taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
+        positions = [
+            self._positions(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)
+        ]
+        taps = [self._taps(b, position, size_of(b, x, axis + 2, wide)) for axis, position in enumerate(positions)]
         flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), special_zero=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
         total: Any = None
@@ -130,28 +132,28 @@ class DeformConv(
         """Compute the read positions along an axis: [batch, offset groups, kernel elements, *outs]."""
         count, wide = len(kernel), shift.dtype
         strides, dilations = self.steps(count)
-        is_told = self.auto_pad in ("explicit", "valid")
-        begin = (self.explicit_pads(count)[0] if is_told else with_explicit_pads(self, x, kernel)["pads"])[axis]
+        has_explicit_pads = self.auto_pad in ("explicit", "valid")
+        begin = (self.explicit_pads(count)[0] if has_explicit_pads else with_explicit_pads(self, x, kernel)["pads"])[axis]
         index = np.indices(kernel)[axis].reshape(-1, *(1,) * count) * dilations[axis] - begin
         steps = b.Multiply(b.Cast(indices_of_axis(b, offset, axis + 2), to=wide), float(strides[axis]))
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
         return b.Add(shift, b.Add(steps, b.constant(index.astype(wide.numpy), wide)))
 
-    def _taps(self, b: Builder, place: Any, size: Any) -> list[tuple[Any, Any]]:
+    def _taps(self, b: Builder, position: Any, size: Any) -> list[tuple[Any, Any]]:
         """Return the two neighbouring elements of a position, each with its weight."""
         last = b.Subtract(size, 1.0)
         if not self.bilinear_interpolation_pad:
-            inside = b.And(b.GreaterEqual(place, 0.0), b.Less(place, size))
-            place = b.Minimum(b.Maximum(place, 0.0), last)
-        first = b.Floor(place)
-        share = b.Subtract(place, first)
+            inside = b.And(b.GreaterEqual(position, 0.0), b.Less(position, size))
+            position = b.Minimum(b.Maximum(position, 0.0), last)
+        first = b.Floor(position)
+        share = b.Subtract(position, first)
         pairs = [(first, b.Subtract(1.0, share)), (b.Add(first, 1.0), share)]
-        found = []
+        taps = []
         for element, weight in pairs:
-            held = b.Minimum(b.Maximum(element, 0.0), last)
-            near = b.Equal(held, element) if self.bilinear_interpolation_pad else inside
-            found.append((b.Cast(held, to=dtypes.i64), b.Where(near, weight, 0.0)))
-        return found
+            clamped = b.Minimum(b.Maximum(element, 0.0), last)
+            counts = b.Equal(clamped, element) if self.bilinear_interpolation_pad else inside
+            taps.append((b.Cast(clamped, to=dtypes.i64), b.Where(counts, weight, 0.0)))
+        return taps
 
 
 def _combine_taps(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
@@ -165,5 +167,5 @@ def _combine_taps(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> 
 
 def with_explicit_pads(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
     """Return the attributes with ``auto_pad`` resolved to explicit pads."""
-    found = op.geometry(static(x.dims[2:]), list(kernel))
-    return {"auto_pad": "explicit", "pads": (*found.begins, *found.ends)}
+    geometry = op.geometry(static(x.dims[2:]), list(kernel))
+    return {"auto_pad": "explicit", "pads": (*geometry.begins, *geometry.ends)}

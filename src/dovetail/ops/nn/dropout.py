@@ -52,9 +52,9 @@ class Dropout(
 
     def types(self, x: View, ratio: View | None = None, training: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, ratio, training))
-        for scalar, what in ((ratio, "ratio"), (training, "training_mode")):
+        for scalar, name in ((ratio, "ratio"), (training, "training_mode")):
             if scalar is not None and scalar.shape is not None and any(symbolic.equal(size, 1) is False for size in scalar.shape):
-                raise RuleError("dropout.scalar", f"{what} must be a scalar, got {scalar.type}")
+                raise RuleError("dropout.scalar", f"{name} must be a scalar, got {scalar.type}")
         kind = bound.get("F")
         types: list[Type] = [Tensor(kind, x.shape), Tensor(kind if self.mask_like else dtypes.boolean, x.shape)]
         return types[: self.outputs]
@@ -63,15 +63,15 @@ class Dropout(
         share = 0.5 if ratio is None else float(arrays.to_numpy(ratio).reshape(()).astype(np.float64))
         kind = arrays.element(x)
         if training is None or not bool(arrays.to_numpy(training).reshape(())) or share == 0:
-            kept, y = xp.ones_like(x, dtype=xp.bool if hasattr(xp, "bool") else bool), x
+            mask, y = xp.ones_like(x, dtype=xp.bool if hasattr(xp, "bool") else bool), x
         else:
             if not 0 <= share < 1:
                 raise EngineError("dropout.ratio", f"ratio must be in [0, 1), got {share}")
             draws = np.random.RandomState((self.seed or 0) % 2**32).uniform(0, 1, tuple(x.shape))
-            kept = arrays.from_numpy(xp, draws >= share, x)
+            mask = arrays.from_numpy(xp, draws >= share, x)
             wide = arrays.widen(xp, x)
-            y = round_to(xp, xp.where(kept, wide / (1 - share), xp.zeros_like(wide)), kind)
-        return (y, arrays.cast(xp, kept, kind) if self.mask_like else kept)[: self.outputs]
+            y = round_to(xp, xp.where(mask, wide / (1 - share), xp.zeros_like(wide)), kind)
+        return (y, arrays.cast(xp, mask, kind) if self.mask_like else mask)[: self.outputs]
 
     def vjp(
         self,
@@ -85,10 +85,10 @@ class Dropout(
         """Scale the gradient of the remaining elements; the same seed reproduces the mask."""
         if g[0] is None or training is None or is_inference(training):
             return [g[0]]
-        kept = b.add(self.with_(outputs=2, mask_like=True), x, ratio, training)[1]
+        mask = b.add(self.with_(outputs=2, mask_like=True), x, ratio, training)[1]
         share = b.constant(0.5, x.dtype) if ratio is None else as_type(b, ratio, x.dtype)
         scale = b.Where(training, b.Divide(b.constant(1.0, x.dtype), b.Subtract(1.0, share)), b.constant(1.0, x.dtype))
-        return [b.Multiply(b.Multiply(g[0], kept), scale)]
+        return [b.Multiply(b.Multiply(g[0], mask), scale)]
 
     def canonical(self, x: View, ratio: View | None = None, training: View | None = None) -> Op:
         return self if self.outputs == 2 else self.with_(mask_like=False)
@@ -98,5 +98,5 @@ def is_inference(training: Any) -> bool:
     """Test whether ``training_mode`` is known to be false."""
     if training is None:
         return True
-    known = training.value if training.constant is None else training.constant
-    return known is not None and all(symbolic.equal(item, 0) for item in np.ravel(known).tolist())
+    data = training.value if training.constant is None else training.constant
+    return data is not None and all(symbolic.equal(item, 0) for item in np.ravel(data).tolist())

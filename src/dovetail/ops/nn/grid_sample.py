@@ -53,9 +53,9 @@ class GridSample(
     padding_mode: str = "zeros"
 
     def validate(self) -> None:
-        for name, known in (("mode", MODES), ("padding_mode", PADDINGS)):
-            if getattr(self, name) not in known:
-                raise RuleError("sampling.mode", f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        for name, values in (("mode", MODES), ("padding_mode", PADDINGS)):
+            if getattr(self, name) not in values:
+                raise RuleError("sampling.mode", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
 
     def shape(self, x: View, grid: View) -> Any:
         dtype = getattr(x.type, "dtype", None)
@@ -86,67 +86,67 @@ class GridSample(
         taps = []
         for axis in range(count):
             size = size_of(b, x, axis + 2, wide)
-            place = b.Gather(grid, np.array(count - 1 - axis), axis=count + 1)
-            taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.position_of(b, place, size))])
+            coordinate = b.Gather(grid, np.array(count - 1 - axis), axis=count + 1)
+            taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.position_of(b, coordinate, size))])
         rows = b.Transpose(x, [0, *range(2, count + 2), 1])
         total: Any = None
         for chosen in product(*taps):
-            found = self._term(b, rows, chosen, wide)
-            total = found if total is None else b.Add(total, found)
+            term = self._term(b, rows, chosen, wide)
+            total = term if total is None else b.Add(total, term)
         return as_type(b, b.Transpose(total, [0, count + 1, *range(1, count + 1)]), x.dtype)
 
     def _term(self, b: Builder, rows: Any, chosen: Any, wide: Any) -> Any:
         indices = b.Concat(*(b.Unsqueeze(tap.index, [-1]) for tap in chosen), axis=-1)
-        found = b.GatherND(rows, indices, batch_dims=1)
+        elements = b.GatherND(rows, indices, batch_dims=1)
         inside = [tap.inside for tap in chosen if tap.inside is not None]
         if inside:
             mask = inside[0]
             for other in inside[1:]:
                 mask = b.And(mask, other)
-            found = b.Where(b.Unsqueeze(mask, [-1]), found, b.constant(np.zeros((), found.dtype.numpy), found.dtype))
+            elements = b.Where(b.Unsqueeze(mask, [-1]), elements, b.constant(np.zeros((), elements.dtype.numpy), elements.dtype))
         if self.mode == "nearest":
-            return found
+            return elements
         weight = chosen[0].weight
         for tap in chosen[1:]:
             weight = b.Multiply(weight, tap.weight)
-        return b.Multiply(as_type(b, found, wide), b.Unsqueeze(weight, [-1]))
+        return b.Multiply(as_type(b, elements, wide), b.Unsqueeze(weight, [-1]))
 
-    def position_of(self, b: Builder, place: Any, size: Any) -> Any:
+    def position_of(self, b: Builder, coordinate: Any, size: Any) -> Any:
         """Convert grid numbers to positions along an axis."""
         if self.align_corners:
-            return b.Multiply(b.Divide(b.Add(place, 1.0), 2.0), b.Subtract(size, 1.0))
-        return b.Divide(b.Subtract(b.Multiply(b.Add(place, 1.0), size), 1.0), 2.0)
+            return b.Multiply(b.Divide(b.Add(coordinate, 1.0), 2.0), b.Subtract(size, 1.0))
+        return b.Divide(b.Subtract(b.Multiply(b.Add(coordinate, 1.0), size), 1.0), 2.0)
 
-    def taps(self, b: Builder, place: Any) -> list[tuple[Any, Any]]:
+    def taps(self, b: Builder, position: Any) -> list[tuple[Any, Any]]:
         """Return the neighbours of positions, and the weight of each."""
         if self.mode == "nearest":
-            return [(b.Round(place), None)]
-        first = b.Floor(place)
-        share = b.Subtract(place, first)
+            return [(b.Round(position), None)]
+        first = b.Floor(position)
+        share = b.Subtract(position, first)
         if self.mode == "linear":
             return [(first, b.Subtract(1.0, share)), (b.Add(first, 1.0), share)]
         return [(b.Add(first, float(step)), _keys_weight(b, share, step)) for step in (-1, 0, 1, 2)]
 
 
 class _Tap:
-    """A neighbour along one axis: its index, its weight, and whether it is inside (None: always)."""
+    """A tap is a neighbour along one axis: its index, its weight, and whether it is inside (None: always)."""
 
-    def __init__(self, op: GridSample, b: Builder, place: Any, weight: Any, size: Any) -> None:
+    def __init__(self, op: GridSample, b: Builder, position: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None
         last = b.Subtract(size, 1.0)
         if op.padding_mode == "zeros":
-            self.inside = b.And(b.GreaterEqual(place, 0.0), b.LessEqual(place, last))
+            self.inside = b.And(b.GreaterEqual(position, 0.0), b.LessEqual(position, last))
         if op.padding_mode == "reflection":
-            place = _reflect(b, place, *((0.0, last) if op.align_corners else (-0.5, b.Subtract(size, 0.5))))
-        self.index = b.Cast(b.Minimum(b.Maximum(place, 0.0), last), to=dtypes.i64)
+            position = _reflect(b, position, *((0.0, last) if op.align_corners else (-0.5, b.Subtract(size, 0.5))))
+        self.index = b.Cast(b.Minimum(b.Maximum(position, 0.0), last), to=dtypes.i64)
 
 
-def _reflect(b: Builder, place: Any, low: float, high: Value) -> Any:
+def _reflect(b: Builder, position: Any, low: float, high: Value) -> Any:
     """Reflect positions at both ends until they are between them."""
     span = b.Subtract(high, low)
     # With align_corners an axis of one element spans 0.
     period = b.Maximum(b.Multiply(span, 2.0), 1.0)
-    rest = b.Abs(b.Subtract(place, low))
+    rest = b.Abs(b.Subtract(position, low))
     rest = b.Subtract(rest, b.Multiply(b.Floor(b.Divide(rest, period)), period))
     return b.Add(b.Minimum(rest, b.Subtract(period, rest)), low)
 
@@ -156,18 +156,18 @@ def _keys_weight(b: Builder, share: Value, step: int) -> Any:
     a = _CUBIC
     distance = b.Add(share, 1.0) if step == -1 else share if step == 0 else b.Subtract(float(step), share)
     terms = (a, -5 * a, 8 * a, -4 * a) if step in (-1, 2) else (a + 2, -(a + 3), 0.0, 1.0)
-    found = b.Multiply(distance, terms[0])
+    polynomial = b.Multiply(distance, terms[0])
     for term in terms[1:-1]:
-        found = b.Multiply(b.Add(found, term), distance)
-    return b.Add(found, terms[-1])
+        polynomial = b.Multiply(b.Add(polynomial, term), distance)
+    return b.Add(polynomial, terms[-1])
 
 
 def size_of(b: Builder, x: Value, axis: int, kind: Any) -> Any:
     """Return the size of an axis as a scalar of type ``kind``."""
-    found = shape_value(b, x, [axis])
-    if isinstance(found, list):
-        return b.constant(np.array(found[0], kind.numpy), kind)
-    return b.Cast(b.Reshape(found, []), to=kind)
+    size = shape_value(b, x, [axis])
+    if isinstance(size, list):
+        return b.constant(np.array(size[0], kind.numpy), kind)
+    return b.Cast(b.Reshape(size, []), to=kind)
 
 
 class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta, size; align_corners=0)"):
@@ -191,8 +191,8 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
             raise RuleError("sampling.rank", f"size must have 4 or 5 elements, got {count}")
         sizes = elements_of(size) or [None] * count
         if theta.shape is not None:
-            for given, wanted in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
-                if symbolic.equal(given, wanted) is False:
+            for actual, expected in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
+                if symbolic.equal(actual, expected) is False:
                     raise RuleError(
                         "sampling.rank",
                         f"theta must hold {axes} by {axes + 1} matrices, got {theta.shape[1]} by {theta.shape[2]}",
@@ -207,25 +207,27 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
             raise UnsupportedError("sampling.rank", "AffineGrid needs the number of axes before run time")
         kind = wide_type(theta.dtype)
         sizes = elements_of(size)
-        known = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
-        if self.align_corners and known is not None and 1 in known[2:]:
+        static_sizes = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
+        if self.align_corners and static_sizes is not None and 1 in static_sizes[2:]:
             raise UnsupportedError("sampling.single", "align_corners needs at least 2 elements per axis: sources differ for 1")
         vector = size if size.dtype == "i64" else b.Cast(size, to=dtypes.i64)
-        spatial: Any = known[2:] if known is not None else b.Slice(vector, [2], [axes + 2], [0])
+        spatial: Any = static_sizes[2:] if static_sizes is not None else b.Slice(vector, [2], [axes + 2], [0])
         columns = []
         for axis in reversed(range(axes)):
-            count = b.constant(known[axis + 2]) if known is not None else b.Gather(vector, np.array(axis + 2), axis=0)
+            count = (
+                b.constant(static_sizes[axis + 2]) if static_sizes is not None else b.Gather(vector, np.array(axis + 2), axis=0)
+            )
             steps = b.Cast(b.Range(b.constant(0), count, b.constant(1)), to=kind)
             extent = b.Cast(count, to=kind)
             if self.align_corners:
-                place = b.Divide(b.Multiply(steps, 2.0), b.Subtract(extent, 1.0))
+                coordinate = b.Divide(b.Multiply(steps, 2.0), b.Subtract(extent, 1.0))
             else:
-                place = b.Divide(b.Add(b.Multiply(steps, 2.0), 1.0), extent)
-            place = b.Subtract(place, 1.0)
-            place = b.Unsqueeze(place, list(range(1, axes - axis))) if axis < axes - 1 else place
-            columns.append(b.Unsqueeze(b.Expand(place, spatial), [-1]))
+                coordinate = b.Divide(b.Add(b.Multiply(steps, 2.0), 1.0), extent)
+            coordinate = b.Subtract(coordinate, 1.0)
+            coordinate = b.Unsqueeze(coordinate, list(range(1, axes - axis))) if axis < axes - 1 else coordinate
+            columns.append(b.Unsqueeze(b.Expand(coordinate, spatial), [-1]))
         ones = b.Expand(b.constant(np.ones((1,) * (axes + 1), kind.numpy), kind), join_sizes(b, [spatial, [1]]))
-        places = b.Reshape(b.Concat(*columns, ones, axis=-1), [-1, axes + 1], special_zero=False)
-        moved = b.MatMul(places, b.Transpose(as_type(b, theta, kind), [0, 2, 1]))
-        y = b.Reshape(moved, join_sizes(b, [shape_value(b, theta, [0]), spatial, [axes]]), special_zero=False)
+        positions = b.Reshape(b.Concat(*columns, ones, axis=-1), [-1, axes + 1], special_zero=False)
+        transformed = b.MatMul(positions, b.Transpose(as_type(b, theta, kind), [0, 2, 1]))
+        y = b.Reshape(transformed, join_sizes(b, [shape_value(b, theta, [0]), spatial, [axes]]), special_zero=False)
         return as_type(b, y, theta.dtype)

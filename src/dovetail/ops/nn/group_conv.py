@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Unknown, View, static
-from dovetail.ops.nn.conv import AUTO, EXPLICIT, TURNED, Conv, Convolution, ConvTranspose
+from dovetail.ops.nn.conv import AUTO, EXPLICIT, SWAPPED_SAME, Conv, Convolution, ConvTranspose
 from dovetail.ops.nn.sliding_window import PADS, STALE
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class GroupConvTranspose(
         f"> GroupConvolutionBackpropData-1(x, w; {EXPLICIT})",
         f"> GroupConvolutionBackpropData-1(x, w; {AUTO}auto_pad~{{valid:valid}})",
         f"> GroupConvolutionBackpropData-1(x, w, output_shape; {EXPLICIT})",
-        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
+        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {AUTO}{SWAPPED_SAME})",
     ),
 ):
     """Compute ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""

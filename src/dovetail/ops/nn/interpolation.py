@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dovetail import arrays
+
 if TYPE_CHECKING:
-    from dovetail.arrays import Array
+    from dovetail.arrays import Array, Namespace
 
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 
@@ -26,26 +28,26 @@ COORDINATES: dict[str, Callable[..., Any]] = {
     "asymmetric": lambda y, scale, out, size, roi: y / scale,
     "tf_half_pixel_for_nn": lambda y, scale, out, size, roi: (y + _HALF) / scale,
     "align_corners": lambda y, scale, out, size, roi: y * np.float32(size - 1) / np.float32(out - 1) if out > 1 else 0 * y,
-    "align_corners_scaled": lambda y, scale, out, size, roi: _align_scaled(y, float(scale) * size, size),
+    "align_corners_scaled": lambda y, scale, out, size, roi: _align_scaled_corners(y, float(scale) * size, size),
     "tf_crop_and_resize": lambda y, scale, out, size, roi: _crop(y, out, size, *roi),
 }
 
 
-def _align_scaled(y: Array, length: float, size: int) -> Any:
+def _align_scaled_corners(y: Array, length: float, size: int) -> Any:
     """Align corners with a scaled length that may be fractional."""
     return 0 * y if length == 1 else (y * (size - 1) / (length - 1)).astype(np.float32)
 
 
 def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
     if out > 1:
-        places = start * (size - 1) + y.astype(np.float64) * (end - start) * (size - 1) / (out - 1)
+        positions = start * (size - 1) + y.astype(np.float64) * (end - start) * (size - 1) / (out - 1)
     else:
-        places = 0 * y + 0.5 * (start + end) * (size - 1)
-    return places.astype(np.float32)
+        positions = 0 * y + 0.5 * (start + end) * (size - 1)
+    return positions.astype(np.float32)
 
 
 class Axis(NamedTuple):
-    """One axis of a Resize: ``size`` elements to ``out``, with ``scale``.
+    """Resize changes one axis from ``size`` elements to ``out``, with ``scale``.
 
     ``roi``: the part of the axis that is sampled; ``narrows``: whether the weights are narrowed where the axis is enlarged.
     """
@@ -59,12 +61,12 @@ class Axis(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Interpolation along one axis: output element i is the sum of ``weights[i]`` times the elements ``places[i]``.
+    """Interpolation along one axis: output element i is the sum of ``weights[i]`` times the elements ``indices[i]``.
 
     ``outside`` marks output elements without a position in the input.
     """
 
-    places: Any
+    indices: Any
     weights: Any
     outside: Any
 
@@ -75,8 +77,8 @@ def round_positions(x: Array, mode: str, is_smaller: bool) -> Any:
     steps: dict[str, Callable[[Any], Any]] = {
         "floor": np.floor,
         "ceil": np.ceil,
-        "round_prefer_floor": lambda places: np.ceil(places - _HALF),
-        "round_prefer_ceil": lambda places: np.floor(places + _HALF),
+        "round_prefer_floor": lambda position: np.ceil(position - _HALF),
+        "round_prefer_ceil": lambda position: np.floor(position + _HALF),
     }
     return steps[mode](x).astype(np.int64)
 
@@ -86,3 +88,19 @@ def keys_kernel(distance: Array, a: float) -> Any:
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+
+
+def to_library_indices(xp: Namespace, indices: Array, like: Array) -> Any:
+    """Convert numpy indices to the library of ``like``: i64 in numpy, i32 elsewhere."""
+    return arrays.from_numpy(xp, indices if arrays.is_numpy(xp) else indices.astype(np.int32), like)
+
+
+def interpolate(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
+    """Sum the taps along ``axis``, each times its weight."""
+    total: Any = None
+    after = (1,) * (x.ndim - axis - 1)
+    for tap in range(taps.indices.shape[1]):
+        weights = taps.weights[:, tap].astype(arrays.element(x).numpy).reshape((-1, *after))
+        part = xp.take(x, to_library_indices(xp, taps.indices[:, tap], x), axis=axis) * arrays.from_numpy(xp, weights, x)
+        total = part if total is None else total + part
+    return total

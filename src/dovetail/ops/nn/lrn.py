@@ -72,15 +72,15 @@ class LRN(
         squares = b.Multiply(wide, wide)
         if axes:
             order = [axis for axis in range(rank) if axis not in axes] + axes
-            turned = b.Transpose(squares, order)
-            flat = b.Reshape(turned, concat_vectors(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
+            transposed = b.Transpose(squares, order)
+            flat = b.Reshape(transposed, concat_vectors(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
             before, after = split_padding(self.size - 1, upper=True)
             pads = (before,) * len(axes) + (after,) * len(axes)
             pool = AveragePool(pads=pads, kernel_shape=(self.size,) * len(axes), divisor="padded")
-            means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), special_zero=False)
+            means = b.Reshape(b.add(pool, flat)[0], shape_value(b, transposed), special_zero=False)
             squares = b.Transpose(means, [order.index(axis) for axis in range(rank)])
-        below = b.Power(b.Add(b.Multiply(squares, self.alpha), self.bias), self.beta)
-        return as_type(b, b.Divide(wide, below), x.dtype)
+        denominator = b.Power(b.Add(b.Multiply(squares, self.alpha), self.bias), self.beta)
+        return as_type(b, b.Divide(wide, denominator), x.dtype)
 
 
 class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps, eps_mode)"):
@@ -103,17 +103,17 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
 
     def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
         wide = arrays.widen(xp, x)
-        places = axes_in(axes_of(axes), x.ndim)
-        total = xp.sum(wide * wide, axis=places, keepdims=True) if places else wide * wide
-        below = total + self.eps if self.eps_mode == "add" else xp.maximum(total, xp.asarray(self.eps, dtype=wide.dtype))
-        return round_to(xp, wide / xp.sqrt(below), arrays.element(x))
+        indices = axes_in(axes_of(axes), x.ndim)
+        total = xp.sum(wide * wide, axis=indices, keepdims=True) if indices else wide * wide
+        denominator = total + self.eps if self.eps_mode == "add" else xp.maximum(total, xp.asarray(self.eps, dtype=wide.dtype))
+        return round_to(xp, wide / xp.sqrt(denominator), arrays.element(x))
 
     def decompose(self, b: Builder, x: Value, axes: Value) -> Any:
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
         total = b.ReduceSum(b.Multiply(wide, wide), axes, keepdims=True, noop_with_empty_axes=True)
-        below = b.Add(total, self.eps) if self.eps_mode == "add" else b.Maximum(total, self.eps)
-        return as_type(b, b.Divide(wide, b.Sqrt(below)), x.dtype)
+        denominator = b.Add(total, self.eps) if self.eps_mode == "add" else b.Maximum(total, self.eps)
+        return as_type(b, b.Divide(wide, b.Sqrt(denominator)), x.dtype)
 
 
 class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization-1,22(x; axis=-1, p=2)"):

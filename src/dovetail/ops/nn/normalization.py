@@ -25,7 +25,7 @@ _BATCH = f"x, scale, bias, input_mean, input_var; {_EPSILON}, momentum=0.8999999
 
 
 class NormalizationOp(Op):
-    """A normalization, whose output has the shape of its first input."""
+    """Normalizations return the shape of their first input."""
 
     def shape(self, x: View, *rest: Any) -> Any:
         return x.shape
@@ -73,11 +73,11 @@ def _channels_value(b: Builder, values: Value, rank: int) -> Any:
     return b.Reshape(values, [1, -1] + [1] * (rank - 2)) if rank > 1 else values
 
 
-def check_vector(values: View, size: Any, what: str) -> None:
+def check_vector(values: View, size: Any, name: str) -> None:
     if values is None or values.shape is None:
         return
     if len(values.shape) != 1:
-        raise RuleError("norm.parameters", f"{what} must be a vector, got rank {len(values.shape)}")
+        raise RuleError("norm.parameters", f"{name} must be a vector, got rank {len(values.shape)}")
     agree(values.shape[0], size)
 
 
@@ -122,12 +122,12 @@ class BatchNormalization(
         if not x.shape:
             raise RuleError("norm.rank", "rank must be at least 1, got 0")
         channels = x.shape[1] if len(x.shape) > 1 else 1
-        for values, what in zip(parameters, ("scale", "bias", "mean", "variance"), strict=True):
+        for values, name in zip(parameters, ("scale", "bias", "mean", "variance"), strict=True):
             if self.spatial:
-                check_vector(values, channels, what)
+                check_vector(values, channels, name)
             elif values.shape is not None:
                 if len(values.shape) != len(x.shape) - 1:
-                    raise RuleError("norm.parameters", f"{what} must have rank {len(x.shape) - 1}, got {len(values.shape)}")
+                    raise RuleError("norm.parameters", f"{name} must have rank {len(x.shape) - 1}, got {len(values.shape)}")
                 tuple(map(agree, values.shape, x.shape[1:]))
         return [x.shape, (channels,), (channels,)][: self.outputs]
 
@@ -137,17 +137,17 @@ class BatchNormalization(
         old = [arrays.cast(xp, values, arrays.element(wide)) for values in (mean, variance)]
         used = old
         if self.training_mode:
-            middle = arrays.mean(xp, wide, axes)
-            spread = arrays.mean(xp, (wide - middle) ** 2, axes)
-            used = [xp.reshape(values, (-1,)) for values in (middle, spread)]
+            batch_mean = arrays.mean(xp, wide, axes)
+            batch_variance = arrays.mean(xp, (wide - batch_mean) ** 2, axes)
+            used = [xp.reshape(values, (-1,)) for values in (batch_mean, batch_variance)]
         factor = arrays.cast(xp, scale, arrays.element(wide)) / xp.sqrt(used[1] + self.epsilon)
         offset = arrays.cast(xp, bias, arrays.element(wide))
-        centre, factor, offset = (self._placed(xp, values, x.ndim) for values in (used[0], factor, offset))
+        centre, factor, offset = (self._reshape_parameter(xp, values, x.ndim) for values in (used[0], factor, offset))
         y = round_to(xp, (wide - centre) * factor + offset, arrays.element(x))
         running = [now * (1 - self.momentum) + before * self.momentum for now, before in zip(used, old, strict=True)]
         return (y, *(round_to(xp, values, arrays.element(mean)) for values in running))[: self.outputs]
 
-    def _placed(self, xp: Namespace, values: Array, rank: int) -> Any:
+    def _reshape_parameter(self, xp: Namespace, values: Array, rank: int) -> Any:
         return _channels(xp, values, rank) if self.spatial else values
 
     def canonical(self, x: View, *parameters: View) -> Op:
@@ -161,15 +161,15 @@ class BatchNormalization(
         used = old
         if self.training_mode:
             axes = [axis for axis in range(rank) if axis != 1 or rank == 1]
-            middle = b.ReduceMean(wide, axes, keepdims=True)
-            centred = b.Subtract(wide, middle)
-            spread = b.ReduceMean(b.Multiply(centred, centred), axes, keepdims=True)
-            used = [b.Reshape(values, [-1]) for values in (middle, spread)]
+            batch_mean = b.ReduceMean(wide, axes, keepdims=True)
+            centred = b.Subtract(wide, batch_mean)
+            batch_variance = b.ReduceMean(b.Multiply(centred, centred), axes, keepdims=True)
+            used = [b.Reshape(values, [-1]) for values in (batch_mean, batch_variance)]
         factor = b.Divide(as_type(b, scale, kind), b.Sqrt(b.Add(used[1], self.epsilon)))
-        placed = [
+        channels = [
             _channels_value(b, values, rank) if self.spatial else values for values in (used[0], factor, as_type(b, bias, kind))
         ]
-        y = as_type(b, b.Add(b.Multiply(b.Subtract(wide, placed[0]), placed[1]), placed[2]), x.dtype)
+        y = as_type(b, b.Add(b.Multiply(b.Subtract(wide, channels[0]), channels[1]), channels[2]), x.dtype)
         running = [
             as_type(b, b.Add(b.Multiply(now, 1 - self.momentum), b.Multiply(before, self.momentum)), mean.dtype)
             for now, before in zip(used, old, strict=True)
@@ -205,11 +205,11 @@ class MeanVarianceNormalization(
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
-        places = axes_in(axes_of(axes), x.ndim)
+        indices = axes_in(axes_of(axes), x.ndim)
         wide = arrays.widen(xp, x)
-        y = wide - arrays.mean(xp, wide, places)
+        y = wide - arrays.mean(xp, wide, indices)
         if self.normalize_variance:
-            variance = arrays.mean(xp, y * y, places)
+            variance = arrays.mean(xp, y * y, indices)
             inside = self.eps_mode == "inside_sqrt"
             y = y / (xp.sqrt(variance + self.eps) if inside else xp.sqrt(variance) + self.eps)
         return round_to(xp, y, arrays.element(x))
@@ -250,13 +250,17 @@ class LayerNormalization(
     def types(self, x: View, scale: View, bias: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, scale, bias))
         shape = x.shape
-        kept: Any = None
+        statistics_shape: Any = None
         if shape is not None:
             axis = axis_in(self.axis, len(shape))
-            kept = (*shape[:axis], *(1,) * (len(shape) - axis))
+            statistics_shape = (*shape[:axis], *(1,) * (len(shape) - axis))
             for values in (scale, bias):
                 check_parameter(shape, values)
-        types: list[Type] = [Tensor(bound.get("F"), shape), Tensor(self.stash_type, kept), Tensor(self.stash_type, kept)]
+        types: list[Type] = [
+            Tensor(bound.get("F"), shape),
+            Tensor(self.stash_type, statistics_shape),
+            Tensor(self.stash_type, statistics_shape),
+        ]
         return types[: self.outputs]
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array | None = None) -> Any:
@@ -395,8 +399,8 @@ class GroupNormalization(
         channels = x.shape[1]
         if symbolic.equal(channels % self.num_groups, 0) is False:
             raise RuleError("norm.groups", f"channels ({channels}) must be a multiple of num_groups ({self.num_groups})")
-        for values, what in ((scale, "scale"), (bias, "bias")):
-            check_vector(values, self.num_groups if self.per_group else channels, what)
+        for values, name in ((scale, "scale"), (bias, "bias")):
+            check_vector(values, self.num_groups if self.per_group else channels, name)
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array) -> Any:
@@ -405,8 +409,8 @@ class GroupNormalization(
         work = xp.reshape(arrays.cast(xp, x, wide_type(kind, self.stash_type or kind)), split)
         y, _, _ = _standardize(xp, work, range(2, len(split)), self.epsilon)
         y = arrays.cast(xp, y, wide_type(kind))
-        placed = (1, self.num_groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
-        scale, bias = (xp.reshape(arrays.widen(xp, values), placed) for values in (scale, bias))
+        parameter_shape = (1, self.num_groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
+        scale, bias = (xp.reshape(arrays.widen(xp, values), parameter_shape) for values in (scale, bias))
         return round_to(xp, xp.reshape(y * scale + bias, x.shape), kind)
 
     def canonical(self, x: View, scale: View, bias: View) -> Op:
@@ -433,5 +437,5 @@ class GroupNormalization(
 def _repeat_per_channel(b: Builder, values: Value, x: Value, groups: int) -> Any:
     """Repeat one number per group to one number per channel."""
     channels = shape_value(b, x, [1])
-    each = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])
-    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), concat_vectors(b, [groups], each)), [-1])
+    group_size = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])
+    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), concat_vectors(b, [groups], group_size)), [-1])

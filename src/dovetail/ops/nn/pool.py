@@ -47,7 +47,7 @@ _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}=floo
 
 
 class _Pool(SlidingWindowOp):
-    """A pooling operator with windows of ``kernel_shape``.
+    """Pooling operators reduce windows of ``kernel_shape``.
 
     ``rounding_type``: ``floor`` drops an incomplete window at the end; ``ceil`` keeps it, even where it reaches beyond the
     padded input; ``ceil_torch`` keeps it unless it would start in the padding at the end.
@@ -87,11 +87,13 @@ class _Pool(SlidingWindowOp):
             return (None, None, *(None,) * len(self.kernel_shape))
         return (*x.shape[:2], *self.geometry(self._sizes(x), self.kernel_shape).outs)
 
-    def covering_pads(self, found: Geometry, sizes: Sequence[Any]) -> tuple[int, ...]:
+    def covering_pads(self, geometry: Geometry, sizes: Sequence[Any]) -> tuple[int, ...]:
         """Return the end padding that covers the last window completely."""
         return tuple(
             (out - 1) * stride + extent - size - begin
-            for out, stride, extent, size, begin in zip(found.outs, found.strides, found.spans, sizes, found.begins, strict=True)
+            for out, stride, extent, size, begin in zip(
+                geometry.outs, geometry.strides, geometry.spans, sizes, geometry.begins, strict=True
+            )
         )
 
     def canonical(self, x: View) -> Op:
@@ -102,8 +104,8 @@ class _Pool(SlidingWindowOp):
             return plain
         floor: Any = plain.with_(rounding_type="floor")
         same: bool = floor.geometry(sizes, self.kernel_shape).outs == self.geometry(sizes, self.kernel_shape).outs
-        made: Op = floor if same else plain
-        return made
+        result: Op = floor if same else plain
+        return result
 
     def with_floor_rounding(self, x: View) -> Op | None:
         """Return the operator with explicit padding and ``floor``, where sizes are static and padding is not counted."""
@@ -111,12 +113,12 @@ class _Pool(SlidingWindowOp):
             sizes = static(x.dims[2:])
         except Unknown:
             return None
-        found = self.geometry(sizes, self.kernel_shape)
-        ends = [max(end, 0) for end in self.covering_pads(found, sizes)]
+        geometry = self.geometry(sizes, self.kernel_shape)
+        ends = [max(end, 0) for end in self.covering_pads(geometry, sizes)]
         return self.with_(
-            strides=found.strides,
-            dilations=found.dilations,
-            pads=(*found.begins, *ends),
+            strides=geometry.strides,
+            dilations=geometry.dilations,
+            pads=(*geometry.begins, *ends),
             auto_pad="explicit",
             rounding_type="floor",
         )
@@ -162,38 +164,44 @@ class MaxPool(
         bound = check_inputs(self, (x,))
         shape = self._output_shape(x)
         if x.shape is not None and not -len(x.shape) <= self.axis < len(x.shape):
-            raise RuleError("axis.range", f"axis {self.axis} is not in [{-len(x.shape)}, {len(x.shape) - 1}]")
+            raise RuleError("axis.range", f"axis must be in [{-len(x.shape)}, {len(x.shape) - 1}], got {self.axis}")
         types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_element_type, shape)]
         return types[: self.outputs]
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        found = self.geometry(x.shape[2:], self.kernel_shape)
-        window = (self.kernel_shape, found.strides, found.begins, self.covering_pads(found, x.shape[2:]), found.dilations)
+        geometry = self.geometry(x.shape[2:], self.kernel_shape)
+        window = (
+            self.kernel_shape,
+            geometry.strides,
+            geometry.begins,
+            self.covering_pads(geometry, x.shape[2:]),
+            geometry.dilations,
+        )
         if self.outputs == 1:
             return (arrays.pool_max(xp, x, *window),)
-        y, places = arrays.pool_max_indices(xp, x, *window)
-        places = self._convert_indices(xp, places, x.shape)
-        return y, arrays.cast(xp, places, self.index_element_type)
+        y, indices = arrays.pool_max_indices(xp, x, *window)
+        indices = self._convert_indices(xp, indices, x.shape)
+        return y, arrays.cast(xp, indices, self.index_element_type)
 
-    def _convert_indices(self, xp: Namespace, places: Array, shape: tuple[int, ...]) -> Any:
+    def _convert_indices(self, xp: Namespace, indices: Array, shape: tuple[int, ...]) -> Any:
         """Convert row-major spatial indices to those that ``axis`` and ``storage_order`` define."""
         axis = self.axis % len(shape)
         if self.storage_order:
-            places = _to_column_major(places, shape[2:])
+            indices = _to_column_major(indices, shape[2:])
         if axis > 2:
-            return places % prod(shape[axis:])
+            return indices % prod(shape[axis:])
         planes = np.arange(prod(shape[axis:2]), dtype=np.int64).reshape(
             (*(1,) * axis, *shape[axis:2], *(1,) * len(self.kernel_shape))
         )
-        return places + arrays.from_numpy(xp, planes * prod(shape[2:]), places)
+        return indices + arrays.from_numpy(xp, planes * prod(shape[2:]), indices)
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         if g[0] is None:
             return [None]
         plain = self.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2)
-        places = y[1] if self == plain else b.add(plain, x)[1]
+        indices = y[1] if self == plain else b.add(plain, x)[1]
         zeros = b.Reshape(zeros_like(b, x), [-1])
-        flat = b.ScatterElements(zeros, b.Reshape(places, [-1]), b.Reshape(g[0], [-1]), axis=0, reduction="add")
+        flat = b.ScatterElements(zeros, b.Reshape(indices, [-1]), b.Reshape(g[0], [-1]), axis=0, reduction="add")
         return [b.Reshape(flat, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
@@ -203,30 +211,30 @@ class MaxPool(
             if simple == self:
                 return None
             return b.add(simple, x)
-        y, places = b.add(simple.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2), x)
+        y, indices = b.add(simple.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2), x)
         shape = static(x.dims)
         axis = self.axis % len(shape)
         plane = prod(shape[2:])
         if axis > 0:
-            places = b.Mod(places, prod(shape[axis:]))
+            indices = b.Mod(indices, prod(shape[axis:]))
         if self.storage_order:
-            inside = b.Mod(places, plane)
-            places = b.Subtract(places, inside)
+            plane_indices = b.Mod(indices, plane)
+            indices = b.Subtract(indices, plane_indices)
             step = 1
             for after, size in zip([prod(shape[at + 1 :]) for at in range(2, len(shape))], shape[2:], strict=True):
-                places = b.Add(places, b.Multiply(b.Mod(b.Divide(inside, after), size), step))
+                indices = b.Add(indices, b.Multiply(b.Mod(b.Divide(plane_indices, after), size), step))
                 step *= size
-        return [y, places if self.index_element_type == "i64" else b.Cast(places, to=self.index_element_type)][: self.outputs]
+        return [y, indices if self.index_element_type == "i64" else b.Cast(indices, to=self.index_element_type)][: self.outputs]
 
 
-def _to_column_major(places: Array, sizes: tuple[int, ...]) -> Any:
+def _to_column_major(indices: Array, sizes: tuple[int, ...]) -> Any:
     """Convert row-major indices among axes of ``sizes`` to column-major ones."""
-    turned, step, after = 0 * places, 1, prod(sizes)
+    converted, step, inner = 0 * indices, 1, prod(sizes)
     for size in sizes:
-        after //= max(size, 1)
-        turned = turned + places // max(after, 1) % max(size, 1) * step
+        inner //= max(size, 1)
+        converted = converted + indices // max(inner, 1) % max(size, 1) * step
         step *= size
-    return turned
+    return converted
 
 
 class AveragePool(
@@ -268,10 +276,16 @@ class AveragePool(
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         kind = arrays.element(x)
         sizes = x.shape[2:]
-        found = self.geometry(sizes, self.kernel_shape)
+        geometry = self.geometry(sizes, self.kernel_shape)
         wide = arrays.widen(xp, x) if kind.is_float else arrays.cast(xp, x, dtypes.f32)
         total = arrays.pool_sum(
-            xp, wide, self.kernel_shape, found.strides, found.begins, self.covering_pads(found, sizes), found.dilations
+            xp,
+            wide,
+            self.kernel_shape,
+            geometry.strides,
+            geometry.begins,
+            self.covering_pads(geometry, sizes),
+            geometry.dilations,
         )
         counts = np.maximum(self.counts(sizes), 1).astype(arrays.element(wide).numpy)
         mean = total / arrays.from_numpy(xp, counts, wide)
@@ -279,14 +293,14 @@ class AveragePool(
 
     def counts(self, sizes: tuple[int, ...]) -> Any:
         """Return the divisor of each window."""
-        found = self.geometry(sizes, self.kernel_shape)
+        geometry = self.geometry(sizes, self.kernel_shape)
         divisor = self.divisor
         if divisor == "window":
-            divisor = "window" if any((*found.begins, *found.ends)) else "inside"
+            divisor = "window" if any((*geometry.begins, *geometry.ends)) else "inside"
         if divisor == "window":
-            return np.full(found.outs, prod(self.kernel_shape))
+            return np.full(geometry.outs, prod(self.kernel_shape))
         per_axis = []
-        for n, size, stride, dilation, begin, end, out in zip(sizes, *found, strict=True):
+        for n, size, stride, dilation, begin, end, out in zip(sizes, *geometry, strict=True):
             low, high = (0, n) if divisor == "inside" else (-begin, n + end)
             per_axis.append(arrays.WindowAxis(n, size, stride, dilation, begin, out).counts(low, high))
         return reduce(np.multiply.outer, per_axis)
@@ -298,8 +312,8 @@ class AveragePool(
         share = b.Divide(g, self._counts_value(b, conv, ones, x))
         planes = b.Reshape(share, concat_vectors(b, [-1, 1], sizes_of(b, share)), special_zero=False)
         image = b.Reshape(x, concat_vectors(b, [-1, 1], sizes_of(b, x)), special_zero=False)
-        found = input_gradient(b, conv, planes, image, ones)
-        return [b.Reshape(found, shape_value(b, x), special_zero=False)]
+        gradient = input_gradient(b, conv, planes, image, ones)
+        return [b.Reshape(gradient, shape_value(b, x), special_zero=False)]
 
     def _counts_value(self, b: Builder, conv: Conv, ones: Any, x: Value) -> Any:
         try:
@@ -337,16 +351,16 @@ class MaxUnpool(
         inner = None if shape is None else self.inner(shape)
         if target is None:
             return inner
-        found = elements_of(target)
-        if found is None:
+        sizes = elements_of(target)
+        if sizes is None:
             return None if shape is None else (None,) * len(shape)
         if inner is not None:
-            if len(inner) != len(found):
-                raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(found)}")
-            for size, whole in zip(inner, found, strict=True):
+            if len(inner) != len(sizes):
+                raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(sizes)}")
+            for size, whole in zip(inner, sizes, strict=True):
                 if symbolic.less(whole, size) is True:
                     raise RuleError("pool.target", f"output_shape ({whole}) must hold the {size} elements of the axis")
-        return tuple(found)
+        return tuple(sizes)
 
     def inner(self, shape: Shape) -> tuple[Any, ...]:
         """Return the output shape without ``output_shape``."""
@@ -382,8 +396,8 @@ class MaxUnpool(
         y = b.Reshape(flat, sizes, special_zero=False)
         if target is None:
             return y
-        more = b.Subtract(b.Cast(target, to=dtypes.i64) if target.dtype != "i64" else target, sizes)
-        return b.Pad(y, b.Concat(b.constant(np.zeros(len(shape), np.int64)), more, axis=0))
+        padding = b.Subtract(b.Cast(target, to=dtypes.i64) if target.dtype != "i64" else target, sizes)
+        return b.Pad(y, b.Concat(b.constant(np.zeros(len(shape), np.int64)), padding, axis=0))
 
 
 class LpPool(
@@ -412,10 +426,16 @@ class LpPool(
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         sizes = x.shape[2:]
-        found = self.geometry(sizes, self.kernel_shape)
+        geometry = self.geometry(sizes, self.kernel_shape)
         powers = xp.abs(arrays.widen(xp, x)) ** self.p
         total = arrays.pool_sum(
-            xp, powers, self.kernel_shape, found.strides, found.begins, self.covering_pads(found, sizes), found.dilations
+            xp,
+            powers,
+            self.kernel_shape,
+            geometry.strides,
+            geometry.begins,
+            self.covering_pads(geometry, sizes),
+            geometry.dilations,
         )
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 
@@ -432,7 +452,7 @@ class LpPool(
 
 
 class _GlobalPool(Op):
-    """A reduction over all spatial axes of ``x`` [N, C, *sizes] to [N, C, 1, ...]."""
+    """Global pools reduce all spatial axes of ``x``: [N, C, *sizes] to [N, C, 1, ...]."""
 
     def shape(self, x: View) -> Any:
         if x.shape is None:

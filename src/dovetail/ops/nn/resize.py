@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,17 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
-from dovetail.ops.nn.interpolation import COORDINATES, NEAREST, Axis, Taps, keys_kernel, round_positions
+from dovetail.ops.nn.interpolation import (
+    COORDINATES,
+    NEAREST,
+    Axis,
+    Taps,
+    interpolate,
+    keys_kernel,
+    round_positions,
+    to_library_indices,
+)
+from dovetail.ops.nn.resize_sizes import drop_empty, floor_product, known_floats, known_scales, ratio_of, scale_size
 from dovetail.ops.shape_values import elements_of
 
 if TYPE_CHECKING:
@@ -30,7 +39,7 @@ _SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy"
 
 
 def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> str:
-    """Return the op mapping of one ONNX version; what versions read differs too much for one mapping."""
+    """Return the op mapping of one ONNX version: inputs and attributes differ between versions."""
     coordinates = (
         "half_pixel:half_pixel,asymmetric:asymmetric,pytorch_half_pixel:pytorch_half_pixel,tf_crop_and_resize:tf_crop_and_resize,"
         "align_corners:align_corners_scaled,align_corners:align_corners"
@@ -71,7 +80,7 @@ class Resize(
     ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
 
     With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
-    rounded, halves up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
+    rounded, ties up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
     Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
     """
 
@@ -87,21 +96,21 @@ class Resize(
     keep_aspect_ratio_policy: str = "stretch"
 
     def validate(self) -> None:
-        for name, known in (
+        for name, values in (
             ("mode", MODES),
             ("coordinate_transformation_mode", tuple(COORDINATES)),
             ("nearest_mode", NEAREST),
             ("keep_aspect_ratio_policy", POLICIES),
         ):
-            if getattr(self, name) not in known:
-                raise RuleError("resize.mode", f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            if getattr(self, name) not in values:
+                raise RuleError("resize.mode", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
         if self.antialias and self.mode == "nearest":
             raise RuleError("resize.antialias", "antialias needs mode linear or cubic, got nearest")
         if self.narrow and not self.antialias:
             raise RuleError("resize.antialias", "narrow needs antialias")
 
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
             raise RuleError("resize.target", "needs exactly one of sizes and scales")
         dtype = getattr(x.type, "dtype", None)
@@ -113,12 +122,12 @@ class Resize(
             self._check_length(x, item, count)
         if x.shape is None:
             return None
-        found = self.plan(x, sizes, scales, roi)
+        rows = self.plan(x, sizes, scales, roi)
         shape: list[Any] = list(x.shape)
-        for axis in self.places(len(x.shape)) if found is None else ():
+        for axis in self.axis_indices(len(x.shape)) if rows is None else ():
             shape[axis] = None
-        for each in found or ():
-            shape[each.axis] = each.out
+        for row in rows or ():
+            shape[row.axis] = row.out
         return tuple(shape)
 
     def _check_length(self, x: View, item: View | None, count: int) -> None:
@@ -132,14 +141,14 @@ class Resize(
                 "resize.target", f"sizes and scales ({item.shape[0]} elements) must have one element per axis ({axes})"
             )
 
-    def places(self, rank: int) -> tuple[int, ...]:
-        """Count the axes from the front."""
+    def axis_indices(self, rank: int) -> tuple[int, ...]:
+        """Return ``axes`` counted from the front, by default all."""
         return tuple(range(rank)) if self.axes is None else axes_in(self.axes, rank)
 
     def plan(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis] | None:
         """Return the axes with their sizes and scales; None where sizes or scales are not known."""
         shape = x.dims
-        axes = self.places(len(shape))
+        axes = self.axis_indices(len(shape))
         regions = self._regions(roi, len(axes))
         whole = [(0.0, 1.0)] * len(axes)
         lengths = [shape[axis] for axis in axes]
@@ -147,14 +156,14 @@ class Resize(
             if sizes.value is None:
                 return None
             self._check_length(x, sizes, 1)
-            wanted = elements_of(sizes) or []
-            outs, ratios = self._apply_aspect_policy(lengths, wanted)
+            target_sizes = elements_of(sizes) or []
+            outs, ratios = self._apply_aspect_policy(lengths, target_sizes)
         else:
-            known = known_scales(scales)
-            if known is None or regions is None:
+            scale_factors = known_scales(scales)
+            if scale_factors is None or regions is None:
                 return None
-            ratios = known
-            outs = [_scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
+            ratios = scale_factors
+            outs = [scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
         narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
         return [Axis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
@@ -167,18 +176,20 @@ class Resize(
         values = known_floats(roi)
         return None if values is None else [(values[index], values[index + count]) for index in range(count)]
 
-    def _apply_aspect_policy(self, lengths: Sequence[Any], wanted: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        negative = [size for size in wanted if isinstance(size, int) and size < 0]
+    def _apply_aspect_policy(self, lengths: Sequence[Any], target_sizes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        negative = [size for size in target_sizes if isinstance(size, int) and size < 0]
         if negative:
             raise RuleError("resize.target", f"sizes must not be negative, got {negative[0]}")
-        known = all(isinstance(size, int) and size > 0 for size in lengths) and all(isinstance(size, int) for size in wanted)
+        is_static = all(isinstance(size, int) and size > 0 for size in lengths) and all(
+            isinstance(size, int) for size in target_sizes
+        )
         if self.keep_aspect_ratio_policy == "stretch":
-            return list(wanted), [_ratio(out, size) for out, size in zip(wanted, lengths, strict=True)]
-        if not known:
-            return [None] * len(wanted), [None] * len(wanted)
+            return list(target_sizes), [ratio_of(out, size) for out, size in zip(target_sizes, lengths, strict=True)]
+        if not is_static:
+            return [None] * len(target_sizes), [None] * len(target_sizes)
         choose = min if self.keep_aspect_ratio_policy == "not_larger" else max
-        scale = choose(np.float32(out) / np.float32(size) for out, size in zip(wanted, lengths, strict=True))
-        return [_floor(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(wanted)
+        scale = choose(np.float32(out) / np.float32(size) for out, size in zip(target_sizes, lengths, strict=True))
+        return [floor_product(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(target_sizes)
 
     def value(self, *xs: View) -> Any:
         """Shape values are not tracked through interpolation."""
@@ -190,13 +201,13 @@ class Resize(
         rows = self._rows(x, sizes, scales, roi)
         if self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize":
             for row in rows:
-                x = xp.take(x, _indices(xp, self.taps(row).places[:, 0], x), axis=row.axis)
+                x = xp.take(x, to_library_indices(xp, self.taps(row).indices[:, 0], x), axis=row.axis)
             return x
         wide = arrays.widen(xp, x)
         outside: Any = np.zeros((1,) * x.ndim, dtype=bool)
         for row in rows:
             taps = self.taps(row)
-            wide = _interpolate(xp, wide, row.axis, taps)
+            wide = interpolate(xp, wide, row.axis, taps)
             outside = outside | taps.outside.reshape((-1, *(1,) * (x.ndim - row.axis - 1)))
         if outside.any():
             value = xp.asarray(self.extrapolation_value, dtype=wide.dtype)
@@ -207,12 +218,12 @@ class Resize(
     def _rows(self, x: Array, sizes: Array | None, scales: Array | None, roi: Array | None) -> list[Axis]:
         from dovetail.ir.types import Tensor
 
-        seen = View(Tensor(arrays.element(x), tuple(x.shape)))
+        view = View(Tensor(arrays.element(x), tuple(x.shape)))
         views = [
             None if item is None or not np.size(item) else View(Tensor(None, np.shape(item)), np.asarray(item))
             for item in (sizes, scales, roi)
         ]
-        rows = self.plan(seen, *views)
+        rows = self.plan(view, *views)
         assert rows is not None
         for row in rows:
             _check_source(row)
@@ -232,7 +243,7 @@ class Resize(
         if not row.out:
             return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
         scale, out, size = np.float32(row.scale), row.out, row.size
-        refuse_array((out,), 32, "the table of a resize")
+        refuse_array((out,), 32, "the sampling table of a resize")
         stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
         reach = 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
         # Positions, distances and weights, 8 bytes each.
@@ -244,31 +255,31 @@ class Resize(
         crop = self.coordinate_transformation_mode == "tf_crop_and_resize"
         outside = (x < 0) | (x > size - 1) if crop else np.zeros(out, dtype=bool)
         if self.mode == "nearest":
-            places = np.clip(round_positions(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
-            return Taps(places, np.ones(places.shape), outside)
+            indices = np.clip(round_positions(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
+            return Taps(indices, np.ones(indices.shape), outside)
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
-        places = np.floor(x).astype(np.int64)[:, None] + span
-        distance = np.abs(x.astype(np.float64)[:, None] - places) * stretch
+        indices = np.floor(x).astype(np.int64)[:, None] + span
+        distance = np.abs(x.astype(np.float64)[:, None] - indices) * stretch
         weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else keys_kernel(distance, self.cubic_coeff_a)
         if self.exclude_outside:
-            weights = np.where((places < 0) | (places >= size), 0, weights)
+            weights = np.where((indices < 0) | (indices >= size), 0, weights)
         if self.exclude_outside or self.antialias:
             total = weights.sum(axis=1, keepdims=True)
             weights = weights / np.where(total == 0, 1, total)
         used = np.flatnonzero((weights != 0).any(axis=0)) if weights.any() else np.arange(1)
-        return Taps(np.clip(places, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
+        return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
     def matrix(self, row: Axis) -> Any:
         """Return the weights of one axis as a matrix [out, size] of f64; rows outside the input are 0."""
         refuse_array((row.out, row.size), 16, "the matrix of a resize")
         taps = self.taps(row)
-        found = np.zeros((row.out, row.size))
-        np.add.at(found, (np.arange(row.out)[:, None], taps.places), taps.weights)
-        return np.where(taps.outside[:, None], 0, found)
+        weights = np.zeros((row.out, row.size))
+        np.add.at(weights, (np.arange(row.out)[:, None], taps.indices), taps.weights)
+        return np.where(taps.outside[:, None], 0, weights)
 
     def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis]:
         """Return the axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if rows is None or (self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None):
             raise UnsupportedError("resize.dynamic", f"{self} needs sizes or scales before run time")
@@ -290,7 +301,7 @@ class Resize(
     ) -> Any:
         """Multiply the gradient by the transposed weight matrix of each axis."""
         gradients = [None for item in (sizes, scales, roi) if item is not None]
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None:
             rows = None
@@ -325,10 +336,10 @@ class Resize(
         return g
 
     def _outside(self, rows: Sequence[Axis], rank: int) -> Any:
-        found: Any = np.zeros((1,) * rank, dtype=bool)
+        outside: Any = np.zeros((1,) * rank, dtype=bool)
         for row in rows:
-            found = found | self.taps(row).outside.reshape((-1, *(1,) * (rank - row.axis - 1)))
-        return found
+            outside = outside | self.taps(row).outside.reshape((-1, *(1,) * (rank - row.axis - 1)))
+        return outside
 
     def canonical(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Op:
         """Reset attributes without effect to their defaults."""
@@ -341,7 +352,7 @@ class Resize(
             changes["cubic_coeff_a"] = -0.75
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             changes["extrapolation_value"] = 0.0
-        if _present(sizes) is None:
+        if drop_empty(sizes) is None:
             changes["keep_aspect_ratio_policy"] = "stretch"
         if not self.antialias or not self._may_narrow(x, sizes, scales):
             changes["narrow"] = False
@@ -356,9 +367,9 @@ class Resize(
             if changes["axes"] == tuple(range(len(x.shape))):
                 changes["axes"] = None
         if self.nearest_mode == "simple" and self.mode == "nearest":
-            values = None if _present(scales) is None else known_scales(scales)
-            if values is not None and (all(each >= 1 for each in values) or all(each <= 1 for each in values)):
-                changes["nearest_mode"] = "floor" if all(each >= 1 for each in values) else "ceil"
+            values = None if drop_empty(scales) is None else known_scales(scales)
+            if values is not None and (all(scale >= 1 for scale in values) or all(scale <= 1 for scale in values)):
+                changes["nearest_mode"] = "floor" if all(scale >= 1 for scale in values) else "ceil"
         return self.with_(**changes)
 
     def _may_narrow(self, x: View, sizes: View | None, scales: View | None) -> bool:
@@ -368,7 +379,7 @@ class Resize(
         if x.shape is None:
             return True
         rows = (
-            self.plan(x, _present(sizes), _present(scales), None)
+            self.plan(x, drop_empty(sizes), drop_empty(scales), None)
             if self.coordinate_transformation_mode != "tf_crop_and_resize"
             else None
         )
@@ -378,21 +389,21 @@ class Resize(
 
     def is_whole(self, x: View, sizes: View | None, scales: View | None) -> bool:
         """Test whether every scaled length is known to be an integer."""
-        if _present(sizes) is not None:
+        if drop_empty(sizes) is not None:
             return True
-        found = None if _present(scales) is None else known_scales(scales)
-        if found is None or x.shape is None:
+        factors = None if drop_empty(scales) is None else known_scales(scales)
+        if factors is None or x.shape is None:
             return False
-        lengths = [x.shape[axis] for axis in self.places(len(x.shape))]
-        pairs = zip(lengths, (float(scale) for scale in found), strict=True)
+        lengths = [x.shape[axis] for axis in self.axis_indices(len(x.shape))]
+        pairs = zip(lengths, (float(scale) for scale in factors), strict=True)
         return all(scale.is_integer() or (isinstance(size, int) and (size * scale).is_integer()) for size, scale in pairs)
 
     def _with_all_inputs(self, b: Builder, x: Value, sizes: Value | None, scales: Value | None, roi: Value | None) -> Any:
         """Return the operator over all axes, with empty vectors for absent inputs, as early versions need it."""
         rank = len(x.dims)
-        axes = self.places(rank)
+        axes = self.axis_indices(rank)
         none = b.constant(np.zeros(0, np.float32))
-        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if axes != tuple(range(rank)):
             if sizes is not None:
                 whole = shape_value(b, x)
@@ -401,9 +412,9 @@ class Resize(
             if scales is not None:
                 scales = b.ScatterElements(b.constant(np.ones(rank, np.float32)), b.constant(list(axes)), scales, axis=0)
             if roi is not None:
-                places = [*axes, *(axis + rank for axis in axes)]
+                indices = [*axes, *(axis + rank for axis in axes)]
                 roi = b.ScatterElements(
-                    b.constant(np.repeat(np.array([0, 1], np.float32), rank)), b.constant(places), roi, axis=0
+                    b.constant(np.repeat(np.array([0, 1], np.float32), rank)), b.constant(indices), roi, axis=0
                 )
         return b.add(self.with_(axes=None), x, sizes, none if scales is None else scales, none if roi is None else roi)[0]
 
@@ -419,7 +430,7 @@ class Resize(
             # This mode also moves elements along an axis of unchanged size.
             and (
                 self.coordinate_transformation_mode != "tf_half_pixel_for_nn"
-                or self.places(len(x.dims)) == tuple(range(len(x.dims)))
+                or self.axis_indices(len(x.dims)) == tuple(range(len(x.dims)))
             )
         ):
             return self._with_all_inputs(b, x, sizes, scales, roi)
@@ -427,7 +438,7 @@ class Resize(
         y = x
         for row in rows:
             if self.mode == "nearest":
-                y = b.Gather(y, self.taps(row).places[:, 0], axis=row.axis)
+                y = b.Gather(y, self.taps(row).indices[:, 0], axis=row.axis)
             else:
                 y = _product(b, y, row.axis, self.matrix(row))
         outside = self._outside(rows, len(x.dims))
@@ -439,72 +450,6 @@ class Resize(
 def _check_source(row: Axis) -> None:
     if not row.size and row.out:
         raise EngineError("resize.empty", f"axis {row.axis} of size 0 cannot be resized to {row.out} elements")
-
-
-def _present(item: View | None) -> Any:
-    """Return an input, None where it is absent or empty."""
-    if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
-        return None
-    return item
-
-
-def known_floats(item: View | None) -> list[Any] | None:
-    """Return the elements of a constant float input in f32, or None."""
-    data = getattr(item, "constant", None)
-    if data is None and item is not None:
-        data = item.value
-    return None if data is None else list(np.asarray(data).astype(np.float32))
-
-
-def known_scales(item: View | None) -> list[Any] | None:
-    """Return constant scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
-    found = known_floats(item)
-    if found is not None and not all(0 < scale < np.inf for scale in found):
-        raise RuleError("resize.scale", f"scales must be above 0, got {[float(scale) for scale in found]}")
-    return found
-
-
-def _ratio(out: Any, size: Any) -> Any:
-    if symbolic.equal(out, size) is True:
-        return np.float32(1)
-    if isinstance(out, int) and isinstance(size, int) and size:
-        return np.float32(out) / np.float32(size)
-    return None
-
-
-def _scale_size(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
-    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32."""
-    whole = tuple(roi) == (0.0, 1.0)
-    if isinstance(size, int):
-        part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
-        return _floor(part, scale)
-    exact = Fraction(float(scale))
-    if not whole or exact.denominator > 1024:
-        return None
-    return size * exact.numerator // exact.denominator
-
-
-def _floor(size: Any, scale: Any, more: Any = 0) -> int:
-    """Compute floor(size * scale + more) in f32. Raises RuleError [resize.scale] where that is not finite."""
-    with np.errstate(all="ignore"):
-        found = np.floor(size * scale + more)
-    if not np.isfinite(found):
-        raise RuleError("resize.scale", f"an axis of {size} elements scaled by {scale} has no finite size")
-    return int(found)
-
-
-def _indices(xp: Namespace, places: Array, like: Array) -> Any:
-    return arrays.from_numpy(xp, places if arrays.is_numpy(xp) else places.astype(np.int32), like)
-
-
-def _interpolate(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
-    total: Any = None
-    after = (1,) * (x.ndim - axis - 1)
-    for tap in range(taps.places.shape[1]):
-        weights = taps.weights[:, tap].astype(arrays.element(x).numpy).reshape((-1, *after))
-        part = xp.take(x, _indices(xp, taps.places[:, tap], x), axis=axis) * arrays.from_numpy(xp, weights, x)
-        total = part if total is None else total + part
-    return total
 
 
 def _product(b: Builder, x: Value, axis: int, matrix: Array) -> Any:

@@ -21,7 +21,7 @@ ONE, HALF = 1.0, 0.5
 
 
 class RunTimeAxis(NamedTuple):
-    """One axis at run time: ``size`` elements to ``out``, i64 scalars.
+    """Resize changes one axis at run time from ``size`` elements to ``out``, i64 scalars.
 
     ``scale``: f32; ``roi``: begin and end, f32; ``shrinks``: whether some axis of the same Resize has a scale below 1, boolean.
     """
@@ -41,7 +41,7 @@ def run_time_matrices(
     The weights have the element type of ``x``, f32 at least. ``inputs``: sizes, scales and roi, None where absent.
     """
     sizes, scales, roi = inputs
-    axes = op.places(len(x.dims))
+    axes = op.axis_indices(len(x.dims))
     shapes = [b.Shape(value, output_type=dtypes.i64) for value in (x, y)]
     lengths = [(_element(b, shapes[0], axis), _element(b, shapes[1], axis)) for axis in axes]
     ratios = _scales(b, op, lengths, sizes, scales)
@@ -63,14 +63,14 @@ def _element(b: Builder, vector: Value, index: int) -> Any:
 
 def _scales(b: Builder, op: Resize, lengths: list[tuple[Any, Any]], sizes: Value | None, scales: Value | None) -> list[Any]:
     if scales is not None:
-        given = b.Cast(scales, to=dtypes.f32)
-        return [_element(b, given, index) for index in range(len(lengths))]
-    wanted = [out for _, out in lengths]
+        vector = b.Cast(scales, to=dtypes.f32)
+        return [_element(b, vector, index) for index in range(len(lengths))]
+    outs = [out for _, out in lengths]
     if op.keep_aspect_ratio_policy != "stretch":
         assert sizes is not None
-        given = b.Cast(sizes, to=dtypes.i64)
-        wanted = [_element(b, given, index) for index in range(len(lengths))]
-    ratios = [b.Divide(_f32(b, out), _f32(b, size)) for out, (size, _) in zip(wanted, lengths, strict=True)]
+        vector = b.Cast(sizes, to=dtypes.i64)
+        outs = [_element(b, vector, index) for index in range(len(lengths))]
+    ratios = [b.Divide(_f32(b, out), _f32(b, size)) for out, (size, _) in zip(outs, lengths, strict=True)]
     if op.keep_aspect_ratio_policy == "stretch":
         return ratios
     return [_reduce_pairs(b, "Minimum" if op.keep_aspect_ratio_policy == "not_larger" else "Maximum", ratios)] * len(ratios)
@@ -96,8 +96,8 @@ def _matrix(b: Builder, op: Resize, axis: RunTimeAxis, kind: DType) -> Any:
     columns = b.Unsqueeze(b.Range(0, axis.size, 1, output_type=dtypes.i64), [0])
     if op.mode == "nearest":
         nearest = b.Cast(_nearest(b, op.nearest_mode, source, axis.scale), to=dtypes.i64)
-        places = b.Maximum(b.Minimum(nearest, last), 0)
-        weights = b.Cast(b.Equal(b.Unsqueeze(places, [1]), columns), to=wide)
+        indices = b.Maximum(b.Minimum(nearest, last), 0)
+        weights = b.Cast(b.Equal(b.Unsqueeze(indices, [1]), columns), to=wide)
     else:
         weights = _weights(b, op, axis, source, last, columns, wide)
     if op.coordinate_transformation_mode == "tf_crop_and_resize":
@@ -117,15 +117,15 @@ def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Val
         stretch = b.Minimum(axis.scale, ONE)
         stretch = b.Where(axis.shrinks, axis.scale, stretch) if op.narrow else stretch
         stretch = b.Cast(stretch, to=wide)
-    places = columns
+    positions = columns
     if not op.exclude_outside:
         # A position is at most one element beyond the ends; the weights extend further from it.
         beyond: Any = b.constant(reach + 2)
         if stretch is not None:
             beyond = b.Add(b.Cast(b.Ceil(b.Divide(float(reach), stretch)), to=dtypes.i64), 2)
         stop = b.Add(axis.size, beyond)
-        places = b.Unsqueeze(b.Range(b.Subtract(0, beyond), stop, 1, output_type=dtypes.i64), [0])
-    distance = b.Abs(b.Subtract(b.Unsqueeze(b.Cast(source, to=wide), [1]), b.Cast(places, to=wide)))
+        positions = b.Unsqueeze(b.Range(b.Subtract(0, beyond), stop, 1, output_type=dtypes.i64), [0])
+    distance = b.Abs(b.Subtract(b.Unsqueeze(b.Cast(source, to=wide), [1]), b.Cast(positions, to=wide)))
     distance = distance if stretch is None else b.Multiply(distance, stretch)
     if op.mode == "linear":
         weights = b.Maximum(b.Subtract(ONE, distance), 0.0)
@@ -136,7 +136,7 @@ def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Val
         weights = b.Divide(weights, b.Where(b.Equal(total, 0.0), b.constant(ONE, wide), total))
     if op.exclude_outside:
         return weights
-    border = b.Maximum(b.Minimum(places, last), 0)
+    border = b.Maximum(b.Minimum(positions, last), 0)
     return b.MatMul(weights, b.Cast(b.Equal(b.Transpose(border, [1, 0]), columns), to=wide))
 
 
@@ -174,8 +174,8 @@ def _half_pixel_symmetric(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     return b.Subtract(b.Add(_f32(b, offset), b.Divide(b.Add(y, HALF), axis.scale)), HALF)
 
 
-def _unless_one(b: Builder, axis: RunTimeAxis, places: Value, otherwise: Any) -> Any:
-    return b.Where(b.Less(1, axis.out), places, otherwise)
+def _unless_one(b: Builder, axis: RunTimeAxis, positions: Value, otherwise: Any) -> Any:
+    return b.Where(b.Less(1, axis.out), positions, otherwise)
 
 
 def _align_corners(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
@@ -184,10 +184,10 @@ def _align_corners(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     return b.Divide(b.Multiply(y, _f32(b, b.Subtract(axis.size, 1))), _f32(b, steps))
 
 
-def _align_corners_scaled(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
+def _align_scaled_corners(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     length = b.Multiply(_f64(b, axis.scale), _f64(b, axis.size))
-    places = b.Divide(b.Multiply(y, _f32(b, b.Subtract(axis.size, 1))), _f32(b, b.Subtract(length, ONE)))
-    return b.Where(b.Equal(length, ONE), b.constant(0.0), places)
+    positions = b.Divide(b.Multiply(y, _f32(b, b.Subtract(axis.size, 1))), _f32(b, b.Subtract(length, ONE)))
+    return b.Where(b.Equal(length, ONE), b.constant(0.0), positions)
 
 
 def _crop(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
@@ -195,10 +195,10 @@ def _crop(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     start, end = axis.roi
     last = _f32(b, b.Subtract(axis.size, 1))
     steps = _f64(b, b.Maximum(b.Subtract(axis.out, 1), 1))
-    moved = b.Multiply(b.Multiply(_f64(b, y), _f64(b, b.Subtract(end, start))), _f64(b, last))
-    places = b.Add(_f64(b, b.Multiply(start, last)), b.Divide(moved, steps))
+    offsets = b.Multiply(b.Multiply(_f64(b, y), _f64(b, b.Subtract(end, start))), _f64(b, last))
+    positions = b.Add(_f64(b, b.Multiply(start, last)), b.Divide(offsets, steps))
     middle = b.Multiply(b.Multiply(b.Add(start, end), HALF), last)
-    return _unless_one(b, axis, _f32(b, places), middle)
+    return _unless_one(b, axis, _f32(b, positions), middle)
 
 
 _COORDINATES: dict[str, Callable[[Any, Any, RunTimeAxis], Any]] = {
@@ -208,7 +208,7 @@ _COORDINATES: dict[str, Callable[[Any, Any, RunTimeAxis], Any]] = {
     "asymmetric": lambda b, y, axis: b.Divide(y, axis.scale),
     "tf_half_pixel_for_nn": lambda b, y, axis: b.Divide(b.Add(y, HALF), axis.scale),
     "align_corners": _align_corners,
-    "align_corners_scaled": _align_corners_scaled,
+    "align_corners_scaled": _align_scaled_corners,
     "tf_crop_and_resize": _crop,
 }
 

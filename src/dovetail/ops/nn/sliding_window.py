@@ -49,7 +49,7 @@ def split_padding(total: Size, upper: bool) -> tuple[Any, Any]:
 
 
 class SlidingWindowOp(Op):
-    """An operator with sliding windows.
+    """Sliding-window operators share strides, dilations and padding.
 
     ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0. ``auto_pad``:
     ``explicit`` uses ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad to ceil(size / stride) windows,
@@ -74,12 +74,12 @@ class SlidingWindowOp(Op):
             self.__dict__["pads"] = None
 
     def _per_axis(self, name: str, count: int, default: int) -> tuple[int, ...]:
-        given = getattr(self, name)
-        if given is None or (not given and count):
+        values = getattr(self, name)
+        if values is None or (not values and count):
             return (default,) * count
-        if len(given) != count:
-            raise RuleError("window.rank", f"{name} must have {count} elements, got {list(given)}")
-        return tuple(given)
+        if len(values) != count:
+            raise RuleError("window.rank", f"{name} must have {count} elements, got {list(values)}")
+        return tuple(values)
 
     def steps(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the strides and dilations of ``count`` spatial axes."""
@@ -129,7 +129,7 @@ class SlidingWindowOp(Op):
 
 def refuse_small_input(rest: Any) -> None:
     if isinstance(rest, int) and rest < 0:
-        raise RuleError("window.size", f"window extends {-rest} elements beyond the padded input")
+        raise RuleError("window.size", f"window must lie within the padded input, but extends {-rest} elements beyond it")
 
 
 def spatial_sizes(shape: Sequence[Size]) -> tuple[Size, ...]:

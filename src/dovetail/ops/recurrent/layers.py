@@ -99,7 +99,7 @@ class RecurrentLayer(Op):
             raise RuleError("recurrent.hidden-size", f"hidden_size must be at least 1, got {self.hidden_size}")
         if not 1 <= self.__dict__["outputs"] <= len(self.signature.outputs):
             raise RuleError(
-                "node.outputs", f"there are 1 to {len(self.signature.outputs)} outputs, got {self.__dict__['outputs']}"
+                "node.outputs", f"number of outputs must be 1 to {len(self.signature.outputs)}, got {self.__dict__['outputs']}"
             )
         self._validate_activations()
 
@@ -108,7 +108,7 @@ class RecurrentLayer(Op):
         if len(self.activations) not in {0, count, count * self.directions}:
             raise RuleError(
                 "recurrent.activations",
-                f"{count} activations for each of {self.directions} directions are needed, got {len(self.activations)}",
+                f"activations must be {count} for each of {self.directions} directions, got {len(self.activations)}",
             )
         for name in self.activations:
             if name not in DEFAULT_PARAMETERS:
@@ -266,7 +266,7 @@ class RecurrentLayer(Op):
                 outputs.append(y)
             last_states.append(states_of_direction)
         y = m.stack(outputs, 1)
-        ends = [m.stack([each[index] for each in last_states], 0) for index in range(self.state_count)]
+        ends = [m.stack([states[index] for states in last_states], 0) for index in range(self.state_count)]
         ys = [m.transpose(y, permutation_of("sdbh", Y_AXES[self.layout]))]
         ys += [m.transpose(states_of_direction, permutation_of("dbh", STATE_AXES[self.layout])) for states_of_direction in ends]
         return tuple(m.round_to(value, dtype) for value in ys[: self.__dict__["outputs"]])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
-    """The index of an extremum along ``axis``: the first one, or with ``select_last_index`` the last one.
+    """Return the index of the extremum along ``axis``: the first one, or with ``select_last_index`` the last one.
 
     ``keepdims`` keeps the axis with size 1.
     """
@@ -42,31 +42,31 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
     def canonical(self, x: View) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def place(self, xp: Namespace) -> Callable[..., Any]:
+    def argument(self, xp: Namespace) -> Callable[..., Any]:
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
-            raise symbolic.Inexact("the place of an extreme")
+            raise symbolic.Inexact("the index of an extremum")
         axis = axis_in(self.axis, x.ndim)
         kind = arrays.element(x)
         wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widen(xp, x)
         if self.select_last_index:
-            found = x.shape[axis] - 1 - self.place(xp)(xp.flip(wide, axis=axis), axis=axis)
+            extremum = x.shape[axis] - 1 - self.argument(xp)(xp.flip(wide, axis=axis), axis=axis)
         else:
-            found = self.place(xp)(wide, axis=axis)
-        places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
-        return xp.expand_dims(places, axis=axis) if self.keepdims else places
+            extremum = self.argument(xp)(wide, axis=axis)
+        indices = arrays.cast(xp, xp.asarray(extremum), dtypes.i64)
+        return xp.expand_dims(indices, axis=axis) if self.keepdims else indices
 
     def lower(self, b: Builder, x: Value) -> Any:
-        """Reduce the indices that hold the extremum to the least or greatest one."""
+        """Reduce the indices that hold the extremum to the smallest or greatest one."""
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
         hit = b.Equal(x, b.apply(self.reduction, x, [axis]))
-        places = _axis_indices(b, x, axis)
-        found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.select_last_index else _axis_size(b, x, axis))
-        return b.apply("ReduceMax" if self.select_last_index else "ReduceMin", found, [axis], keepdims=self.keepdims)
+        indices = _axis_indices(b, x, axis)
+        candidates = b.Where(hit, indices, b.constant(-1, dtypes.i64) if self.select_last_index else _axis_size(b, x, axis))
+        return b.apply("ReduceMax" if self.select_last_index else "ReduceMin", candidates, [axis], keepdims=self.keepdims)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
@@ -90,7 +90,7 @@ def _axis_indices(b: Builder, x: Value, axis: int) -> Any:
     return b.Unsqueeze(counted, behind) if behind else counted
 
 
-def _place_lines(kind: str) -> tuple[str, ...]:
+def _op_mappings(kind: str) -> tuple[str, ...]:
     return (
         f"{kind}-1(x; axis~front=0, keepdims=1 | select_last_index=false)",
         f"{kind}-11(x; axis=0, keepdims=1 | select_last_index=false)",
@@ -98,7 +98,7 @@ def _place_lines(kind: str) -> tuple[str, ...]:
     )
 
 
-class ArgMax(_ArgExtremum, onnx=_place_lines("ArgMax")):
+class ArgMax(_ArgExtremum, onnx=_op_mappings("ArgMax")):
     """Compute the index of the maximum along an axis.
 
     Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
@@ -106,11 +106,11 @@ class ArgMax(_ArgExtremum, onnx=_place_lines("ArgMax")):
 
     reduction: ClassVar[str] = "ReduceMax"
 
-    def place(self, xp: Namespace) -> Callable[..., Any]:
+    def argument(self, xp: Namespace) -> Callable[..., Any]:
         return xp.argmax  # type: ignore[no-any-return]
 
 
-class ArgMin(_ArgExtremum, onnx=_place_lines("ArgMin")):
+class ArgMin(_ArgExtremum, onnx=_op_mappings("ArgMin")):
     """Compute the index of the minimum along an axis.
 
     Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
@@ -118,5 +118,5 @@ class ArgMin(_ArgExtremum, onnx=_place_lines("ArgMin")):
 
     reduction: ClassVar[str] = "ReduceMin"
 
-    def place(self, xp: Namespace) -> Callable[..., Any]:
+    def argument(self, xp: Namespace) -> Callable[..., Any]:
         return xp.argmin  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
-    """A cumulative reduction along ``axis``, a scalar input.
+    """Cumulative operators reduce along ``axis``, a scalar input.
 
     Each element combines all elements up to it, without itself where ``exclusive``, and those from it on where ``reverse``.
     """
@@ -31,9 +31,9 @@ class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
         if axis.shape is not None and len(axis.shape):
             raise RuleError("running.axis", f"axis must be a scalar, got shape {list(axis.shape)}")
         if x.shape is not None and axis.value is not None:
-            place = np.asarray(axis.value).reshape(-1).tolist()[0]
-            if isinstance(place, int):
-                axis_in(place, len(x.shape))
+            known_axis = np.asarray(axis.value).reshape(-1).tolist()[0]
+            if isinstance(known_axis, int):
+                axis_in(known_axis, len(x.shape))
         return x.shape
 
     def accumulate(self, xp: Namespace, x: Array, axis: int) -> Any:
@@ -44,15 +44,15 @@ class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
         raise NotImplementedError
 
     def evaluate(self, xp: Namespace, x: Array, axis: Array) -> Any:
-        place = axis_in(int(np.asarray(axis).reshape(-1).tolist()[0]), x.ndim)
+        index = axis_in(int(np.asarray(axis).reshape(-1).tolist()[0]), x.ndim)
         wide = x if xp is symbolic.xp else arrays.widen(xp, x)
-        wide = xp.flip(wide, axis=place) if self.reverse else wide
-        if self.exclusive and x.shape[place]:
-            front = (slice(None),) * place
-            wide = xp.concat([self.identity(xp, wide[(*front, slice(0, 1))]), wide[(*front, slice(0, -1))]], axis=place)
+        wide = xp.flip(wide, axis=index) if self.reverse else wide
+        if self.exclusive and x.shape[index]:
+            front = (slice(None),) * index
+            wide = xp.concat([self.identity(xp, wide[(*front, slice(0, 1))]), wide[(*front, slice(0, -1))]], axis=index)
         with np.errstate(all="ignore"):
-            y = self.accumulate(xp, wide, place)
-        y = xp.flip(y, axis=place) if self.reverse else y
+            y = self.accumulate(xp, wide, index)
+        y = xp.flip(y, axis=index) if self.reverse else y
         return y if xp is symbolic.xp else arrays.cast(xp, y, arrays.element(x), saturate=False)
 
 
@@ -80,8 +80,8 @@ class CumProd(_CumulativeOp, onnx="CumProd-26(x, axis; exclusive=0, reverse=0)")
     def accumulate(self, xp: Namespace, x: Array, axis: int) -> Any:
         if hasattr(xp, "cumulative_prod"):
             return xp.cumulative_prod(x, axis=axis, dtype=x.dtype)
-        rows = [x[(*(slice(None),) * axis, slice(place, place + 1))] for place in range(x.shape[axis])]
-        products = [reduce(xp.multiply, rows[: place + 1]) for place in range(len(rows))]
+        rows = [x[(*(slice(None),) * axis, slice(index, index + 1))] for index in range(x.shape[axis])]
+        products = [reduce(xp.multiply, rows[: index + 1]) for index in range(len(rows))]
         return xp.concat(products, axis=axis) if products else x
 
     def identity(self, xp: Namespace, x: Array) -> Any:

@@ -35,7 +35,7 @@ def _openvino_mapping(kind: str, version: int = 1) -> str:
 
 
 class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
-    """A reduction of the elements along ``axes``, a scalar or vector that counts negative axes from the end.
+    """Reductions combine the elements along ``axes``, a scalar or vector that counts negative axes from the end.
 
     ``keepdims`` keeps the axes with size 1. Without axes, or with an empty vector, all axes are reduced, or with
     ``noop_with_empty_axes`` none, where each element is reduced alone. Narrow floats are computed in f32 and rounded once;
@@ -118,8 +118,8 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
         rank = None if x.shape is None else len(x.shape)
         listed = None if axes is None else axes.value
         if rank is not None and (axes is None or (listed is not None and not any(map(_is_symbol, np.ravel(listed))))):
-            places = self.axes_of(rank, listed)
-            return b.Unsqueeze(reduced, list(places)) if places else reduced
+            indices = self.axes_of(rank, listed)
+            return b.Unsqueeze(reduced, list(indices)) if indices else reduced
         full = b.add(self.with_(keepdims=True), x, axes)[0]
         return b.Reshape(reduced, b.Shape(full, output_type=dtypes.i64), special_zero=False)
 
@@ -152,7 +152,7 @@ def _is_symbol(axis: int | symbolic.Dim) -> bool:
 
 
 class _TruncatedReduction(_Reduction):
-    """A reduction whose result for integers is truncated toward zero."""
+    """These reductions truncate the results for integers toward zero."""
 
     def wide(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
@@ -219,7 +219,7 @@ def _sizes(b: Builder, x: Value) -> Any:
 
 
 class _Extremum(_Reduction, sig="x: T, axes!?: I -> y: T"):
-    """A maximum or minimum of real numbers or booleans (False < True)."""
+    """ReduceMax and ReduceMin compare real numbers or booleans (False < True)."""
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Reduce booleans as i32; the result of no elements is the least or greatest i32."""
@@ -228,11 +228,11 @@ class _Extremum(_Reduction, sig="x: T, axes!?: I -> y: T"):
         return b.Greater(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], 0)
 
     def types(self, x: View, axes: View | None = None) -> Any:
-        found = super().types(x, axes)
+        result = super().types(x, axes)
         dtype = dtype_in(x.type)
         if dtype is not None and dtype.kind not in ("float", "int", "uint", "bool"):
             raise RuleError("type.class", f"input 'x' must be a real number type or boolean, got {dtype}")
-        return found
+        return result
 
     def gradient(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None) -> Any:
         """Split the gradient equally among the elements that attain the extremum."""
@@ -414,7 +414,7 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
 
 
 class _LogicalReduction(_Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
-    """A logical reduction along ``axes``."""
+    """Logical reductions combine booleans along ``axes``."""
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """Reduce as i32, since ONNX before 20 has no ReduceMax and ReduceMin of booleans."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
-    """A function over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
+    """Normalize over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
 
     axis: int = -1
     coerce_to_2d: bool = False
@@ -51,8 +51,8 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
             return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), special_zero=False)
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
-        turned = x if axis == rank - 1 else b.Transpose(x, order)
-        y = b.add(last(axis=rank - 1, coerce_to_2d=True), turned)[0]
+        transposed = x if axis == rank - 1 else b.Transpose(x, order)
+        y = b.add(last(axis=rank - 1, coerce_to_2d=True), transposed)[0]
         return y if axis == rank - 1 else b.Transpose(y, order)
 
 

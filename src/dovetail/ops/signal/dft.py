@@ -24,7 +24,7 @@ _MATRIX_LIMIT = 1 << 20
 
 
 class _Transform(Op):
-    """A transform over ``axes``, one after the other.
+    """RDFT, IRDFT and DFT transform ``axes`` one after the other.
 
     ``signal_size``: each axis is cut or zero-padded to that many elements beforehand; -1, the default, keeps the size (2 * (n -
     1) for the real result of IRDFT).
@@ -150,10 +150,10 @@ class DFT(
         if len(x.shape) < 2:
             raise RuleError("fourier.rank", f"rank must be at least 2 (signal and complex parts), got {len(x.shape)}")
         parts = x.shape[-1]
-        if all(
-            symbolic.equal(parts, count) is False for count in ((1, 2) if not self.onesided else (2,) if self.inverse else (1,))
-        ):
-            raise RuleError("fourier.parts", f"size {parts} of the last axis does not hold complex parts")
+        part_counts = (1, 2) if not self.onesided else (2,) if self.inverse else (1,)
+        if all(symbolic.equal(parts, count) is False for count in part_counts):
+            expected = " or ".join(map(str, part_counts))
+            raise RuleError("fourier.parts", f"size of the last axis (complex parts) must be {expected}, got {parts}")
         shape: list[Any] = list(x.shape[:-1])
         plan = self.plan(shape, axes, lengths, self.onesided and self.inverse)
         if plan is None:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-def scalar_of(x: View, what: str) -> Any:
+def scalar_of(x: View, name: str) -> Any:
     """Return the number in a scalar or a vector of one element; None where it is not known. Raises RuleError [input.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
-        raise RuleError("input.rank", f"{what} must be a scalar, got shape {list(x.shape)}")
-    found = elements_of(x)
-    return None if found is None else found[0]
+        raise RuleError("input.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
+    elements = elements_of(x)
+    return None if elements is None else elements[0]
 
 
 class STFT(
@@ -47,12 +47,12 @@ class STFT(
 
     def length_of(self, x: View, window: Any, length: Any) -> Any:
         """Return the frame length; None where it is not known."""
-        found = None if length is None else scalar_of(length, "length")
+        known_length = None if length is None else scalar_of(length, "length")
         size = None if window is None or window.shape is None else window.shape[0]
-        if found is not None and size is not None:
-            return agree(found, size)
+        if known_length is not None and size is not None:
+            return agree(known_length, size)
         if length is not None:
-            return found if found is not None else size
+            return known_length if known_length is not None else size
         if window is not None:
             return size
         return None if x.shape is None else x.shape[1]
@@ -67,7 +67,8 @@ class STFT(
             if len(x.shape) != 3:
                 raise RuleError("fourier.rank", f"rank must be 3 (batch, signal, parts), got {len(x.shape)}")
             if all(symbolic.equal(x.shape[2], count) is False for count in ((1,) if self.onesided else (1, 2))):
-                raise RuleError("fourier.parts", f"size {x.shape[2]} of the last axis does not hold complex parts")
+                expected = "1" if self.onesided else "1 or 2"
+                raise RuleError("fourier.parts", f"size of the last axis (complex parts) must be {expected}, got {x.shape[2]}")
         size = self.length_of(x, window, length)
         if isinstance(size, int) and size < 1:
             raise RuleError("fourier.length", f"frame_length must be at least 1, got {size}")
@@ -96,8 +97,8 @@ class STFT(
         else:
             rest = b.Subtract(b.Gather(b.Shape(x), np.array(1), axis=0), b.constant(size))
             starts = b.Range(b.constant(0), b.Add(rest, b.constant(1)), b.constant(every))
-        places = b.Add(b.Unsqueeze(starts, [1]), b.constant(np.arange(size)))
-        frames = b.Gather(x, places, axis=1)
+        indices = b.Add(b.Unsqueeze(starts, [1]), b.constant(np.arange(size)))
+        frames = b.Gather(x, indices, axis=1)
         if window is not None:
             frames = b.Multiply(frames, b.Unsqueeze(window, [1]))
         return b.add(DFT(onesided=self.onesided), frames, b.constant([2]))[0]
@@ -125,10 +126,10 @@ class ISTFT(
     def sizes(self, x: View, length: Any, step: Any) -> tuple[Any, Any, Any]:
         """Return the frame size, the frame step and the number of elements that all frames cover; None where not known."""
         size, every = scalar_of(length, "length"), scalar_of(step, "step")
-        for number, what in ((size, "frame"), (every, "step")):
+        for number, name in ((size, "frame"), (every, "step")):
             if isinstance(number, int) and number < 1:
                 raise RuleError(
-                    "fourier.length" if what == "frame" else "fourier.step", f"{what} must be at least 1, got {number}"
+                    "fourier.length" if name == "frame" else "fourier.step", f"{name} must be at least 1, got {number}"
                 )
         frames = None if x.shape is None else x.shape[-2]
         whole = None if frames is None or size is None or every is None else (frames - 1) * every + size
@@ -148,8 +149,8 @@ class ISTFT(
         if frame is not None and window.shape is not None and symbolic.less(frame, window.shape[0]) is True:
             raise RuleError("fourier.window", f"window ({window.shape[0]}) must not exceed frame_size ({frame})")
         if size is not None:
-            given = scalar_of(size, "size")
-            whole = given if isinstance(given, int) or given is None else None
+            signal_length = scalar_of(size, "size")
+            whole = signal_length if isinstance(signal_length, int) or signal_length is None else None
         elif whole is not None and self.center:
             whole = whole - frame
         return None if x.shape is None else (*x.shape[:-3], whole)
@@ -159,35 +160,39 @@ class ISTFT(
 
     def decompose(self, b: Builder, x: Value, window: Value, length: Value, step: Value, size: Value | None = None) -> Any:
         frame, every, whole = self.sizes(x, length, step)
-        given = None if size is None else scalar_of(size, "size")
-        if not isinstance(whole, int) or not isinstance(window.dims[0], int) or (size is not None and not isinstance(given, int)):
+        signal_length = None if size is None else scalar_of(size, "size")
+        if (
+            not isinstance(whole, int)
+            or not isinstance(window.dims[0], int)
+            or (size is not None and not isinstance(signal_length, int))
+        ):
             raise UnsupportedError("fourier.size", "the decomposition needs static frames and signal_length")
         self.shape(x, window, length, step, size)
-        less, rank = frame - window.dims[0], len(x.dims)
-        if less:
-            window = b.Pad(window, [less // 2, less - less // 2])
+        missing, rank = frame - window.dims[0], len(x.dims)
+        if missing:
+            window = b.Pad(window, [missing // 2, missing - missing // 2])
         order = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
         pieces = b.add(IRDFT(), b.Transpose(x, order), b.constant([rank - 2]), b.constant([frame]))[0]
         count = int(pieces.dims[-2])
-        places = np.arange(count)[:, None] * every + np.arange(frame)
-        y = _overlap_add(b, b.Multiply(pieces, window), places, whole)
-        weights = _overlap_add(b, b.Expand(b.Multiply(window, window), [count, frame]), places, whole)
+        indices = np.arange(count)[:, None] * every + np.arange(frame)
+        y = _overlap_add(b, b.Multiply(pieces, window), indices, whole)
+        weights = _overlap_add(b, b.Expand(b.Multiply(window, window), [count, frame]), indices, whole)
         is_empty = b.Equal(weights, 0.0)
         y = b.Where(is_empty, 0.0, b.Divide(y, b.Where(is_empty, 1.0, weights)))
         y = b.Multiply(y, float(np.sqrt(frame))) if self.normalized else y
         begin = frame // 2 if self.center else 0
-        end = given if given is not None else whole - frame if self.center else whole
+        end = signal_length if signal_length is not None else whole - frame if self.center else whole
         y = b.Slice(y, [begin], [min(begin + end, whole)], [-1]) if begin or end < whole else y
-        more = end - (whole - begin)
-        return b.Pad(y, b.constant([*[0] * (rank - 3), 0, *[0] * (rank - 3), more])) if more > 0 else y
+        padding = end - (whole - begin)
+        return b.Pad(y, b.constant([*[0] * (rank - 3), 0, *[0] * (rank - 3), padding])) if padding > 0 else y
 
 
-def _overlap_add(b: Builder, pieces: Any, places: np.ndarray[Any, Any], size: int) -> Any:
+def _overlap_add(b: Builder, frames: Any, indices: np.ndarray[Any, Any], size: int) -> Any:
     """Overlap-add frames (the last two axes) at ``places`` of ``size`` elements."""
-    batch = shape_value(b, pieces, range(len(pieces.dims) - 2))
-    flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), special_zero=False)
-    zero = b.constant(np.zeros((), pieces.dtype.numpy), pieces.dtype)
-    target = b.Expand(b.constant(places.reshape(-1)), shape_value(b, flat))
+    batch = shape_value(b, frames, range(len(frames.dims) - 2))
+    flat = b.Reshape(frames, join_sizes(b, [batch, indices.size]), special_zero=False)
+    zero = b.constant(np.zeros((), frames.dtype.numpy), frames.dtype)
+    target = b.Expand(b.constant(indices.reshape(-1)), shape_value(b, flat))
     return b.ScatterElements(b.Expand(zero, join_sizes(b, [batch, size])), target, flat, axis=-1, reduction="add")
 
 
@@ -207,21 +212,21 @@ class MelWeightMatrix(
     output_datatype: DType = dtypes.f32
 
     def types(self, *xs: View) -> list[Type]:
-        found = default_types(self, xs)[0]
+        plain_type = default_types(self, xs)[0]
         if not self.output_datatype.is_number or self.output_datatype.kind == "complex":
             raise RuleError("type.class", f"output_datatype must be a real number type, got {self.output_datatype}")
-        return [Tensor(self.output_datatype, getattr(found, "shape", None))]
+        return [Tensor(self.output_datatype, getattr(plain_type, "shape", None))]
 
     def shape(self, bins: View, length: View, rate: View, low: View, high: View) -> Any:
-        for x, what in ((low, "low"), (high, "high")):
+        for x, name in ((low, "low"), (high, "high")):
             if x.shape:
-                raise RuleError("input.rank", f"{what} must be a scalar, got shape {list(x.shape)}")
+                raise RuleError("input.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
         scalar_of(rate, "rate")
         count, size = scalar_of(bins, "bins"), scalar_of(length, "length")
         return (None if size is None else size // 2 + 1, count)
 
     def value(self, *xs: View) -> Any:
-        raise symbolic.Inexact("weights")
+        raise symbolic.Inexact("mel weights")
 
     def evaluate(self, xp: Namespace, bins: Array, length: Array, rate: Array, low: Array, high: Array) -> Any:
         count, size, every = (int(np.asarray(x).reshape(-1)[0]) for x in (bins, length, rate))
@@ -230,13 +235,13 @@ class MelWeightMatrix(
         hertz = 700 * (10 ** (mels / 2595) - 1)
         edges = ((size + 1) * hertz // every).astype(np.int64)
         if edges.min() < 0 or edges[:-1].max() > size // 2:
-            raise RuleError("mel.range", f"bands reach frequency index {int(edges[:-1].max())}, beyond {size // 2}")
+            raise RuleError("mel.range", f"frequency indices of bands must be at most {size // 2}, got {int(edges[:-1].max())}")
         y = np.zeros((size // 2 + 1, count))
         for band, (start, top, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
             rise = np.arange(start, top + 1)
             y[rise, band] = (rise - start) / (top - start) if top > start else 1
             fall = np.arange(top, end)
             if len(fall) and fall[-1] > size // 2:
-                raise RuleError("mel.range", f"bands reach frequency index {end}, beyond {size // 2}")
+                raise RuleError("mel.range", f"frequency indices of bands must be at most {size // 2}, got {end}")
             y[fall, band] = (end - fall) / (end - top) if len(fall) else 0
         return arrays.from_numpy(xp, y.astype(self.output_datatype.numpy), low)

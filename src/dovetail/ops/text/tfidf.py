@@ -58,20 +58,20 @@ class TfIdfVectorizer(
         if len(self.ngram_counts) < self.max_gram_length:
             raise RuleError(
                 "terms.length",
-                f"max_gram_length ({self.max_gram_length}) exceeds the lengths of the pool ({len(self.ngram_counts)})",
+                f"max_gram_length ({self.max_gram_length}) must not exceed the lengths of the pool ({len(self.ngram_counts)})",
             )
         if any((end - start) % length for length, start, end in self._pool_ranges()):
             raise RuleError("terms.pool", "the last n-gram of a length is incomplete")
         if len(self.ngram_indexes) != self._ngram_count() or any(index < 0 for index in self.ngram_indexes):
             raise RuleError(
-                "terms.places", f"{self._ngram_count()} ngram_indexes of at least 0 are needed, got {len(self.ngram_indexes)}"
+                "terms.places", f"needs {self._ngram_count()} ngram_indexes of at least 0, got {len(self.ngram_indexes)}"
             )
         if len(self._ngrams()) < self._ngram_count(self.min_gram_length, self.max_gram_length):
-            raise RuleError("terms.pool", "the pool has an n-gram twice")
+            raise RuleError("terms.pool", "n-grams of the pool must be different")
         if self.mode == "idf" and len(set(self.ngram_indexes)) < len(self.ngram_indexes):
             raise UnsupportedError("terms.places", "idf with several n-grams at one index is not defined")
         if self.weights and len(self.weights) != self._ngram_count():
-            raise RuleError("terms.weights", f"{self._ngram_count()} weights are needed, got {len(self.weights)}")
+            raise RuleError("terms.weights", f"needs {self._ngram_count()} weights, got {len(self.weights)}")
 
     def _pool_size(self) -> int:
         return len(self.pool_int64s or self.pool_strings)
@@ -123,7 +123,7 @@ class TfIdfVectorizer(
 
     def _count_row(self, row: list[Any], ngrams: dict[tuple[Any, ...], int], y: Array) -> None:
         counts: dict[int, int] = {}
-        # An n-gram that spans more than the row does not occur.
+        # An n-gram longer than the row does not occur.
         for length in range(self.min_gram_length, min(self.max_gram_length, len(row)) + 1):
             max_step = 1 if length == 1 else min(self.max_skip_count + 1, (len(row) - 1) // (length - 1))
             for step in range(1, max_step + 1):

@@ -101,8 +101,8 @@ class CTCLoss(
         for time in range(1, times):
             paths = [b.Where(may_stay, alpha, _LOG_ZERO)]
             for distance, is_allowed in ((1, None), (2, may_skip)):
-                moved = b.Slice(b.Pad(alpha, [0, distance, 0, 0], b.constant(_LOG_ZERO, alpha.dtype)), [0], [-distance], [1])
-                paths.append(moved if is_allowed is None else b.Where(is_allowed, moved, _LOG_ZERO))
+                shifted = b.Slice(b.Pad(alpha, [0, distance, 0, 0], b.constant(_LOG_ZERO, alpha.dtype)), [0], [-distance], [1])
+                paths.append(shifted if is_allowed is None else b.Where(is_allowed, shifted, _LOG_ZERO))
             next_alpha = b.Add(_logsumexp(b, paths), b.Gather(log_probs, np.array(time), axis=1))
             alpha = b.Where(b.Greater(logit_lengths, b.constant(time)), b.Maximum(next_alpha, _LOG_ZERO), alpha)
         last = b.Multiply(b.Unsqueeze(symbol_count, [1]), b.constant(2))

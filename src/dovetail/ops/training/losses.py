@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Loss(Op):
-    """The attributes and the decomposition that both losses share.
+    """Both losses share these attributes and the decomposition.
 
     Log-probabilities ``x`` are [batch, classes, *positions], classes ``target`` [batch, *positions], ``weight`` [classes].
     Where ``target`` is ``ignore_index`` the loss and its weight are 0. ``reduction``: ``none`` keeps the loss of each

@@ -17,7 +17,7 @@ _INPUTS = "r, t, *inputs"
 
 
 class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
-    """The rules that the optimizers share.
+    """The optimizers share these rules.
 
     ``inputs`` are the tensors, then their gradients, then each kind of state from earlier steps; ``outputs`` are the new
     tensors and states. ``r``, the learning rate, and ``t``, the number of earlier steps, have one element.

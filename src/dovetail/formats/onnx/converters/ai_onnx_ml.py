@@ -126,14 +126,14 @@ def _string_array(items: Any) -> Any:
 
 def _table_constant(ctx: ImportContext, side: str) -> Value:
     """Add the constant for the keys or the values, which one of several attributes holds."""
-    forms = [name for name in (*_LISTS, "tensor") if f"{side}_{name}" in ctx.node.attributes]
-    if len(forms) != 1:
+    names = [name for name in (*_LISTS, "tensor") if f"{side}_{name}" in ctx.node.attributes]
+    if len(names) != 1:
         raise FormatError(
-            "label.table", f"LabelEncoder needs exactly one attribute for its {side}, got {', '.join(forms) or 'none'}"
+            "label.table", f"LabelEncoder needs exactly one attribute for its {side}, got {', '.join(names) or 'none'}"
         )
-    if forms != ["tensor"]:
-        items = ctx.attribute(f"{side}_{forms[0]}", _KINDS[forms[0]])
-        return ctx.add_constant(_string_array(items) if forms == ["strings"] else items, _LISTS[forms[0]])
+    if names != ["tensor"]:
+        items = ctx.attribute(f"{side}_{names[0]}", _KINDS[names[0]])
+        return ctx.add_constant(_string_array(items) if names == ["strings"] else items, _LISTS[names[0]])
     tensor = ctx.attribute(f"{side}_tensor", "Any")
     if not isinstance(tensor, ForeignTensor):
         raise FormatError("attribute.value", f"LabelEncoder: {side}_tensor must be a tensor")
@@ -144,21 +144,21 @@ def _table_constant(ctx: ImportContext, side: str) -> Value:
 def export_label_encoder(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     x, *tables = node.inputs
     version = ctx.version_of(DOMAIN, "LabelEncoder")
-    known = [
+    items = [
         constant_of(table, f"LabelEncoder: {name}")
         for name, table in zip(("keys", "values", "default"), tables, strict=True)
         if table is not None
     ]
     dtypes_ = [table.dtype for table in tables if table is not None]
     if version == 1:
-        kind, attributes = _version_1_attributes(known, [dtype.name for dtype in dtypes_])
+        kind, attributes = _version_1_attributes(items, [dtype.name for dtype in dtypes_])
         return [ctx.add_node(node, DOMAIN, kind, 1, [ctx.key(x)], attributes)]
     attributes = {
-        **_table_attribute("keys", known[0], dtypes_[0], version),
-        **_table_attribute("values", known[1], dtypes_[1], version),
+        **_table_attribute("keys", items[0], dtypes_[0], version),
+        **_table_attribute("values", items[1], dtypes_[1], version),
     }
     name = _OTHERS.get(dtypes_[1].name, ("default_tensor",))[0]
-    attributes[name] = known[2].item() if name != "default_tensor" else ForeignTensor(dtypes_[1], known[2].reshape(1))
+    attributes[name] = items[2].item() if name != "default_tensor" else ForeignTensor(dtypes_[1], items[2].reshape(1))
     return [ctx.add_node(node, DOMAIN, "LabelEncoder", version or 0, [ctx.key(x)], attributes)]
 
 
@@ -169,9 +169,9 @@ def _table_attribute(side: str, data: Any, dtype: Any, version: int | None) -> d
     return {f"{side}_{name}": ForeignTensor(dtype, data) if name == "tensor" else data.tolist()}
 
 
-def _version_1_attributes(known: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
+def _version_1_attributes(items: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
     """Return the operator of version 1 for a table of strings and integers, and its attributes."""
-    keys, values, default_value = known
+    keys, values, default_value = items
     indices, texts = (values, keys) if names[:2] == ["string", "i64"] else (keys, values)
     if sorted(names[:2]) != ["i64", "string"]:
         raise UnsupportedError("op.unsayable", f"{DOMAIN} 1 maps between strings and i64, not {names[0]} to {names[1]}")

@@ -229,11 +229,11 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
     b, x = ctx.b, ctx.input(0)
     batch, length = axis_size_of(b, x, 0), axis_size_of(b, mask, 0)
     has_starts = ctx.node.kind == "Attention"
-    known = x.dims[0], mask.dims[0]
-    forms = [known[0], known[0] * 3 + 2, *([known[0] * 2] if has_starts else [])]
-    answers = [symbolic.equal(known[1], form) for form in forms]
+    batch_sizes = x.dims[0], mask.dims[0]
+    allowed_lengths = [batch_sizes[0], batch_sizes[0] * 3 + 2, *([batch_sizes[0] * 2] if has_starts else [])]
+    answers = [symbolic.equal(batch_sizes[1], form) for form in allowed_lengths]
     if not any(answer is not False for answer in answers):
-        raise _refuse(ctx, "a mask", f"{mask.type} does not fit a batch of {known[0]}")
+        raise _refuse(ctx, "a mask", f"{mask.type} does not fit a batch of {batch_sizes[0]}")
     wide = b.Cast(mask, to=dtypes.i64)
     rows = b.Range(b.constant(0), batch, b.constant(1))
     if True not in answers:

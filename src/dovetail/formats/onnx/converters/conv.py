@@ -22,7 +22,7 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
 def legalize_conv(b: Any, node: Node) -> Any:
     """Crop the input for negative padding, which OpenVINO has."""
     op: Any = node.op
-    x, *rest = node.inputs
+    x, *parameters = node.inputs
     pads = op.pads or ()
     if min(pads, default=0) >= 0:
         return None
@@ -30,4 +30,4 @@ def legalize_conv(b: Any, node: Node) -> Any:
     starts = [max(-pad, 0) for pad in pads[:count]]
     stops = [pad if pad < 0 else 2**63 - 1 for pad in pads[count:]]
     cropped = b.Slice(x, starts, stops, list(range(2, count + 2)), [1] * count)
-    return b.add(op.with_(pads=tuple(max(pad, 0) for pad in pads)), cropped, *rest)
+    return b.add(op.with_(pads=tuple(max(pad, 0) for pad in pads)), cropped, *parameters)

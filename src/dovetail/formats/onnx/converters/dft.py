@@ -70,10 +70,10 @@ def _one_axis(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
 
 def _read_axis(axes: Value) -> Value | None:
     """Return the scalar from which :func:`import_dft` built ``axes``; None where it did not."""
-    where = axes.node.inputs[0] if axes.node is not None and type(axes.node.op).__name__ == "Reshape" else None
-    if where is None or where.node is None or type(where.node.op).__name__ != "Where":
+    scalar = axes.node.inputs[0] if axes.node is not None and type(axes.node.op).__name__ == "Reshape" else None
+    if scalar is None or scalar.node is None or type(scalar.node.op).__name__ != "Where":
         return None
-    condition, _, axis = where.node.inputs
+    condition, _, axis = scalar.node.inputs
     less = None if condition is None else condition.node
     is_so = less is not None and type(less.op).__name__ == "Less" and less.inputs[0] is axis and axis is not None
     return axis if is_so and axis.shape == () else None  # type: ignore[union-attr]

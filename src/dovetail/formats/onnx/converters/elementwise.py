@@ -64,11 +64,11 @@ def legalize_mod(b: Builder, node: Node) -> Value | None:
     assert x is not None and y is not None
     if op.fmod or not x.dtype.is_float:
         return None
-    rest = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
+    remainder = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
     zero = scalar_like(b, 0, x)
-    has_other_sign = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
-    signed = b.Multiply(b.Abs(rest), b.Sign(y))
-    result: Value = b.Where(has_other_sign, b.Add(rest, y), b.Where(b.Equal(rest, zero), signed, rest))
+    has_other_sign = b.And(b.Not(b.Equal(remainder, zero)), b.Xor(b.Less(remainder, zero), b.Less(y, zero)))
+    signed = b.Multiply(b.Abs(remainder), b.Sign(y))
+    result: Value = b.Where(has_other_sign, b.Add(remainder, y), b.Where(b.Equal(remainder, zero), signed, remainder))
     return result
 
 
@@ -96,8 +96,8 @@ def legalize_where(b: Builder, node: Node) -> Value | None:
     if y.constant is not None and y.constant.size == 1 and not y.constant.any():
         result = b.And(condition, x, broadcast=op.broadcast)
     else:
-        chosen, otherwise = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
-        result = b.Or(chosen, otherwise, broadcast=op.broadcast)
+        selected, otherwise = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
+        result = b.Or(selected, otherwise, broadcast=op.broadcast)
     return result
 
 

@@ -61,13 +61,13 @@ def replace_gather_nd(b: Any, node: Node) -> Any:
     if x is None or indices is None or x.shape is None or indices.shape is None or not isinstance(indices.shape[-1], int):
         return None
     batch, depth = op.batch_dims, indices.shape[-1]
-    rest = x.shape[batch + depth :]
+    slice_shape = x.shape[batch + depth :]
     front = [size for size in x.shape[: batch + depth] if isinstance(size, int)]
     batches = [size for size in indices.shape[:batch] if isinstance(size, int)]
-    known = [size for size in rest if isinstance(size, int)]
-    if not depth or len(front) < batch + depth or len(batches) < batch or len(known) < len(rest) - 1 or 0 in known:
+    static = [size for size in slice_shape if isinstance(size, int)]
+    if not depth or len(front) < batch + depth or len(batches) < batch or len(static) < len(slice_shape) - 1 or 0 in static:
         return None
-    target = [prod(front), *(size if isinstance(size, int) else -1 for size in rest)]
+    target = [prod(front), *(size if isinstance(size, int) else -1 for size in slice_shape)]
     numbers = _slice_numbers(b, indices, front[batch:])
     if batch:
         firsts = np.arange(prod(batches)).reshape(*batches, *(1,) * (len(indices.shape) - 1 - batch)) * prod(front[batch:])
@@ -105,14 +105,14 @@ def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
     """Return flat indices in ``shape``: ``indices`` along ``axis``, and the element's own coordinates along the others."""
     strides = _strides(shape)
-    here = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
+    offsets = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
     grid = np.zeros([1] * len(table), np.int64)
     for other_axis, size in enumerate(table):
         if other_axis != axis:
             grid = grid + (np.arange(size) * strides[other_axis]).reshape(
                 [-1 if index == other_axis else 1 for index in range(len(table))]
             )
-    return b.Add(here, b.constant(grid, indices.dtype))
+    return b.Add(offsets, b.constant(grid, indices.dtype))
 
 
 @ONNX.fallback("CumSum", "CumProd")

@@ -18,13 +18,13 @@ def import_gradient(ctx: ImportContext) -> list[Value]:
 
     named = ctx.attribute("xs", "tuple[str, ...]"), ctx.attribute("zs", "tuple[str, ...]", ())
     target = _value_of(ctx, ctx.attribute("y", "str"))
-    wanted = [_value_of(ctx, name) for part in named for name in part]
+    values = [_value_of(ctx, name) for part in named for name in part]
     inputs = [ctx.input(index) for index in range(len(ctx.inputs))]
-    if len(wanted) != len(inputs):
-        raise FormatError("node.inputs", f"Gradient must have one input per name ({len(wanted)}), got {len(inputs)}")
-    if any(x is not y for x, y in zip(wanted, inputs, strict=True)):
+    if len(values) != len(inputs):
+        raise FormatError("node.inputs", f"Gradient must have one input per name ({len(values)}), got {len(inputs)}")
+    if any(x is not y for x, y in zip(values, inputs, strict=True)):
         raise UnsupportedError("attribute.value", "Gradient: xs must be the values of the graph itself")
-    sources = wanted[: len(named[0])]
+    sources = values[: len(named[0])]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
             raise FormatError("attribute.value", f"Gradient: {value.name!r} must be a float tensor, got {value.type}")

@@ -20,16 +20,16 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 def import_if(ctx: ImportContext) -> Value | list[Value]:
     """Import If: the outer values that the branches read become inputs of both branches."""
     captures: list[Value] = []
-    taken = known_branch(ctx.input(0))
+    taken_branch = known_branch(ctx.input(0))
     branches: list[Graph] = []
     faults = ctx.error_count
     for index, name in enumerate(("then_branch", "else_branch")):
         before = ctx.error_count
         branches.append(ctx.import_subgraph(_branch(ctx, name), captures))
-        if taken == 1 - index and (branches[index].fault is not None or ctx.error_count > before):
+        if taken_branch == 1 - index and (branches[index].fault is not None or ctx.error_count > before):
             # The condition is constant, and the branch that never runs is faulty: the other one replaces the node.
             ctx.discard_errors(before)
-            remaining = ctx.import_subgraph(_branch(ctx, "else_branch"), captures) if taken else branches[0]
+            remaining = ctx.import_subgraph(_branch(ctx, "else_branch"), captures) if taken_branch else branches[0]
             return ctx.inline_subgraph(remaining, captures[: len(remaining.inputs)], faults)
     for branch in branches:
         for outside in captures[len(branch.inputs) :]:

@@ -149,8 +149,8 @@ def _build_scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stack
 
 def _check_body(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
     if len(foreign.inputs) != inputs or len(foreign.outputs) < outputs:
-        has = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
-        raise FormatError("loop.body", f"the body must have {inputs} inputs and at least {outputs} outputs, {has}")
+        actual = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
+        raise FormatError("loop.body", f"the body must have {inputs} inputs and at least {outputs} outputs, {actual}")
 
 
 def _state_type(type: Type, item: ForeignValue) -> Type:
@@ -183,9 +183,9 @@ def _set_axis_to_one(type: Type, axis: int) -> Type:
     return Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
 
 
-def _rank(x: Value, more: int = 0) -> int | None:
+def _rank(x: Value, added: int = 0) -> int | None:
     shape = x.shape
-    return None if shape is None else len(shape) + more
+    return None if shape is None else len(shape) + added
 
 
 def _scan_entries(ctx: ImportContext, side: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
@@ -310,8 +310,8 @@ def _remove_stack_axis(b: Builder, value: Value, axis: int) -> Value:
     """Return a part without the axis along which parts are stacked."""
     node = value.node
     if node is not None and type(node.op).__name__ == "Unsqueeze" and node.inputs[0] is not None:
-        known = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
-        if known is not None and np.ravel(known).tolist() == [axis]:
+        axes = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        if axes is not None and np.ravel(axes).tolist() == [axis]:
             return node.inputs[0]
     return b.apply("Squeeze", value, [axis])  # type: ignore[no-any-return]
 
@@ -332,5 +332,5 @@ def _take_part(body: Graph, part_index: int, axis: int) -> None:
 
 
 def _squeezes(node: Node, index: int, axis: int) -> bool:
-    known = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    return type(node.op).__name__ == "Squeeze" and index == 0 and known is not None and np.ravel(known).tolist() == [axis]
+    axes = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    return type(node.op).__name__ == "Squeeze" and index == 0 and axes is not None and np.ravel(axes).tolist() == [axis]

@@ -56,10 +56,10 @@ def replace_equal(b: Any, node: Node) -> Any:
     kind = x.dtype  # type: ignore[union-attr]
     if not (kind.is_integer or kind in ("f16", "f32", "f64")):
         return None
-    how = {"broadcast": node.op.broadcast}  # type: ignore[attr-defined]
-    differs = b.Or(b.Less(x, y, **how), b.Greater(x, y, **how))
+    broadcasting = {"broadcast": node.op.broadcast}  # type: ignore[attr-defined]
+    differs = b.Or(b.Less(x, y, **broadcasting), b.Greater(x, y, **broadcasting))
     if kind.is_float:
-        differs = b.Or(differs, b.Or(b.IsNaN(x), b.IsNaN(y), **how))
+        differs = b.Or(differs, b.Or(b.IsNaN(x), b.IsNaN(y), **broadcasting))
     return b.Not(differs)
 
 
@@ -127,8 +127,8 @@ def replace_mod(b: Any, node: Node) -> Any:
     kind = x.dtype  # type: ignore[union-attr]
     if kind not in ("i32", "i64", "u32", "u64"):
         return None
-    how = {"broadcast": op.broadcast}
-    rest = b.Subtract(x, b.Multiply(b.Divide(x, y, **how), y))
+    broadcasting = {"broadcast": op.broadcast}
+    rest = b.Subtract(x, b.Multiply(b.Divide(x, y, **broadcasting), y))
     if op.fmod or kind.kind != "int":
         return rest
     zero = scalar_like(b, 0, rest)
@@ -286,8 +286,8 @@ def replace_slice(b: Any, node: Node) -> Any:
         return None
     for axis, start, stop, step in zip(sliced_axes, starts, stops, steps, strict=True):
         cut = (np.array([bound], np.int64) for bound in (start, stop, 0, step))
-        taken = node.op.evaluate(np, np.arange(x.dims[axis], dtype=np.int64), *cut)
-        x = b.Gather(x, b.constant(taken), axis=axis)
+        indices = node.op.evaluate(np, np.arange(x.dims[axis], dtype=np.int64), *cut)
+        x = b.Gather(x, b.constant(indices), axis=axis)
     return x
 
 

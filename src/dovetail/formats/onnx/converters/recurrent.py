@@ -55,14 +55,14 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
     elif lengths is not None and lengths.dtype is not dtypes.i32:
         xs[4] = b.Cast(lengths, to=dtypes.i32)
     size = op.sizes_of(*xs)["h"]
-    wanted: dict[str, Any] = {"summed_bias": False, "hidden_size": size if isinstance(size, int) else None}
+    attributes: dict[str, Any] = {"summed_bias": False, "hidden_size": size if isinstance(size, int) else None}
     if op.layout == "direction_second":
-        wanted["layout"] = "sequence_first"
+        attributes["layout"] = "sequence_first"
     if "weights_format" in op.fields_by_name:
-        wanted["weights_format"] = "iofc"
-    if xs[4] is lengths and all(op.__dict__[name] == value for name, value in wanted.items()):
+        attributes["weights_format"] = "iofc"
+    if xs[4] is lengths and all(op.__dict__[name] == value for name, value in attributes.items()):
         return None
-    return convert_form(b, op, xs, **wanted)
+    return convert_form(b, op, xs, **attributes)
 
 
 @ONNX.legalize("DynamicQuantizeLSTM")

@@ -56,8 +56,8 @@ def import_sequence_map(ctx: ImportContext) -> list[Value]:
     foreign: ForeignGraph = ctx.attribute("body", "Graph")
     xs = [ctx.input(index) for index in range(len(ctx.inputs))]
     if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(ctx.node.outputs):
-        has = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
-        raise FormatError("loop.body", f"the body must have {len(xs)} inputs and {len(ctx.node.outputs)} outputs, {has}")
+        actual = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
+        raise FormatError("loop.body", f"the body must have {len(xs)} inputs and {len(ctx.node.outputs)} outputs, {actual}")
     sequence_of(xs[0].type)
     parts = [x.type.element if isinstance(x.type, Sequence) else x.type for x in xs]
     inputs = [

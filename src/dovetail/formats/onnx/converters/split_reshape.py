@@ -43,8 +43,8 @@ def import_split_1(ctx: ImportContext) -> list[Value] | None:
 def import_split_18(ctx: ImportContext) -> Op | None:
     """Import Split-18: exactly one of the lengths and num_outputs is given."""
     if (ctx.optional_input(1) is None) == ("num_outputs" not in ctx.node.attributes):
-        how = "neither" if ctx.optional_input(1) is None else "both"
-        raise FormatError("split.outputs", f"Split needs exactly one of the lengths and num_outputs, got {how}")
+        actual = "neither" if ctx.optional_input(1) is None else "both"
+        raise FormatError("split.outputs", f"Split needs exactly one of the lengths and num_outputs, got {actual}")
     if ctx.optional_input(1) is not None:
         return None
     return Split(ctx.attribute("axis", "int", 0), ctx.attribute("num_outputs", "int"), ragged=True)
@@ -74,11 +74,11 @@ def constant_target(x: Value, target: Value | None, y: Value) -> list[int] | Non
 
     None where an element is none of these.
     """
-    wanted = None if target is None else elements_of(target)
-    if wanted is None or x.shape is None or y.shape is None:
+    elements = None if target is None else elements_of(target)
+    if elements is None or x.shape is None or y.shape is None:
         return None
     sizes: list[int] = []
-    for axis, (size, y_size) in enumerate(zip(wanted, y.shape, strict=True)):
+    for axis, (size, y_size) in enumerate(zip(elements, y.shape, strict=True)):
         if isinstance(size, int):
             sizes.append(y_size if size == -1 and isinstance(y_size, int) and y_size else size)
         elif axis < len(x.shape) and symbolic.equal(x.shape[axis], size) is True:

@@ -68,10 +68,10 @@ def _numbers(ctx: ImportContext, name: str) -> tuple[float, ...]:
         result: tuple[float, ...] = ctx.attribute(name, "tuple[float, ...]", ())
         return result
     tensor = ctx.attribute(names[0], "Any")
-    wanted = "f64" if ctx.input(0).dtype is dtypes.f64 else "f32"
-    if not isinstance(tensor, ForeignTensor) or tensor.dtype.name != wanted:
+    expected = "f64" if ctx.input(0).dtype is dtypes.f64 else "f32"
+    if not isinstance(tensor, ForeignTensor) or tensor.dtype.name != expected:
         raise FormatError(
-            "attribute.value", f"{ctx.node.kind}: {names[0]} must be a tensor of {wanted}, in which the trees compare"
+            "attribute.value", f"{ctx.node.kind}: {names[0]} must be a tensor of {expected}, in which the trees compare"
         )
     values: tuple[float, ...] = coerce("tuple[float, ...]", tensor.data.reshape(-1).astype(np.float64).tolist())
     return values

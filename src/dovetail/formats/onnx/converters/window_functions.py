@@ -27,9 +27,9 @@ def import_window(ctx: ImportContext) -> Value:
     kind = ctx.attribute("output_datatype", "DType", dtypes.f32)
     periodic = ctx.attribute("periodic", "bool", True)
     first, second, third = _TERMS[ctx.node.kind]
-    whole = _number(b, size)
-    points = b.Cast(b.Range(b.constant(np.array(0)), whole, b.constant(np.array(1))), to=dtypes.f32)
-    count = b.Cast(whole, to=dtypes.f32)
+    count = _number(b, size)
+    points = b.Cast(b.Range(b.constant(np.array(0)), count, b.constant(np.array(1))), to=dtypes.f32)
+    count = b.Cast(count, to=dtypes.f32)
     turn = b.Divide(np.array(math.tau, np.float32), count if periodic else b.Subtract(count, 1.0))
     angle = b.Multiply(points, turn)
     y = b.Subtract(np.array(first, np.float32), b.Multiply(b.Cos(angle), second))

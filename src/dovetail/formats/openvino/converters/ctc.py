@@ -29,8 +29,8 @@ def _decode(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[
     batch, times = shape_value(b, best, [0]), shape_value(b, best, [1])
     # Dropped classes are scattered into an extra last column, which is cut off.
     columns = b.Where(keep, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), times)
-    more = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
-    empty = b.Expand(b.constant(-1), join_sizes(b, [batch, more]))
+    column_count = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
+    empty = b.Expand(b.constant(-1), join_sizes(b, [batch, column_count]))
     classes = b.Slice(b.ScatterElements(empty, columns, best, axis=1), [0], [-1], [1])
     return classes, b.ReduceSum(number, [1], keepdims=False)
 

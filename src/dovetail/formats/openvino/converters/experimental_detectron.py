@@ -62,13 +62,13 @@ def import_top_k_rois(ctx: ImportContext) -> Value:
     Rows of 0 follow where there are fewer regions; the specification leaves them open.
     """
     b, regions, chances = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 1)
-    wanted = ctx.attribute("max_rois", "int", 0)
+    max_rois = ctx.attribute("max_rois", "int", 0)
     size = shape_value(b, chances, [0])
-    count = [min(wanted, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([wanted]))
+    count = [min(max_rois, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([max_rois]))
     rows = b.Gather(regions, b.TopK(chances, count, axis=0)[1], axis=0)
-    if count == [wanted]:
+    if count == [max_rois]:
         return rows
-    missing = [wanted - count[0]] if isinstance(count, list) else b.Subtract(b.constant([wanted]), count)
+    missing = [max_rois - count[0]] if isinstance(count, list) else b.Subtract(b.constant([max_rois]), count)
     filled: Value = b.Pad(rows, join_sizes(b, [[0, 0], missing, [0]]))
     return filled
 
@@ -152,12 +152,12 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     chances = b.Where(_are_large(b, low, high, min_size, 1.0), chances, 0.0)
     low, high, chances = _select_best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
     dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), 0.0)
-    wanted = ctx.attribute("post_nms_count", "int")
-    rows, values = select_boxes_in_loop(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
+    count = ctx.attribute("post_nms_count", "int")
+    rows, values = select_boxes_in_loop(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(count), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
-    missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
+    missing = b.Subtract(b.constant([count]), b.Gather(b.Shape(values), [0], axis=0))
     filled = b.Pad(boxes, join_sizes(b, [[0, 0], missing, [0]])), b.Pad(values, join_sizes(b, [[0], missing]))
-    shaped = b.Reshape(filled[0], [wanted, 4], special_zero=False), b.Reshape(filled[1], [wanted], special_zero=False)
+    shaped = b.Reshape(filled[0], [count, 4], special_zero=False), b.Reshape(filled[1], [count], special_zero=False)
     return [as_type(b, x, scores.dtype) for x in shaped]
 
 

@@ -47,10 +47,10 @@ def _branch(ctx: ImportContext, name: str) -> tuple[Graph, list[Value]]:
             raise FormatError("if.ports", f"the Parameter {layer} of the {name} branch has no entry in the port map")
         inputs.append(ctx.input(sources[layer]))
     results = {str(item.metadata["layer"]): value for item, value in zip(foreign.outputs, graph.outputs, strict=True)}
-    wanted = [targets.get(index) for index in range(len(ctx.node.outputs))]
-    if any(layer not in results for layer in wanted):
+    outputs = [targets.get(index) for index in range(len(ctx.node.outputs))]
+    if any(layer not in results for layer in outputs):
         raise FormatError("if.ports", f"the {name} branch does not produce every output of If")
-    graph.outputs = [results[str(layer)] for layer in wanted]
+    graph.outputs = [results[str(layer)] for layer in outputs]
     return graph, inputs
 
 

@@ -91,10 +91,10 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
     """Cast indices to integers, and reshape depth and values to scalars."""
     indices, depth, on, off = node.inputs
     assert indices is not None and depth is not None and on is not None and off is not None
-    whole = indices if indices.dtype.is_integer else b.Cast(indices, to=dtypes.i64)
+    integers = indices if indices.dtype.is_integer else b.Cast(indices, to=dtypes.i64)
     count = depth if depth.dtype.is_integer else b.Cast(depth, to=dtypes.i64)
     scalars = [x if x.shape == () else b.Reshape(x, []) for x in (count, on, off)]
-    inputs = (whole, *scalars)
+    inputs = (integers, *scalars)
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return None
     return b.add(node.op, *inputs)[0]

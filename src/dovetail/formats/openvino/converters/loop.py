@@ -42,9 +42,9 @@ def import_loop(ctx: ImportContext) -> list[Value]:
 
 
 def _limit(b: Builder, trips: Value) -> Value | None:
-    known = trips.value
-    if known is not None and np.size(known) == 1:
-        low, high = symbolic.bounds(np.reshape(known, ()).item())
+    constant = trips.value
+    if constant is not None and np.size(constant) == 1:
+        low, high = symbolic.bounds(np.reshape(constant, ()).item())
         if high is not None and high < 0:
             return None
         if low is not None and low >= 0:
@@ -61,8 +61,8 @@ def _is_non_negative(trips: Value) -> bool:
     if node is None:
         return False
     if type(node.op).__name__ == "Where":
-        chosen, maximum, other = node.inputs
-        return _is_positive(maximum) and chosen is not None and _is_sign_of(chosen.node, other)
+        condition, maximum, other = node.inputs
+        return _is_positive(maximum) and condition is not None and _is_sign_of(condition.node, other)
     return type(node.op).__name__ == "Maximum" and any(_is_zero(x) for x in node.inputs)
 
 
@@ -161,11 +161,12 @@ class _LoopImporter:
         self.results = {layer: new if value is old else value for layer, value in self.results.items()}
 
     def _check_port_map(self, input_rows: Sequence[Row]) -> None:
-        fed = [row["internal_layer_id"] for row in self.rows]
+        layers = [row["internal_layer_id"] for row in self.rows]
         for layer in self.inputs:
-            if fed.count(layer) != 1:
+            if layers.count(layer) != 1:
                 raise FormatError(
-                    "loop.ports", f"the Parameter {layer} of the body must have 1 entry in the port map, got {fed.count(layer)}"
+                    "loop.ports",
+                    f"the Parameter {layer} of the body must have 1 entry in the port map, got {layers.count(layer)}",
                 )
         if any(int(row["external_port_id"]) < 0 for row in input_rows):
             raise FormatError("loop.ports", "an input of the body must be mapped to a port of the loop")
@@ -179,8 +180,8 @@ class _LoopImporter:
         return results[0]
 
     def _output_row(self, index: int) -> Row:
-        wanted = str(index + len(self.ctx.node.inputs))
-        rows = [row for row in self.output_rows if row["external_port_id"] == wanted]
+        port = str(index + len(self.ctx.node.inputs))
+        rows = [row for row in self.output_rows if row["external_port_id"] == port]
         if len(rows) != 1:
             raise FormatError("loop.ports", f"output {index} must have 1 entry in the port map, got {len(rows)}")
         return rows[0]
@@ -193,12 +194,12 @@ class _LoopImporter:
         return self.ctx.b.constant(np.zeros(static(type.shape), type.dtype.numpy), type.dtype)
 
     def _copy_repeated_values(self, values: list[Value]) -> list[Value]:
-        seen: set[int] = set()
+        copied: set[int] = set()
         copies = []
         for value in values:
-            if id(value) in seen:
+            if id(value) in copied:
                 value = self.b.apply("Identity", value)
-            seen.add(id(value))
+            copied.add(id(value))
             copies.append(value)
         return copies
 

@@ -48,8 +48,8 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     reach = op.covering_pads(geometry, x.dims[2:])
     pads_end = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *pads_end])
-    rest = [max(far - end, 0) for end, far in zip(pads_end, reach, strict=True)]
-    pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel_shape, "floor", "inside")
+    extra = [max(far - end, 0) for end, far in zip(pads_end, reach, strict=True)]
+    pool = AveragePool(simple.strides, (*(0,) * count, *extra), simple.dilations, "explicit", op.kernel_shape, "floor", "inside")
     return b.add(pool, padded)[0]
 
 

@@ -81,12 +81,12 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
     size = op.sizes_of(*xs)["h"]
     if not isinstance(size, int):
         raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
-    wanted: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "layout": "direction_second", "summed_bias": True, "hidden_size": size, "outputs": len(op.signature.outputs),
         "activations": plain.activations or op.default_activations, "clip": op.clip or 0.0,
     }  # fmt: skip
     if "weights_format" in op.fields_by_name:
-        wanted["weights_format"] = "fico"
-    if all(op.__dict__[name] == value for name, value in wanted.items()) and None not in xs[: 5 + op.state_count]:
+        attributes["weights_format"] = "fico"
+    if all(op.__dict__[name] == value for name, value in attributes.items()) and None not in xs[: 5 + op.state_count]:
         return None
-    return convert_form(b, plain, fill_inputs(b, plain, xs), **wanted)
+    return convert_form(b, plain, fill_inputs(b, plain, xs), **attributes)

@@ -126,8 +126,8 @@ def _for_every_axis(
         ones = b.constant(np.ones(rank, scales.dtype.numpy), scales.dtype)
         return None, b.ScatterElements(ones, axes, scales, axis=0)
     before = b.Shape(x, output_type=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
-    more = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
-    padded = b.Add(before, b.constant(more.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
+    added = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
+    padded = b.Add(before, b.constant(added.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
     return b.ScatterElements(padded, axes, sizes, axis=0), None
 
 
@@ -139,10 +139,10 @@ def _mode(ctx: ImportContext) -> str:
 
 
 def _by_scales(ctx: ImportContext) -> bool:
-    how = ctx.attribute("shape_calculation_mode", "str")
-    if how not in ("sizes", "scales"):
-        raise RuleError("resize.mode", f"shape_calculation_mode must be sizes or scales, got {how!r}")
-    return bool(how == "scales")
+    mode = ctx.attribute("shape_calculation_mode", "str")
+    if mode not in ("sizes", "scales"):
+        raise RuleError("resize.mode", f"shape_calculation_mode must be sizes or scales, got {mode!r}")
+    return bool(mode == "scales")
 
 
 def _pads(ctx: ImportContext, rank: int) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ def _resize(
         x = b.Pad(x, list(pads))
     # The linear mode excludes elements outside; without antialiasing that equals repeating the border.
     op = Resize(mode, coordinates, nearest, cubic, axes=axes)
-    rows = op.plan(x, sizes, scales, None) or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]
+    rows = op.plan(x, sizes, scales, None) or [Axis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
     for row in rows:
         _check_row(op, row, sizes is None)
     if antialias and any(row.scale is None or row.scale < 1 for row in rows):
@@ -237,7 +237,7 @@ def _is_expressible(op: Resize, x: Value, sizes: Value | None, scales: Value | N
         return False
     try:
         rows = op.plan(x, sizes if has_sizes else None, None if has_sizes else scales, None)
-        for row in rows or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]:
+        for row in rows or [Axis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]:
             _check_row(op, row, not has_sizes)
     except UnsupportedError:
         return False
@@ -252,7 +252,7 @@ def export_resize(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     has_sizes = sizes is not None and sizes.shape != (0,)
     if not _is_expressible(op, x, sizes, scales):
         raise UnsupportedError("op.unsayable", f"openvino cannot express {op}")
-    axes = op.places(len(x.dims))
+    axes = op.axis_indices(len(x.dims))
     mode = op.mode
     if mode == "linear":
         mode = "linear_onnx" if _suits_linear_onnx(axes, len(x.dims)) else "linear"

@@ -80,10 +80,10 @@ def legalize_stft(b: Any, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     if window is None:
         window = b.constant(np.ones(size, x.dtype.numpy), x.dtype)
-    every = step if step.shape == () else b.Reshape(step, [])
+    frame_step = step if step.shape == () else b.Reshape(step, [])
     maker = x.node
     signal = b.Squeeze(x, [2]) if maker is None or not isinstance(maker.op, Unsqueeze) else maker.inputs[0]
-    return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, every, dtypes.i64))[0]
+    return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, frame_step, dtypes.i64))[0]
 
 
 @OPENVINO.legalize("MelWeightMatrix")
@@ -97,6 +97,6 @@ def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
     nbytes = node.outputs[0].dtype.numpy.itemsize * prod(static(node.outputs[0].shape)) if is_static(type) else 0
     if nbytes > (limits := current().limits).folded_bytes:
         raise UnsupportedError(
-            "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.bound('folded_bytes')}"
+            "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.describe('folded_bytes')}"
         )
     return b.constant(apply(op, np, values)[0], op.output_datatype)

@@ -167,7 +167,7 @@ def import_strided_slice(ctx: ImportContext) -> Any:
         begin,
         end,
         strides,
-        [(position, axis) for position, axis, how in plan if how == "slice"],
+        [(position, axis) for position, axis, action in plan if action == "slice"],
         begin_mask,
         end_mask,
         steps,
@@ -236,13 +236,13 @@ def _cut(
     if not cuts:
         return x
     positions = [position for position, _ in cuts]
-    whole = [0 if steps[position] > 0 else INT64_MAX for position in positions]
+    defaults = [0 if steps[position] > 0 else INT64_MAX for position in positions]
     far = [INT64_MAX if steps[position] > 0 else -INT64_MAX for position in positions]
-    starts = _apply_mask(b, begin, positions, [begin_mask[position] for position in positions], whole)
+    starts = _apply_mask(b, begin, positions, [begin_mask[position] for position in positions], defaults)
     stops = _apply_mask(b, end, positions, [end_mask[position] for position in positions], far)
     axes = [axis for _, axis in cuts]
-    chosen = [steps[position] for position in positions]
-    result: Value = b.Slice(x, starts, stops, axes, chosen)
+    selected_steps = [steps[position] for position in positions]
+    result: Value = b.Slice(x, starts, stops, axes, selected_steps)
     return result
 
 
@@ -292,10 +292,10 @@ def _change_axes(b: Builder, y: Value, begin: Value, plan: list[tuple[int, int, 
         y = b.Gather(y, b.constant(np.array(0)) if begin_mask[position] else _element(b, begin, position), axis=axis)
     new = []
     removed = 0
-    for _, _, how in plan:
-        if how == "add":
+    for _, _, action in plan:
+        if action == "add":
             new.append(removed)
-        removed += how != "shrink"
+        removed += action != "shrink"
     return b.Unsqueeze(y, new) if new else y
 
 

@@ -1,0 +1,64 @@
+"""Output sizes and scales of Resize: their inputs as numbers, ratios of sizes, and scaled sizes rounded in f32."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.errors import RuleError
+from dovetail.ir.types import View
+
+
+def drop_empty(item: View | None) -> Any:
+    """Return an input, None where it is absent or empty."""
+    if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
+        return None
+    return item
+
+
+def known_floats(item: View | None) -> list[Any] | None:
+    """Return the elements of a constant float input in f32, or None."""
+    data = getattr(item, "constant", None)
+    if data is None and item is not None:
+        data = item.value
+    return None if data is None else list(np.asarray(data).astype(np.float32))
+
+
+def known_scales(item: View | None) -> list[Any] | None:
+    """Return constant scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
+    scales = known_floats(item)
+    if scales is not None and not all(0 < scale < np.inf for scale in scales):
+        raise RuleError("resize.scale", f"scales must be above 0, got {[float(scale) for scale in scales]}")
+    return scales
+
+
+def ratio_of(out: Any, size: Any) -> Any:
+    if symbolic.equal(out, size) is True:
+        return np.float32(1)
+    if isinstance(out, int) and isinstance(size, int) and size:
+        return np.float32(out) / np.float32(size)
+    return None
+
+
+def scale_size(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
+    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32."""
+    whole = tuple(roi) == (0.0, 1.0)
+    if isinstance(size, int):
+        part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
+        return floor_product(part, scale)
+    exact = Fraction(float(scale))
+    if not whole or exact.denominator > 1024:
+        return None
+    return size * exact.numerator // exact.denominator
+
+
+def floor_product(size: Any, scale: Any, offset: Any = 0) -> int:
+    """Compute floor(size * scale + offset) in f32. Raises RuleError [resize.scale] where that is not finite."""
+    with np.errstate(all="ignore"):
+        product = np.floor(size * scale + offset)
+    if not np.isfinite(product):
+        raise RuleError("resize.scale", f"scaled sizes must be finite, got {size} elements times {scale}")
+    return int(product)
