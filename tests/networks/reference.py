@@ -201,7 +201,7 @@ def _noisy(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Se
     """The outputs in f64 for noisy operands; what the nodes of sub-graphs compute is noisy too."""
     if not hasattr(op, "through"):
         return _in_f64(op, arrays, xs, kinds)
-    found = op.through(lambda body, inputs: _noisy_run(body, inputs, generator), np, *_wide(arrays))
+    found = op.evaluate_with(lambda body, inputs: _noisy_run(body, inputs, generator), np, *_wide(arrays))
     return [np.asarray(y).astype(np.float64) if kind in NOISE else np.asarray(y) for y, kind in zip(found, kinds, strict=True)]
 
 
@@ -218,7 +218,7 @@ def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
         if computes and first is not None and first.dtype.name in NOISE and not host_inputs(op, len(xs))[0]:
             xs[0] = _moved(_wide(xs[:1])[0], first.dtype.name, generator)
         if hasattr(op, "through"):
-            made = list(op.through(lambda inner, given: _noisy_run(inner, given, generator), np, *_wide(xs)))
+            made = list(op.evaluate_with(lambda inner, given: _noisy_run(inner, given, generator), np, *_wide(xs)))
         else:
             made = _applied(op, xs, [None if x is None else x.dtype.numpy for x in node.inputs], kinds)
         known.update(

@@ -249,12 +249,12 @@ class Op:
         raise NotImplementedError
 
     def pull_back(
-        self, b: Builder, walk: Adjoints, node: Node, g: Several[Value | None], wanted: Several[bool]
+        self, b: Builder, adjoints: Adjoints, node: Node, g: Several[Value | None], wanted: Several[bool]
     ) -> Several[Value | None]:
         """Write the vector-Jacobian product of an operator with subgraphs: return the gradient of each input.
 
-        ``walk(b, outputs, deltas, sources)`` differentiates a subgraph; ``wanted`` holds for each input whether its gradient is
-        needed; the rule may add outputs to ``node``.
+        ``adjoints(b, outputs, deltas, sources)`` differentiates a subgraph; ``wanted`` holds for each input whether its gradient
+        is needed; the rule may add outputs to ``node``.
         """
         raise NotImplementedError
 

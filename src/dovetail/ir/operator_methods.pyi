@@ -290,9 +290,9 @@ class OperatorMethods:
         self, /, *inputs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
         attributes: Sequence[tuple[str, Any]], outputs: int, fault: DovetailError | None = None,
     ) -> list[Value]:
-        """An operator without rules: it is shown, checked and written back, but neither converted nor differentiated.
+        """An operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
-        ``fault`` is the error of a known operator that refuses its inputs, in a subgraph that may never run.
+        ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
         """
 
     def Identity(
@@ -307,8 +307,8 @@ class OperatorMethods:
     ) -> list[Value]:
         """Run ``then_branch`` where the one element of ``cond`` is true, otherwise ``else_branch``; return its outputs.
 
-        Both branches take ``captures`` as their inputs. The branch that does not run raises no error, whatever its rules say of the
-        inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
+        Both branches take ``captures`` as their inputs. The branch that does not run raises no error, also where its rules
+        refuse the inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
         """
 
     # control_flow.loop
@@ -319,9 +319,10 @@ class OperatorMethods:
         scan_outputs: Sequence[tuple[int, bool]] = (), outputs: int = 1,
     ) -> list[Value]:
         """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
-         ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
-        values that every trip reads whole. The body takes the trip number (a scalar of i64), the states, a part of each scan input,
-        and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
+
+        ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
+        values that every trip reads unchanged. The body takes the trip number (a scalar of i64), the states, a part of each scan
+        input, and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
         ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
         parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
 
@@ -1983,7 +1984,8 @@ class OperatorMethods:
         alpha: float = 1.0, trans_a: bool = False, trans_b: bool = False,
     ) -> Value:
         """Multiply quantized matrices: ``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times the scales in f32.
-         The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
+
+        The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
         saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
         are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
         """
@@ -2019,10 +2021,12 @@ class OperatorMethods:
         accuracy_level: int | Value = 0, prepacked: bool = False,
     ) -> Value:
         """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
-         ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
-        ``scales`` has one for each column and block of codes; ``zero_points`` too, as floats or packed like the codes, each column in
-        whole bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a
-        runtime to round ``x`` first, which does not happen here. Source: com.microsoft MatMulNBits.
+
+        ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
+        ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has as many, as floats, or
+        packed like the codes with each column padded to whole bytes; by default they are 2^(bits - 1). Floats of fewer than 32 bits
+        are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first, which dovetail does not do.
+        Source: com.microsoft MatMulNBits.
         """
 
     # quantization.qlinear
@@ -2031,10 +2035,12 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y: Operand, y_scale: Operand,
         y_zero_point: Operand | None, z_scale: Operand, z_zero_point: Operand | None = None, /,
     ) -> Value:
-        """Add quantized tensors: dequantized operands, added, divided by ``z_scale``, plus ``z_zero_point``, rounded, saturated.
-         That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, in f32 as ``x * p + (y *
-        q + r)``: p and q are the ratios of the scales and r is the contribution of the zero points; each multiplication with addition
-        is rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
+        """Add quantized tensors: dequantize the operands, add them, and quantize the sum.
+
+        That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and saturated. It
+        is computed in f32 as ``x * p + (y * q + r)``: p and q are the ratios of the scales, r is the contribution of the zero points.
+        Each multiplication with its addition is rounded once.
+        Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
         """
 
     def QLinearAveragePool(
@@ -2043,9 +2049,10 @@ class OperatorMethods:
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
         rounding_type: str = 'floor', divisor: str = 'inside', channels_last: bool = False,
     ) -> Value:
-        """Apply AveragePool to a quantized tensor: dequantized, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded.
-         The result saturates. Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the
-        quotient alone.
+        """Apply AveragePool to a quantized tensor: dequantize, average in f32, and quantize.
+
+        The mean is divided by ``y_scale``, ``y_zero_point`` is added, and the sum is rounded and saturated.
+        Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
         """
 
     def QLinearConcat(
@@ -2076,7 +2083,7 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y: Operand, y_scale: Operand,
         y_zero_point: Operand | None, z_scale: Operand, z_zero_point: Operand | None = None, /,
     ) -> Value:
-        """Multiply quantized tensors: the product of the differences, times ``x_scale * y_scale / z_scale``, plus ``z_zero_point``.
+        """Multiply quantized tensors: subtract the zero points, multiply, and requantize.
 
         That is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
         Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
@@ -2092,7 +2099,7 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
         y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """Apply Softmax to a quantized tensor, with ``coerce_to_2d`` over ``axis`` and all axes after it.
+        """Apply Softmax to a quantized tensor along ``axis``; with ``coerce_to_2d`` over ``axis`` and all axes after it.
 
         Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is not an integer, onnxruntime rounds it down.
         """
@@ -2123,7 +2130,8 @@ class OperatorMethods:
         levels: int | Value, broadcast: bool = True,
     ) -> Value:
         """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
-         ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
+
+        ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
         output_low``, rounding half to even; ``output_low`` where data <= min(input_low, input_high), otherwise ``output_high`` where
         data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are computed in f32. Source:
         OpenVINO FakeQuantize-1.
@@ -2135,7 +2143,8 @@ class OperatorMethods:
         precision: DTypeLike | None = None,
     ) -> Value:
         """Quantize: ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
-         The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
+
+        The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
         is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
         as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
         number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
@@ -2578,9 +2587,10 @@ class OperatorMethods:
         self, /, *xs: Operand | None, op: Op, names: Sequence[str], outputs: int = 1,
     ) -> list[Value]:
         """Apply ``op`` with the attributes ``names`` read from the last inputs, in that order; their values in ``op`` are unused.
-         An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
+
+        An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
         one that is left out keeps its position. Where the values are known the rules are those of ``op``. Otherwise an attribute
-        called ``axis`` or ``axes`` may be each of the axes: the types are what all of these choices have in common. Sources:
+        called ``axis`` or ``axes`` may be each of the axes: each type holds for all of these choices. Sources:
         OpenVINO's VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
         """
 
@@ -2602,7 +2612,7 @@ class OperatorMethods:
     def OptionalHasElement(
         self, input: Operand | None = None, /,
     ) -> Value:
-        """Test whether an optional value is present, a scalar: false where it is empty, and where it is left out.
+        """Test whether an optional value is present, as a scalar: false for an empty and for an omitted input.
 
         Source: ONNX OptionalHasElement 15, 18, 28.
         """
@@ -2747,7 +2757,8 @@ class OperatorMethods:
         ragged: bool = False, wildcard: bool = False,
     ) -> list[Value]:
         """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
-         ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+
+        ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
         Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements
         and the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
         """
@@ -2758,7 +2769,8 @@ class OperatorMethods:
         self, input: Operand, /, *, blocksize: int | Value = 1, mode: str = 'blocks_first',
     ) -> Value:
         """Move channels of ``input`` [N, C, *spatial] into blocks: [N, C / blocksize^k, *spatial * blocksize].
-         A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new
+
+        A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new
         channel) with ``blocks_first``, (new channel, *position in the block) with ``depth_first``. Sources: ONNX DepthToSpace 1 to 28
         (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
         """
@@ -2786,25 +2798,29 @@ class OperatorMethods:
         self, data: Operand, indices: Operand, /, *, axis: int | Value = 0, batch_dims: int | Value = 0, bounds: str = 'error',
     ) -> Value:
         """Gather slices of ``data`` at ``indices`` along ``axis``.
-         Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
-        are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative; ``bounds``
-        rules on others outside the axis: an ``error``, or ``zero`` elements. With ``natural`` a negative index is an error too.
+
+        Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
+        are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative. An
+        index outside the axis is an error with ``bounds`` ``error``, and gives elements 0 with ``zero``; with ``natural`` a negative
+        index is an error too.
         Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
         """
 
     def GatherElements(
         self, data: Operand, indices: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
-        """Gather single elements: index ``data`` with ``indices`` along ``axis`` and with the own position on other axes.
-         The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
+        """Gather single elements: index ``data`` with ``indices`` along ``axis``, and with their own position along other axes.
+
+        The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
         negative; others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
         """
 
     def GatherND(
         self, data: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
     ) -> Value:
-        """Gather slices: the last axis of ``indices`` has k coordinates of the axes of ``data`` behind ``batch_dims``.
-         The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
+        """Gather slices: the last axis of ``indices`` has k coordinates for the axes of ``data`` after ``batch_dims``.
+
+        The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
         end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
         -8.
         """
@@ -2816,8 +2832,8 @@ class OperatorMethods:
     ) -> Value:
         """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-        ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read from time
-        ``max_seq_len`` [batch] - 1 on; behind that, and behind the first ``end_token`` in it, it is ``end_token``.
+        ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read backwards from
+        time ``max_seq_len`` [batch] - 1. After that time, and after its first ``end_token``, all its tokens are ``end_token``.
         Source: OpenVINO GatherTree-1.
         """
 
@@ -2879,8 +2895,8 @@ class OperatorMethods:
 
         Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
         ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
-        ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. A crop comes before
-        wrapping; in the other modes it does not hide elements from the other side. A size below 0 is 0.
+        ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. With
+        ``wrap`` crops come first; in the other modes padding may repeat elements that the other side crops. A size below 0 is 0.
         Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
         """
 
@@ -2900,10 +2916,10 @@ class OperatorMethods:
         """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
         With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
-        zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` rules on -1 where the other sizes multiply
+        zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` defines -1 where the other sizes multiply
         to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-        refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
-        a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+        refuses the shape [0] unless that 0 copies. A literal 0 beside -1 is an error for every ``empty``. A symbol in ``shape`` is a
+        size, also when its value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
         Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
         """
 
@@ -2931,7 +2947,8 @@ class OperatorMethods:
         use_init_val: bool = True,
     ) -> Value:
         """Scatter ``updates`` into ``data``: each element goes to its own position, with ``indices`` along ``axis``.
-         ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
+
+        ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
         from the end when negative; others outside the axis are an error. ``reduction`` combines an update with the existing element,
         one after the other: with ``replace`` the last update of a position stays; ``mean`` is the mean of all, of integers rounded
         down. Without ``use_init_val`` an updated position ignores its element of ``data``. Sources: ONNX Scatter 9, 11,
@@ -2942,7 +2959,8 @@ class OperatorMethods:
         self, data: Operand, indices: Operand, updates: Operand, /, *, reduction: str = 'replace',
     ) -> Value:
         """Scatter the slices ``updates[i]`` into ``data[indices[i]]``.
-         The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
+
+        The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
         data.shape[k:]. Coordinates and ``reduction`` as in ScatterElements. Sources: ONNX ScatterND 11 to 18; OpenVINO
         ScatterNDUpdate-3, -15.
         """
@@ -2979,9 +2997,10 @@ class OperatorMethods:
         self, start: Operand, limit: Operand, delta: Operand, /, *, output_type: DTypeLike | None = None, wide: bool = True,
     ) -> Value:
         """Return ``start``, ``start + delta``, ``start + 2 delta``, ... up to before ``limit``.
-         The number of elements is max(ceil((limit - start) / delta), 0). Each input is one element; ``delta`` is not 0.
+
+        The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
         ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
-        f32 (``wide``). An integer range from floats is refused: OpenVINO does not specify where they are rounded. Sources: ONNX Range
+        f32 (``wide``). An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range
         11, 27; OpenVINO Range-1, -4.
         """
 
@@ -3023,8 +3042,8 @@ class OperatorMethods:
         """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
         Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
-        [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. The greatest
-        value of a 32-bit bound means the end of the axis, the least the position before it ("INT_MAX", "INT_MIN").
+        [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. A 32-bit
+        bound of 2^31 - 1 (INT_MAX) is the end of the axis, one of -2^31 (INT_MIN) the position before its first element.
         Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
         """
 
@@ -3035,9 +3054,10 @@ class OperatorMethods:
         stable: bool = True, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
         """Return the ``k`` greatest (without ``largest``: least) elements along ``axis``, and their indices.
-         ``sort`` orders them by ``value``, the most extreme first, or by ``index``; ``none`` leaves the order open, and is by value
-        here. With ``stable`` the first of equal elements is taken and comes first; without it any may be, and here it is the first
-        too. A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
+
+        ``sort`` orders them by ``value``, the most extreme first, or by ``index``; with ``none`` the order is unspecified (here by
+        value). With ``stable`` the first of equal elements is selected and comes first; without it the choice is unspecified (here
+        the same). A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
         """
 
     # tensor.transpose_expand_tile
@@ -3046,8 +3066,9 @@ class OperatorMethods:
         self, input: Operand, shape: Operand, /, *, bidirectional: bool = True,
     ) -> Value:
         """Broadcast ``input`` to ``shape``, a vector, aligned at the last axis: a size of 1 is repeated.
-         With ``bidirectional`` sizes of 1 and missing axes in ``shape`` give way to those of ``input``; otherwise the result has
-        exactly ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
+
+        With ``bidirectional`` sizes of 1 and missing axes in ``shape`` become those of ``input``; otherwise the result has exactly
+        ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
         """
 
     def Tile(
@@ -3073,7 +3094,8 @@ class OperatorMethods:
         self, sorted_sequence: Operand, values: Operand, /, *, right_mode: bool = False, output_type: DTypeLike = 'i64',
     ) -> Value:
         """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` before it.
-         These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
+
+        These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
         of ``values`` except the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
         """
 
@@ -3083,7 +3105,8 @@ class OperatorMethods:
         count_element_type: DTypeLike = 'i64', outputs: Literal[1],
     ) -> Value:
         """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
-         ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
+
+        ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
         are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
         elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
         Unique-10.
@@ -3095,7 +3118,8 @@ class OperatorMethods:
         count_element_type: DTypeLike = 'i64', outputs: Literal[2, 3, 4] = 4,
     ) -> list[Value]:
         """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
-         ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
+
+        ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
         are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
         elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
         Unique-10.
@@ -3107,7 +3131,8 @@ class OperatorMethods:
         count_element_type: DTypeLike = 'i64', outputs: int = 4,
     ) -> Value | list[Value]:
         """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
-         ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
+
+        ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
         are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
         elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
         Unique-10.

@@ -1,4 +1,4 @@
-"""Write constants and reshapes that several families of operators need."""
+"""Zeros and reshapes that the rules of several families write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def zeros_like(b: Builder, x: Value) -> Value:
-    """Write a tensor of zeros of the type of ``x``."""
+    """Write a tensor of zeros with the element type and shape of ``x``."""
     from dovetail.ir.builder import shape_value
 
     zero = b.constant(np.zeros((), dtype=x.dtype.numpy), x.dtype)

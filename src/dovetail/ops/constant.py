@@ -1,4 +1,4 @@
-"""Constant, Identity, and Foreign, an operator known only by its description in a file."""
+"""Constant, Identity and Foreign. Foreign is an operator of a file that has no class here."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19
 
 
 class Foreign(Op, sig="*inputs: any -> *outputs: any"):
-    """An operator without rules: it is shown, checked and written back, but neither converted nor differentiated.
+    """An operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
-    ``fault`` is the error of a known operator that refuses its inputs, in a subgraph that may never run.
+    ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
     """
 
     format: str

@@ -37,14 +37,14 @@ class _Random(Op):
     def seeds(self) -> dict[str, Any]:
         return {"seed": self.seed, "op_seed": self.op_seed}
 
-    def draws(self, shape: Sequence[int]) -> Any:
+    def draw(self, shape: Sequence[int]) -> Any:
         """Generate numbers in [0, 1) of f64."""
         state = [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
         return np.random.default_rng(state).random(tuple(shape))
 
 
-def _shape_from(shape: View) -> Any:
-    """Return the shape that a shape input holds."""
+def _read_shape(shape: View) -> Any:
+    """Return the shape that the elements of a shape input describe."""
     count = length_of_vector(shape, "a shape")
     sizes = elements_of(shape)
     if sizes is None:
@@ -65,12 +65,13 @@ def _as_scalar(b: Builder, x: Value) -> Any:
     return x if x.shape == () else b.Reshape(x, [])
 
 
-def _number(b: Builder, value: float, kind: DType) -> Any:
+def _constant(b: Builder, value: float, kind: DType) -> Any:
     return b.constant(np.array(value, kind.numpy), kind)
 
 
-def _sum_to(b: Builder, slope: Value, x: Value) -> Any:
-    total = b.ReduceSum(b.Reshape(slope, [-1]), [0], keepdims=False)
+def _sum_to(b: Builder, gradient: Value, x: Value) -> Any:
+    """Sum all elements of a gradient into the shape of ``x``, which has one element."""
+    total = b.ReduceSum(b.Reshape(gradient, [-1]), [0], keepdims=False)
     return b.Reshape(total, shape_value(b, x))
 
 
@@ -83,21 +84,21 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
 
     def shape(self, shape: View, low: View, high: View) -> Any:
         _check_bounds(low, high)
-        return _shape_from(shape)
+        return _read_shape(shape)
 
     def evaluate(self, xp: Namespace, shape: Array, low: Array, high: Array) -> Any:
         kind = arrays.element(low)
         first, last = (arrays.to_numpy(x).reshape(()).astype(np.float64) for x in (low, high))
-        y = first + self.draws(np.asarray(shape).tolist()) * (last - first)
+        y = first + self.draw(np.asarray(shape).tolist()) * (last - first)
         numbers = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
         # Rounding to the element type can reach `high`, which is excluded: such numbers become `low`.
-        end = last.astype(kind.numpy)
-        return arrays.from_numpy(xp, np.where((numbers >= end) & (first < last), first.astype(kind.numpy), numbers), low)
+        limit = last.astype(kind.numpy)
+        return arrays.from_numpy(xp, np.where((numbers >= limit) & (first < last), first.astype(kind.numpy), numbers), low)
 
     def vjp(self, b: Builder, g: Value, y: Value, shape: Value, low: Value, high: Value) -> Any:
         if not low.dtype.is_float:
             return [None, None, None]
-        share = b.add(self, shape, _number(b, 0, low.dtype), _number(b, 1, low.dtype))[0]
+        share = b.add(self, shape, _constant(b, 0, low.dtype), _constant(b, 1, low.dtype))[0]
         upper = b.Multiply(g, share)
         return [None, _sum_to(b, b.Subtract(g, upper), low), _sum_to(b, upper, high)]
 
@@ -107,7 +108,7 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         if low.dtype.is_float and all(x is not None for x in bounds):
             return None
         first, last = (as_type(b, _as_scalar(b, x), dtypes.f64) for x in (low, high))
-        share = b.add(self, shape, _number(b, 0, dtypes.f64), _number(b, 1, dtypes.f64))[0]
+        share = b.add(self, shape, _constant(b, 0, dtypes.f64), _constant(b, 1, dtypes.f64))[0]
         y = b.Add(first, b.Multiply(share, b.Subtract(last, first)))
         return as_type(b, b.Floor(y) if low.dtype.is_integer else y, low.dtype)
 
@@ -120,19 +121,19 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
 
     def shape(self, shape: View, mean: View, deviation: View) -> Any:
         _check_bounds(mean, deviation)
-        return _shape_from(shape)
+        return _read_shape(shape)
 
     def decompose(self, b: Builder, shape: Value, mean: Value, deviation: Value) -> Any:
         """Apply the Box-Muller transform: sqrt(-2 log(1 - u)) * cos(2 pi v)."""
         wide = dtypes.f64 if mean.dtype == "f64" else dtypes.f32
-        zero, one = _number(b, 0, wide), _number(b, 1, wide)
+        zero, one = _constant(b, 0, wide), _constant(b, 1, wide)
         first, second = (
             b.apply("RandomUniform", shape, zero, one, seed=self.seed, op_seed=self.op_seed + step) for step in (0, 1)
         )
-        length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), _number(b, -2, wide)))
-        drawn = b.Multiply(length, b.Cos(b.Multiply(second, _number(b, 2 * np.pi, wide))))
+        length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), _constant(b, -2, wide)))
+        normal = b.Multiply(length, b.Cos(b.Multiply(second, _constant(b, 2 * np.pi, wide))))
         mean, deviation = (_as_scalar(b, x) for x in (mean, deviation))
-        return b.Add(b.Multiply(as_type(b, drawn, mean.dtype), deviation), mean)
+        return b.Add(b.Multiply(as_type(b, normal, mean.dtype), deviation), mean)
 
 
 class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
@@ -168,7 +169,7 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
 
     def decompose(self, b: Builder, x: Value) -> Any:
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
-        share = b.apply("RandomUniform", shape_value(b, x), _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
+        share = b.apply("RandomUniform", shape_value(b, x), _constant(b, 0, kind), _constant(b, 1, kind), **self.seeds())
         return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
@@ -203,8 +204,8 @@ class Multinomial(_Random, sig="x: F -> y: I"):
 
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         shape = join_sizes(b, [shape_value(b, x, [0]), [self.sample_size], shape_value(b, x, [1])])
-        share = b.apply("RandomUniform", shape, _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
-        exponential = b.Negative(b.Log(b.Subtract(_number(b, 1, kind), share)))
+        share = b.apply("RandomUniform", shape, _constant(b, 0, kind), _constant(b, 1, kind), **self.seeds())
+        exponential = b.Negative(b.Log(b.Subtract(_constant(b, 1, kind), share)))
         total = b.Subtract(b.Unsqueeze(as_type(b, x, kind), [1]), b.Log(exponential))
         return as_type(b, b.ArgMax(total, axis=2, keepdims=False), self.dtype)
 

@@ -20,8 +20,8 @@ from dovetail.ops.shape_values import as_i64, elements_of, host_view_of
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
 
-MOST_CHOICES = 512
-"""Largest number of combinations of axes that are tried to infer types."""
+MAX_CHOICES = 512
+"""Largest number of combinations of axes for which types are inferred."""
 _INTEGER_KINDS = ("int", "int | None", "tuple[int, ...]", "tuple[int, ...] | None")
 
 
@@ -56,9 +56,10 @@ def can_be_input(field: Field) -> bool:
 
 class RuntimeAttributes(Op):
     """Apply ``op`` with the attributes ``names`` read from the last inputs, in that order; their values in ``op`` are unused.
-     An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
+
+    An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
     one that is left out keeps its position. Where the values are known the rules are those of ``op``. Otherwise an attribute
-    called ``axis`` or ``axes`` may be each of the axes: the types are what all of these choices have in common. Sources:
+    called ``axis`` or ``axes`` may be each of the axes: each type holds for all of these choices. Sources:
     OpenVINO's VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
     """
 
@@ -92,18 +93,18 @@ class RuntimeAttributes(Op):
 
     @classmethod
     def with_inputs(
-        cls, kind: type[Op], attributes: dict[str, Any], own: Iterable[Any], given: dict[str, Any]
+        cls, kind: type[Op], attributes: dict[str, Any], own: Iterable[Any], runtime: dict[str, Any]
     ) -> tuple[Op, list[Any]]:
-        """Return the operator ``kind`` with the attributes ``given`` read from inputs, and all of its inputs.
+        """Return the operator ``kind`` with the attributes ``runtime`` read from inputs, and all of its inputs.
 
-        Where the values of ``given`` are known it is the plain operator.
+        Where the values of ``runtime`` are known, the operator is ``kind`` itself.
         """
-        op = kind(**{**attributes, **{name: _placeholder(kind, name) for name in given}})
+        op = kind(**{**attributes, **{name: _placeholder(kind, name) for name in runtime}})
         xs = list(own)
         if op.signature.repeated is None:
             xs += [None] * (len(op.signature.inputs) - len(xs))
-        xs += given.values()
-        results = cls(op, tuple(given), output_count(op))
+        xs += runtime.values()
+        results = cls(op, tuple(runtime), output_count(op))
         known = results.resolve(xs)
         return (results, xs) if known is None else (known, results.own_inputs(xs))
 
@@ -155,33 +156,33 @@ class RuntimeAttributes(Op):
             self._check_shape(name, x.shape)
         result = self._choices(xs)
         if result is None:
-            return self._open_types(own)
+            return self._types_without_shapes(own)
         return [_common_type_of([choice.types[index] for choice in result]) for index in range(self.outputs)]
 
-    def _open_types(self, own: list[Any]) -> list[Type]:
-        """Return the element types alone: the shapes are unknown."""
-        blurred = [None if x is None else View(Tensor(x.type.dtype, None) if isinstance(x.type, Tensor) else x.type) for x in own]
-        result = self.op.types(*blurred)
+    def _types_without_shapes(self, own: list[Any]) -> list[Type]:
+        """Return the element types, with unknown shapes."""
+        views = [None if x is None else View(Tensor(x.type.dtype, None) if isinstance(x.type, Tensor) else x.type) for x in own]
+        result = self.op.types(*views)
         return [Tensor(type.dtype, None) if isinstance(type, Tensor) else type for type in result]
 
     def _choices(self, xs: Iterable[Any]) -> list[_Choice] | None:
-        """Return every form that ``op`` may take, each once; None where they are too many.
+        """Return every form that ``op`` may take, each once; None where they are unknown or too many.
 
-        Raises RuleError where every form breaks a rule.
+        Raises RuleError where no form keeps its rules.
         """
         xs = list(xs)
         ranges = self._ranges(xs)
         if ranges is None:
             return None
         result: dict[Op, _Choice] = {}
-        failed: RuleError | None = None
+        fault: RuleError | None = None
         for form in self._forms(xs, ranges):
             if isinstance(form, _Choice):
                 result.setdefault(form.op, form)
             else:
-                failed = form or failed
+                fault = form or fault
         if not result:
-            raise failed or RuleError("axis.range", "no axis is in range")
+            raise fault or RuleError("axis.range", "at least one axis must be in range, got none")
         return list(result.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:
@@ -201,13 +202,13 @@ class RuntimeAttributes(Op):
             if not isinstance(count, int) or count > rank:
                 return None
             result += [range(rank)] * count
-        return result if rank ** len(result) <= MOST_CHOICES else None
+        return result if rank ** len(result) <= MAX_CHOICES else None
 
     def _forms(self, xs: list[Any], ranges: list[range]) -> Iterator[_Choice | RuleError | None]:
-        """Return for each combination of axes the form, the rule that it breaks, or None where it is impossible."""
-        own, given = self.own_inputs(xs), self.attribute_inputs(xs)
+        """Yield for each combination of axes the form, the error of its rule, or None where the inputs exclude it."""
+        own, inputs = self.own_inputs(xs), self.attribute_inputs(xs)
         elements: list[Any] = []
-        for name, x in zip(self.names, given, strict=True):
+        for name, x in zip(self.names, inputs, strict=True):
             known = elements_of(x)
             count = 1 if not self._is_list(name) else x.shape[0] if x.shape else 1
             elements += [None] * count if known is None else known
@@ -218,15 +219,16 @@ class RuntimeAttributes(Op):
                 yield None
                 continue
             try:
-                form = self.op.with_(**self._distributed(axes, given))
+                form = self.op.with_(**self._attributes_of(axes, inputs))
                 yield _Choice(form.canonical(*own), form.types(*own))
             except RuleError as error:
                 yield error
 
-    def _distributed(self, axes: tuple[int, ...], given: list[Any]) -> dict[str, Any]:
+    def _attributes_of(self, axes: tuple[int, ...], inputs: list[Any]) -> dict[str, Any]:
+        """Return the attributes by name for one combination of axes."""
         result: dict[str, Any] = {}
         rest = list(axes)
-        for name, x in zip(self.names, given, strict=True):
+        for name, x in zip(self.names, inputs, strict=True):
             count = 1 if not self._is_list(name) else x.shape[0] if x.shape else 1
             result[name] = tuple(rest[:count]) if self._is_list(name) else rest[0]
             del rest[:count]
@@ -246,7 +248,7 @@ class RuntimeAttributes(Op):
             for name, x in zip(self.names, self.attribute_inputs(xs), strict=True)
         }
         op, own = self.op.with_(**result), self.own_inputs(xs)
-        # The rules of this form are first checked here: inference knows only the set of forms.
+        # Inference knows only the set of forms, so that the rules of this form are checked here.
         hosts = host_inputs(op, len(own))
         views = (None if x is None else host_view_of(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
         op.types(*views)
@@ -262,12 +264,12 @@ class RuntimeAttributes(Op):
             return b.add(op, *own)
         ranges = self._ranges(list(xs))
         if ranges is None or not ranges:
-            what = f"{' and '.join(self.names)} of {type(self.op).__name__}"
-            raise UnsupportedError("constant.needed", f"{what} must be constant, got a computed value")
+            names = f"{' and '.join(self.names)} of {type(self.op).__name__}"
+            raise UnsupportedError("constant.needed", f"{names} must be constant, got a computed value")
         table, forms = self._table(list(xs), ranges)
         if not forms:
             self._choices(xs)
-        index = self._place(b, self.attribute_inputs(xs), ranges, table, len(forms))
+        index = self._form_number(b, self.attribute_inputs(xs), ranges, table, len(forms))
         return _select_form(b, index, forms, own, 0, len(forms))
 
     def _table(self, xs: list[Any], ranges: list[range]) -> tuple[list[int], list[Op]]:
@@ -279,10 +281,10 @@ class RuntimeAttributes(Op):
         ]
         return table, list(numbers)
 
-    def _place(self, b: Builder, given: list[Any], ranges: list[range], table: list[int], count: int) -> Any:
-        """Compute the number of the form. Gather refuses at run time an axis out of range and _NO_FORM."""
+    def _form_number(self, b: Builder, inputs: list[Any], ranges: list[range], table: list[int], count: int) -> Any:
+        """Write the number of the form. An axis out of range and _NO_FORM are errors of Gather at run time."""
         code: Any = None
-        flat = [b.Reshape(as_i64(b, x), [-1]) for x in given]
+        flat = [b.Reshape(as_i64(b, x), [-1]) for x in inputs]
         joined = flat[0] if len(flat) == 1 else b.Concat(*flat, axis=0)
         for index, span in enumerate(ranges):
             axis = b.Reshape(joined, []) if len(ranges) == 1 else b.Gather(joined, b.constant(np.array(index)), axis=0)
@@ -307,12 +309,12 @@ def _select_form(b: Builder, index: Any, forms: list[Op], own: list[Any], first:
     """Write the outputs of the form with the number ``index``, in [first, stop), by binary search with If."""
     middle = max((first + stop) // 2, first + 1)
     branches = [_branch(forms, own, index, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
-    given = [index, *(x for x in own if x is not None)]
+    captures = [index, *(x for x in own if x is not None)]
     choose: Any = b.apply
     results = choose(
         "If",
         b.Less(index, b.constant(np.array(middle))),
-        *given,
+        *captures,
         then_branch=branches[0],
         else_branch=branches[1],
         outputs=output_count(forms[0]),

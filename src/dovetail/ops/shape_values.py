@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 REFUSED_SIZE = -2
 """A size or length that every format refuses."""
-_MOST_AXES = 64
-"""The largest length of a shape vector from which a rank is inferred."""
+_MAX_AXES = 64
+"""Largest length of a shape vector from which a rank is inferred."""
 
 
 def elements_of(x: View | None) -> list[Any] | None:
@@ -70,8 +70,8 @@ def host_view_of(x: Array | None) -> Any:
 
 
 def shape_of_rank(rank: Size | None) -> Any:
-    """Return a shape of ``rank`` unknown sizes; None where the rank is unknown or beyond every tensor's."""
-    return (None,) * rank if isinstance(rank, int) and rank <= _MOST_AXES else None
+    """Return a shape of ``rank`` unknown sizes; None where the rank is unknown or above _MAX_AXES."""
+    return (None,) * rank if isinstance(rank, int) and rank <= _MAX_AXES else None
 
 
 def as_i64(b: Builder, vector: Value) -> Value:

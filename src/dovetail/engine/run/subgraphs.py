@@ -99,7 +99,9 @@ class CompiledIf(If, sig=If.sig, is_registered=False):
     def evaluate(self, xp: Namespace, condition: Array, *captures: Array) -> Array:
         assert self.programs is not None
         then_, else_ = self.programs
-        return self.through(lambda branch, xs: (then_ if branch is self.then_branch else else_)(xs), xp, condition, *captures)
+        return self.evaluate_with(
+            lambda branch, xs: (then_ if branch is self.then_branch else else_)(xs), xp, condition, *captures
+        )
 
 
 class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
@@ -111,7 +113,7 @@ class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
     def evaluate(self, xp: Namespace, trips: Array = None, condition: Array = None, *xs: Array) -> Array:
         assert self.program is not None
         program = self.program
-        return self.through(lambda _, inputs: program(inputs), xp, trips, condition, *xs)
+        return self.evaluate_with(lambda _, inputs: program(inputs), xp, trips, condition, *xs)
 
 
 def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:

@@ -143,7 +143,7 @@ def _select_conv_transpose(op: ConvTranspose, node: Node, reads: Reads, writes: 
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
     sizes = None if output_shape is None or output_shape.data is None else [int(size) for size in output_shape.data]
-    geometry = op.placement(x.sizes[2:], w.sizes[2:], sizes)
+    geometry = op.transposed_geometry(x.sizes[2:], w.sizes[2:], sizes)
     attributes: dict[str, Any] = {
         "strides": list(geometry.strides),
         "dilations": list(geometry.dilations),

@@ -20,10 +20,12 @@ from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor, Type
 from dovetail.ops.builders import zeros_like
 
-Walk = Callable[[Builder, Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
-"""``walk(b, outputs, deltas, sources)``: the gradients of outputs with incoming gradients with regard to sources."""
+Adjoints = Callable[[Builder, Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
+"""``adjoints(b, outputs, deltas, sources)`` returns the gradients of ``sources`` for the gradients ``deltas`` of ``outputs``."""
 Deltas = Sequence[Value | None]
+"""The gradient of each output; None for an unused one."""
 END = 2**63 - 1
+"""The end of a slice up to the last element."""
 
 
 def _refuse_random(node: Node) -> None:
@@ -35,23 +37,23 @@ def _is_smooth(x: Value | None) -> bool:
     return x is not None and isinstance(x.type, Tensor) and x.type.dtype is not None and x.type.dtype.is_float
 
 
-def through_if(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
-    """Return an If between the gradients of its branches."""
+def gradients_of_if(op: Any, b: Builder, adjoints: Adjoints, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
+    """Return the gradients of the inputs of an If: an If whose branches compute those of its branches."""
     _refuse_random(node)
     condition, *captures = node.inputs
     indices = [index for index, x in enumerate(captures) if wanted[1 + index] and _is_smooth(x)]
-    branches = [_branch(branch, g, indices, walk) for branch in (op.then_branch, op.else_branch)]
+    branches = [_branch(branch, g, indices, adjoints) for branch in (op.then_branch, op.else_branch)]
     chosen = op.with_(then_branch=branches[0], else_branch=branches[1], outputs=len(indices))
     results = b.add(chosen, condition, *captures, *(delta for delta in g if delta is not None))
     result = dict(zip(indices, results, strict=True))
     return [None, *(result.get(index) for index in range(len(captures)))]
 
 
-def _branch(branch: Graph, g: Deltas, indices: Sequence[int], walk: Walk) -> Graph:
+def _branch(branch: Graph, g: Deltas, indices: Sequence[int], adjoints: Adjoints) -> Graph:
     inner = Builder(f"{branch.name}_gradient")
     xs, ys = _recompute(inner, branch)
     pairs = [(y, inner.input_of("delta", delta.type)) for y, delta in zip(ys, g, strict=True) if delta is not None]
-    inner.graph.outputs = walk(inner, [y for y, _ in pairs], [delta for _, delta in pairs], [xs[index] for index in indices])
+    inner.graph.outputs = adjoints(inner, [y for y, _ in pairs], [delta for _, delta in pairs], [xs[index] for index in indices])
     remove_dead(inner.graph)
     return inner.graph
 
@@ -65,35 +67,37 @@ def _recompute(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
     return xs, inline(inner, body, xs)
 
 
-def through_loop(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
-    """Return a loop from the last trip to the first that carries the gradients of the states.
+def gradients_of_loop(
+    op: Any, b: Builder, adjoints: Adjoints, node: Node, g: Deltas, wanted: Sequence[bool]
+) -> list[Value | None]:
+    """Return the gradients of the inputs of a Loop: a Loop from the last trip to the first.
 
-    It also carries the sums of the gradients of values that every trip reads whole, and returns the gradients of parts as scan
-    outputs.
+    Its states are the gradients of the states, and the sums of the gradients of the values that every trip reads unchanged. Its
+    scan outputs are the gradients of the parts of the scan inputs.
     """
     _refuse_random(node)
-    back = _Back(op, b, node, g, wanted)
-    return [*[None] * min(2, len(node.inputs)), *back.gradients(walk)]
+    back = _BackwardLoop(op, b, node, g, wanted)
+    return [*[None] * min(2, len(node.inputs)), *back.gradients(adjoints)]
 
 
-class _Back:
-    """The backward loop of ``node``. Places index the inputs of the loop after its condition: states, scan inputs, others."""
+class _BackwardLoop:
+    """The backward loop of ``node``. Indices count its inputs after the condition: states, scan inputs, other values."""
 
     def __init__(self, op: Any, b: Builder, node: Node, g: Deltas, wanted: Sequence[bool]) -> None:
         self.op, self.b, self.node, self.body = op, b, node, op.body
         self.xs: list[Any] = list(node.inputs[2:])
-        self.states, self.cut = range(op.carried), range(op.carried, op.carried + len(op.scan_inputs))
-        self.whole = range(self.cut.stop, len(self.xs))
-        self.last, self.laid = list(g[: op.carried]), list(g[op.carried :])
-        self.sources = self._reached({index for index in range(len(self.xs)) if wanted[2 + index]})
-        self.moving = [index for index in self.states if index in self.sources]
-        self.summed = [index for index in self.whole if index in self.sources]
-        self.parted = [index for index in self.cut if index in self.sources]
+        self.states, self.scan_inputs = range(op.carried), range(op.carried, op.carried + len(op.scan_inputs))
+        self.others = range(self.scan_inputs.stop, len(self.xs))
+        self.state_deltas, self.scan_deltas = list(g[: op.carried]), list(g[op.carried :])
+        self.sources = self._find_sources({index for index in range(len(self.xs)) if wanted[2 + index]})
+        self.state_sources = [index for index in self.states if index in self.sources]
+        self.other_sources = [index for index in self.others if index in self.sources]
+        self.scan_sources = [index for index in self.scan_inputs if index in self.sources]
         is_free = all(x is None for x in node.inputs[:2])
         self.is_scan = is_free and bool(op.scan_inputs) and _is_endless(self.body)
 
-    def _reached(self, indices: set[int]) -> set[int]:
-        """Return those of ``indices`` that are floats, and the states that depend on them."""
+    def _find_sources(self, indices: set[int]) -> set[int]:
+        """Return the indices of the floats among the inputs ``indices``, and of the states that depend on them."""
         inputs = self.body.inputs[1:]
         result = {index for index in indices if _is_smooth(inputs[index])}
         while True:
@@ -106,73 +110,93 @@ class _Back:
                 return result
             result |= more
 
-    def gradients(self, walk: Walk) -> list[Value | None]:
-        self._check_fixed_types(self.moving)
+    def gradients(self, adjoints: Adjoints) -> list[Value | None]:
+        self._check_fixed_types(self.state_sources)
         inner = Builder(f"{self.body.name}_gradient")
         trip = inner.input_of("trip", Tensor(dtypes.i64, ()))
         number = inner.input_of("number_part", Tensor(dtypes.i64, (1,)))
-        kept = [inner.input_of(f"{self._inside(index).name}_part", self._part(index)) for index in self.states]
-        given = [inner.input_of(self._inside(index).name, self._inside(index).type) for index in (*self.cut, *self.whole)]
-        for x, index in zip(given, (*self.cut, *self.whole), strict=True):
-            if index in self.whole and self._inside(index).value is not None:
-                x.value = self._inside(index).value
-        xs = [*(inner.apply("Squeeze", part, [0]) if _has_rank(part) else part for part in kept), *given]
+        stored_states = [
+            inner.input_of(f"{self._body_input(index).name}_part", self._stored_type(index)) for index in self.states
+        ]
+        forward_inputs = [
+            inner.input_of(self._body_input(index).name, self._body_input(index).type)
+            for index in (*self.scan_inputs, *self.others)
+        ]
+        for x, index in zip(forward_inputs, (*self.scan_inputs, *self.others), strict=True):
+            if index in self.others and self._body_input(index).value is not None:
+                x.value = self._body_input(index).value
+        xs = [*(inner.apply("Squeeze", part, [0]) if _has_rank(part) else part for part in stored_states), *forward_inputs]
         ys = inline(inner, self.body, [inner.apply("Squeeze", number, [0]), *xs])
-        moving = [inner.input_of("delta", self._inside(index).type) for index in self.moving]
-        sums = [inner.input_of("sum", self.xs[index].type) for index in self.summed]
-        laid = [(index, delta) for index, delta in enumerate(self.laid) if delta is not None]
-        parts = [inner.input_of("delta_part", ys[1 + len(self.states) + index].type) for index, _ in laid]
-        ends = [*(ys[1 + index] for index in self.moving), *(ys[1 + len(self.states) + index] for index, _ in laid)]
-        sources = [xs[index] for index in (*self.moving, *self.summed, *self.parted)]
-        result = walk(inner, ends, [*moving, *parts], sources)
-        moved, added = result[: len(moving)], result[len(moving) : len(moving) + len(sums)]
-        added = [inner.apply("Add", total, more) for total, more in zip(sums, added, strict=True)]
-        going = inner.constant(np.array(True), dtypes.boolean, "goes_on")
-        inner.graph.outputs = [going, *moved, *added, *result[len(moving) + len(sums) :]]
+        state_deltas = [inner.input_of("delta", self._body_input(index).type) for index in self.state_sources]
+        sums = [inner.input_of("sum", self.xs[index].type) for index in self.other_sources]
+        scan_deltas = [(index, delta) for index, delta in enumerate(self.scan_deltas) if delta is not None]
+        parts = [inner.input_of("delta_part", ys[1 + len(self.states) + index].type) for index, _ in scan_deltas]
+        ends = [*(ys[1 + index] for index in self.state_sources), *(ys[1 + len(self.states) + index] for index, _ in scan_deltas)]
+        sources = [xs[index] for index in (*self.state_sources, *self.other_sources, *self.scan_sources)]
+        result = adjoints(inner, ends, [*state_deltas, *parts], sources)
+        state_gradients, sum_gradients = result[: len(state_deltas)], result[len(state_deltas) : len(state_deltas) + len(sums)]
+        sum_gradients = [inner.apply("Add", total, more) for total, more in zip(sums, sum_gradients, strict=True)]
+        condition = inner.constant(np.array(True), dtypes.boolean, "goes_on")
+        inner.graph.outputs = [condition, *state_gradients, *sum_gradients, *result[len(state_deltas) + len(sums) :]]
         remove_dead(inner.graph)
-        return self._loop(inner.graph, trip, number, kept, given, moving, sums, list(zip(laid, parts, strict=True)))
+        return self._loop(
+            inner.graph,
+            trip,
+            number,
+            stored_states,
+            forward_inputs,
+            state_deltas,
+            sums,
+            list(zip(scan_deltas, parts, strict=True)),
+        )
 
     def _loop(
         self,
         body: Graph,
         trip: Value,
         number: Value,
-        kept: list[Value],
-        given: list[Value],
-        moving: list[Value],
+        stored_states: list[Value],
+        forward_inputs: list[Value],
+        state_deltas: list[Value],
         sums: list[Value],
-        laid: list[tuple[tuple[int, Value], Value]],
+        scan_deltas: list[tuple[tuple[int, Value], Value]],
     ) -> list[Value | None]:
-        """Write the loop around the body, over the values that the forward loop stores for it."""
-        saved = [index for index in self.states if _is_read(body, kept[index])]
+        """Write the backward loop with this body; its scan inputs include the states that the forward loop stores."""
+        saved = [index for index in self.states if _is_read(body, stored_states[index])]
         numbers, states = self._store_states(saved, not self.is_scan or _is_read(body, number))
         rows: list[tuple[Value, Value, tuple[int, int, bool]]] = []
         if numbers is not None:
             rows.append((number, numbers, (0, 1, True)))
-        rows += [(kept[index], stack, (0, 1, True)) for index, stack in zip(saved, states, strict=True)]
-        pieces = {index: self._read_and_rest(index, numbers) for index in self.cut}
-        for index in self.cut:
-            axis, size, is_reversed = self.op.scan_inputs[index - self.cut.start]
-            part = given[index - self.cut.start]
-            if _is_read(body, part) or (not rows and not laid and index == self.cut[-1]):
+        rows += [(stored_states[index], stack, (0, 1, True)) for index, stack in zip(saved, states, strict=True)]
+        pieces = {index: self._split_by_reads(index, numbers) for index in self.scan_inputs}
+        for index in self.scan_inputs:
+            axis, size, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
+            part = forward_inputs[index - self.scan_inputs.start]
+            if _is_read(body, part) or (not rows and not scan_deltas and index == self.scan_inputs[-1]):
                 rows.append((part, pieces[index][0], (axis, size, not is_reversed)))
-        for (index, delta), part in laid:
+        for (index, delta), part in scan_deltas:
             axis, is_reversed = self.op.scan_outputs[index]
             rows.append((part, delta, (axis, self._length(index, axis), not is_reversed)))
-        whole = [index for index in self.whole if _is_read(body, given[index - self.cut.start])]
-        body.inputs = [trip, *moving, *sums, *(part for part, _, _ in rows), *(given[index - self.cut.start] for index in whole)]
-        first = [self._last(index) for index in self.moving]
-        first += [zeros_like(self.b, self.xs[index]) for index in self.summed]
-        cuts = [self.op.scan_inputs[index - self.cut.start] for index in self.parted]
+        others = [index for index in self.others if _is_read(body, forward_inputs[index - self.scan_inputs.start])]
+        body.inputs = [
+            trip,
+            *state_deltas,
+            *sums,
+            *(part for part, _, _ in rows),
+            *(forward_inputs[index - self.scan_inputs.start] for index in others),
+        ]
+        first = [self._state_delta(index) for index in self.state_sources]
+        first += [zeros_like(self.b, self.xs[index]) for index in self.other_sources]
+        cuts = [self.op.scan_inputs[index - self.scan_inputs.start] for index in self.scan_sources]
         back = self.op.with_(
             body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
             scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
         # An explicit trip count, since not every runtime accepts a loop over scan inputs without parts.
         trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
-        results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in whole))
-        result = dict(zip((*self.moving, *self.summed, *self.parted), results, strict=True))
-        result.update({index: self._with_rest(result[index], index, pieces[index][1]) for index in self.parted})
+        results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in others))
+        result = dict(zip((*self.state_sources, *self.other_sources, *self.scan_sources), results, strict=True))
+        result.update({index: self._append_rest(result[index], index, pieces[index][1]) for index in self.scan_sources})
         return [result.get(index) for index in range(len(self.xs))]
 
     def _store_states(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
@@ -191,46 +215,49 @@ class _Back:
 
     def _check_fixed_types(self, indices: Sequence[int]) -> None:
         for index in indices:
-            if not _has_rank(self._inside(index)) or self._inside(index).type != self.xs[index].type:
-                what = f"{self._inside(index).name}, {self.xs[index].type} at first, may change its shape from trip to trip"
-                raise UnsupportedError("grad.types", f"the state {what}")
+            if not _has_rank(self._body_input(index)) or self._body_input(index).type != self.xs[index].type:
+                name, type = self._body_input(index).name, self._body_input(index).type
+                raise UnsupportedError(
+                    "grad.types", f"state {name} must keep its type {self.xs[index].type}, got {type} in the body"
+                )
 
-    def _read_and_rest(self, index: int, numbers: Value | None) -> tuple[Value, Value | None]:
-        """Return the part of a scan input that the trips read, and the rest of it."""
+    def _split_by_reads(self, index: int, numbers: Value | None) -> tuple[Value, Value | None]:
+        """Split a scan input into the part that the trips read, and the rest (None where they read all of it)."""
         x = self.xs[index]
         if self.is_scan or numbers is None:
             return x, None
-        axis, size, is_reversed = self.op.scan_inputs[index - self.cut.start]
-        taken = self.b.apply("Multiply", self.b.apply("Shape", numbers, output_type=dtypes.i64), size)
+        axis, size, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
+        border = self.b.apply("Multiply", self.b.apply("Shape", numbers, output_type=dtypes.i64), size)
         if is_reversed:
             length = self.b.apply("Gather", self.b.apply("Shape", x, output_type=dtypes.i64), [axis], axis=0)
-            taken = self.b.apply("Subtract", length, taken)
-        front = self.b.apply("Slice", x, [0], taken, [axis])
-        back = self.b.apply("Slice", x, taken, [END], [axis])
+            border = self.b.apply("Subtract", length, border)
+        front = self.b.apply("Slice", x, [0], border, [axis])
+        back = self.b.apply("Slice", x, border, [END], [axis])
         return (back, front) if is_reversed else (front, back)
 
-    def _with_rest(self, gradient: Value, index: int, rest: Value | None) -> Value:
+    def _append_rest(self, gradient: Value, index: int, rest: Value | None) -> Value:
+        """Append zeros to the gradient of a scan input for the part that no trip reads."""
         if rest is None:
             return gradient
-        axis, _, is_reversed = self.op.scan_inputs[index - self.cut.start]
+        axis, _, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
         pair = (gradient, zeros_like(self.b, rest))
         result: Value = self.b.apply("Concat", *(reversed(pair) if is_reversed else pair), axis=axis)
         return result
 
-    def _inside(self, index: int) -> Value:
+    def _body_input(self, index: int) -> Value:
         result: Value = self.body.inputs[1 + index]
         return result
 
-    def _part(self, index: int) -> Type:
+    def _stored_type(self, index: int) -> Type:
         """Return the type of a stored state, which must have one shape in all trips."""
-        type = self._inside(index).type
+        type = self._body_input(index).type
         if not isinstance(type, Tensor) or type.shape is None:
             return type
         return Tensor(type.dtype, (1, *type.shape))
 
-    def _last(self, index: int) -> Value:
+    def _state_delta(self, index: int) -> Value:
         """Return the gradient of a state after the last trip."""
-        delta = self.last[index]
+        delta = self.state_deltas[index]
         result: Value = zeros_like(self.b, self.node.outputs[index]) if delta is None else delta
         return result
 
@@ -255,4 +282,4 @@ def _is_endless(body: Graph) -> bool:
     return is_endless(body)
 
 
-__all__ = ["through_if", "through_loop"]
+__all__ = ["gradients_of_if", "gradients_of_loop"]

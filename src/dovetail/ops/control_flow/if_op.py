@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def infer_branch(body: Graph, xs: tuple[View, ...]) -> list[Type] | None:
-    """Infer a branch from its input types. Returns its outputs' types; None where it cannot run with these inputs.
+    """Infer a branch from its input types. Return its outputs' types; None where it cannot run with these inputs.
 
-    The error of a rule is then ``body.fault``, and the branch keeps its previous types.
+    In that case the error of the rule is ``body.fault``, and the branch keeps its previous types.
     """
     before = types_in(body)
     for inner, x in zip(body.inputs, xs, strict=True):
@@ -37,7 +37,7 @@ def infer_branch(body: Graph, xs: tuple[View, ...]) -> list[Type] | None:
 
 
 def infer_subgraph(body: Graph) -> bool:
-    """Infer ``body`` from its inputs' types. Returns False, with the error as ``body.fault``, where a rule refuses."""
+    """Infer ``body`` from its inputs' types. Return False, with the error as ``body.fault``, where a rule raises one."""
     body.fault = None
     current().count_inference(body, len(body.nodes))
     try:
@@ -108,22 +108,22 @@ def _elements(value: View) -> Iterable[Any]:
 
 
 def type_outside(type: Type, known: set[str]) -> Type:
-    """Return the type with None for sizes of symbols that exist only inside the subgraph."""
+    """Return the type with None for the sizes whose symbols exist only inside the subgraph."""
 
-    def seen(size: Size | None) -> Any:
+    def size_outside(size: Size | None) -> Any:
         return size if size is not None and all(str(symbol) in known for symbol in symbolic.symbols(size)) else None
 
     if isinstance(type, Sequence):
-        return Sequence(type_outside(type.element, known), seen(type.length))
+        return Sequence(type_outside(type.element, known), size_outside(type.length))
     if isinstance(type, Optional):
         return Optional(type_outside(type.element, known))
     if isinstance(type, Map):
         return Map(type.key, type_outside(type.element, known))
-    return type if type.shape is None else Tensor(type.dtype, tuple(map(seen, type.shape)))
+    return type if type.shape is None else Tensor(type.dtype, tuple(map(size_outside, type.shape)))
 
 
 class SubgraphOp(Op):
-    """An operator with subgraphs among its attributes: equal to itself alone, without a rule for shape values."""
+    """An operator with subgraphs among its attributes. It equals only itself and has no rule for shape values."""
 
     holds_graphs = True
 
@@ -140,8 +140,8 @@ class SubgraphOp(Op):
 class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
     """Run ``then_branch`` where the one element of ``cond`` is true, otherwise ``else_branch``; return its outputs.
 
-    Both branches take ``captures`` as their inputs. The branch that does not run raises no error, whatever its rules say of the
-    inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
+    Both branches take ``captures`` as their inputs. The branch that does not run raises no error, also where its rules
+    refuse the inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
     """
 
     then_branch: Graph
@@ -171,25 +171,25 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
                 raise fault.with_traceback(None)
             clear_faults(branches[1 - taken])
             return inferred[taken] or []
-        able = [types for types in inferred if types is not None]
-        first, *rest = able or [[value.type for value in branch.outputs] for branch in branches]
+        runnable = [types for types in inferred if types is not None]
+        first, *rest = runnable or [[value.type for value in branch.outputs] for branch in branches]
         return [reduce(common_type, types) for types in zip(first, *rest, strict=True)]
 
     def evaluate(self, xp: Namespace, cond: Array, *captures: Array) -> Any:
         from dovetail.interpreter.evaluate import run
 
-        return self.through(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
+        return self.evaluate_with(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 
-    def through(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
-        """Evaluate; ``call(body, inputs)`` runs a branch."""
+    def evaluate_with(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
+        """Evaluate; ``call(branch, inputs)`` runs the chosen branch."""
         if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
             raise EngineError("if.condition", f"cond must have one element, got the shape {list(cond.shape)}")
         return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
 
-    def pull_back(self, b: Builder, walk: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
-        from dovetail.ops.control_flow.gradients import through_if
+    def pull_back(self, b: Builder, adjoints: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
+        from dovetail.ops.control_flow.gradients import gradients_of_if
 
-        return through_if(self, b, walk, node, g, wanted)
+        return gradients_of_if(self, b, adjoints, node, g, wanted)
 
     def __repr__(self) -> str:
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"

@@ -29,20 +29,21 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
 
 COUNTED_TRIPS = 1 << 10
-"""Trip count from which a loop without exit condition charges all trips to the limit before the first."""
-REMEMBERED = 8
-"""Cached results of inference per body while an outer loop is inferred."""
-RESTORING = 16
-"""Types restored per unit of the inference limit, which is one inferred node."""
-ROUNDS = 8
-"""Rounds of inference with wider types of the states before their ranks become unknown."""
+"""Trip count above which a loop without exit condition counts all trips towards the limit before the first trip."""
+MAX_CACHED_RESULTS = 8
+"""Largest number of cached inference results per body while an outer loop is inferred."""
+RESTORED_TYPES_PER_NODE = 16
+"""Number of restored types that count as one inferred node towards the inference limit."""
+MAX_ROUNDS = 8
+"""Number of rounds of inference that widen the types of the states before their ranks become unknown."""
 
 
 class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *outputs: any"):
     """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
-     ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
-    values that every trip reads whole. The body takes the trip number (a scalar of i64), the states, a part of each scan input,
-    and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
+
+    ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
+    values that every trip reads unchanged. The body takes the trip number (a scalar of i64), the states, a part of each scan
+    input, and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
     ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
     parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
 
@@ -90,7 +91,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def _types_without_trips(
         self, trip_count: View | None, cond: View | None, inputs: Several[Any], known: set[str]
     ) -> list[Type]:
-        """Return the outputs' types where the body cannot run. Raises the body's error where it surely runs."""
+        """Return the outputs' types where the body cannot run. Raises the body's error where a trip is known to run."""
         fault = self.body.fault
         if fault is not None and self._is_entered(trip_count, cond, inputs):
             raise fault.with_traceback(None)
@@ -106,7 +107,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return [type_outside(type, known) for type in (*(x.type for x in inputs[: self.carried]), *stacked)]
 
     def _is_entered(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> bool:
-        """Test whether the body surely runs once."""
+        """Test whether at least one trip is known to run."""
         if cond is not None and not is_true(cond):
             return False
         if trip_count is not None:
@@ -125,21 +126,23 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         _, entries = usage.inference_cache.setdefault(id(self.body), (self.body, {}))
         if (entry := entries.pop(key, None)) is None:
             states = self._infer_body(inputs, known)
-            while len(entries) >= REMEMBERED:
+            while len(entries) >= MAX_CACHED_RESULTS:
                 del entries[next(iter(entries))]
             entries[key] = states, types_in(self.body) if states is not None else [], faults_in(self.body)
             return states
         entries[key] = states, types, faults = entry
-        usage.count_inference(self.body, len(types) // RESTORING)
+        usage.count_inference(self.body, len(types) // RESTORED_TYPES_PER_NODE)
         restore_types(types)
         for graph, fault in faults:
             graph.fault = fault
         return states  # type: ignore[no-any-return]
 
     def _infer_body(self, inputs: Several[View], known: set[str]) -> list[Type] | None:
-        """Infer the body with types of the states wide enough for every trip; return these. ``known``: the symbols outside.
+        """Infer the body with types of the states that hold for every trip; return these types.
 
-        None where a rule refuses; its error is ``self.body.fault``.
+        ``known`` are the symbols of the outer graph.
+
+        Return None where a rule raises an error, which is then ``self.body.fault``.
         """
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
@@ -151,7 +154,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         for inner, x in zip(body.inputs[first + len(parts) :], rest, strict=True):
             inner.value = x.value
         states = [x.type for x in inputs[: self.carried]]
-        for round in range(ROUNDS + 1):
+        for round in range(MAX_ROUNDS + 1):
             for inner, type in zip(body.inputs[1:first], states, strict=True):
                 inner.type, inner.value = type, None
             clear_types(body)
@@ -163,7 +166,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             wide = [_join_types(a, b, inner.name) for a, b, inner in zip(states, results, body.inputs[1:first], strict=True)]
             if wide == states:
                 return states
-            states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
+            states = wide if round < MAX_ROUNDS - 1 else [_without_rank(type) for type in wide]
         raise RuleError("loop.types", "the types of the states must be the same in every trip")
 
     def _count(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> Size | None:
@@ -192,18 +195,18 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def evaluate(self, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array) -> Any:
         from dovetail.interpreter.evaluate import run
 
-        return self.through(lambda body, xs: run(body, xs, xp), xp, trip_count, cond, *inputs)
+        return self.evaluate_with(lambda body, xs: run(body, xs, xp), xp, trip_count, cond, *inputs)
 
-    def through(
+    def evaluate_with(
         self, call: Any, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array
     ) -> Any:
-        """Evaluate; ``call(body, inputs)`` runs a trip."""
+        """Evaluate; ``call(body, inputs)`` runs one trip."""
         with counting() as usage:
-            held = usage.memory
+            memory = usage.memory
             try:
                 return self._run_trips(usage, call, xp, trip_count, cond, *inputs)
             finally:
-                usage.memory = held
+                usage.memory = memory
 
     def _run_trips(
         self, usage: Usage, call: Any, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array
@@ -235,12 +238,12 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
                 usage.count_memory(bytes_of(part), "scan outputs")
             trip += 1
         if not trip and outputs:
-            outputs = [[empty] for empty in self._no_parts(xp, inputs)]
-        laid = [
+            outputs = [[empty] for empty in self._empty_scan_outputs(xp, inputs)]
+        stacked = [
             row[0] if len(row) == 1 else xp.concat(row[::-1] if is_reversed else row, axis=axis)
             for row, (axis, is_reversed) in zip(outputs, self.scan_outputs, strict=True)
         ]
-        return (*states, *laid)
+        return (*states, *stacked)
 
     def _run_count(self, trip_count: Array | None, cut: Several[Array]) -> int | None:
         lengths = []
@@ -252,7 +255,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             lengths.append(x.shape[axis] // size)
         if trip_count is None:
             if len(set(lengths)) > 1:
-                raise EngineError("loop.parts", f"scan inputs must have as many parts each, got {', '.join(map(str, lengths))}")
+                raise EngineError("loop.parts", f"scan inputs must have equally many parts, got {', '.join(map(str, lengths))}")
             return lengths[0] if lengths else None
         count = int(trip_count.reshape(()))
         if any(length < count for length in lengths):
@@ -261,15 +264,15 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             )
         return count
 
-    def _no_parts(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
+    def _empty_scan_outputs(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
         """Return the empty scan outputs of a loop without trips: unknown sizes are 0."""
         from dovetail.arrays import from_numpy
         from dovetail.interpreter.evaluate import type_of
         from dovetail.ir.edit import copy_graph
 
-        seen = [View(type_of(x), None) for x in inputs]
+        views = [View(type_of(x), None) for x in inputs]
         body = copy_graph(self.body)
-        if self.with_(body=body)._infer_body(seen, set()) is None:  # type: ignore[attr-defined]
+        if self.with_(body=body)._infer_body(views, set()) is None:  # type: ignore[attr-defined]
             # Without trips an error of the body's rules is irrelevant.
             body = self.body
         parts = zip(body.outputs[1 + self.carried :], self.body.outputs[1 + self.carried :], self.scan_outputs, strict=True)
@@ -281,10 +284,10 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in inputs if hasattr(x, "shape")][:1])
 
-    def pull_back(self, b: Builder, walk: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
-        from dovetail.ops.control_flow.gradients import through_loop
+    def pull_back(self, b: Builder, adjoints: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
+        from dovetail.ops.control_flow.gradients import gradients_of_loop
 
-        return through_loop(self, b, walk, node, g, wanted)
+        return gradients_of_loop(self, b, adjoints, node, g, wanted)
 
     def __repr__(self) -> str:
         cuts = f"scan_inputs={self.scan_inputs}, scan_outputs={self.scan_outputs}"
@@ -302,7 +305,7 @@ def is_endless(body: Graph) -> bool:
 
 
 def clear_types(body: Graph) -> None:
-    """Clear the types of an earlier inference, whose symbols may no longer hold."""
+    """Clear the types of an earlier inference, since their symbols may no longer be valid."""
     for node in body.nodes:
         if type(node.op).__name__ not in ("Constant", "Foreign"):
             for y in node.outputs:
@@ -313,7 +316,7 @@ def _part_type(type: Type, axis: int, size: int) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"the axis of a scan input must be in the rank of {type}, got {axis}")
+        raise RuleError("loop.axis", f"the axis of a scan input must be below the rank of {type}, got {axis}")
     return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
 
 
@@ -321,7 +324,7 @@ def _concatenated_type(type: Type, axis: int, count: Size | None) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"the axis of a scan output must be in the rank of {type}, got {axis}")
+        raise RuleError("loop.axis", f"the axis of a scan output must be below the rank of {type}, got {axis}")
     sizes: list[Any] = list(type.shape)
     sizes[axis] = None if count is None or sizes[axis] is None else count * sizes[axis]
     return Tensor(type.dtype, tuple(sizes))
@@ -344,9 +347,9 @@ def _join_types(before: Type, after: Type, name: str) -> Type:
         try:
             return common_type(before, after)
         except RuleError:
-            raise RuleError("type.disagree", f"a state must keep its type {before}, and the body returns {after}") from None
+            raise RuleError("type.disagree", f"a state must keep its type {before}, got {after} from the body") from None
     if before.dtype is not None and after.dtype is not None and before.dtype is not after.dtype:
-        raise RuleError("type.disagree", f"a state must keep its type {before}, and the body returns {after}")
+        raise RuleError("type.disagree", f"a state must keep its type {before}, got {after} from the body")
     dtype = before.dtype or after.dtype
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Tensor(dtype, None)

@@ -112,13 +112,13 @@ class BitShift(
         """Shift by the amounts in range and fill the others with 0 or the sign; signed types shift as unsigned ones."""
         zero = scalar_like(b, 0, x)
         if self.beyond == "open":
-            return self._shift_unsigned(b, x, amount, zero) if x.dtype.kind == "int" else None
+            return self._shift_bits(b, x, amount, zero) if x.dtype.kind == "int" else None
         over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, scalar_like(b, x.dtype.bits, x)))
         shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), scalar_like(b, -1, x), zero) if signed else zero, shifted)
 
-    def _shift_unsigned(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
+    def _shift_bits(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
         """Shift as unsigned integers; to the right, ~(~x >> y) for negative ``x``."""
         kind = dtypes.dtype(f"u{x.dtype.bits}")
         minus_one, is_right = scalar_like(b, -1, x), self.direction == "right"

@@ -160,7 +160,9 @@ class SVMClassifier(
         pairs = count * (count - 1) // 2
         if len(self.rho) != pairs or len(self.prob_a) not in (0, pairs) or len(self.prob_a) != len(self.prob_b):
             sizes = f"{len(self.rho)} of rho, {len(self.prob_a)} of prob_a, {len(self.prob_b)} of prob_b"
-            raise RuleError("svm.coefficients", f"{pairs} of each are needed for the pairs of classes, got {sizes}")
+            raise RuleError(
+                "svm.coefficients", f"rho, prob_a and prob_b must have one element per pair of classes ({pairs}), got {sizes}"
+            )
         if count == 2 and not self.prob_a and self.post_transform == "PROBIT":
             raise RuleError("score.transform", "PROBIT of a single score leaves the other class without a score")
 

@@ -356,20 +356,20 @@ class _NodeIndex:
             row = self.order[twice[0]]
             raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} occurs twice")
 
-    def rows(self, trees: Array, nodes: Array, asked: Array, name: str) -> Any:
-        """Return the entries of these nodes, -1 where not ``asked``. Raises RuleError [tree.nodes] for a missing node."""
+    def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
+        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
         tree, node = (
             np.minimum(np.searchsorted(all_, ids), len(all_) - 1) for all_, ids in ((self.trees, trees), (self.nodes, nodes))
         )
         keys = tree * len(self.nodes) + node
         index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         exists = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[index] == keys)
-        missing = np.flatnonzero(asked & ~exists)
+        missing = np.flatnonzero(is_required & ~exists)
         if missing.size:
             raise RuleError(
                 "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
             )
-        return np.where(asked, self.order[index], -1)
+        return np.where(is_required, self.order[index], -1)
 
 
 def _number_nodes(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, features: Array, goes: Array) -> Forest:

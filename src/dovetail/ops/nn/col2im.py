@@ -72,11 +72,11 @@ class Col2Im(
         inside = np.ones(target.shape, bool)
         for axis, size in enumerate(sizes):
             offsets = np.arange(kernel[axis])[:, None] * geometry.dilations[axis] - geometry.begins[axis]
-            places = offsets + np.arange(geometry.outs[axis]) * geometry.strides[axis]
+            positions = offsets + np.arange(geometry.outs[axis]) * geometry.strides[axis]
             shape = [1] * target.ndim
-            shape[axis], shape[axis + len(sizes)] = places.shape
-            target = target * size + places.reshape(shape)
-            inside &= ((places >= 0) & (places < size)).reshape(shape)
+            shape[axis], shape[axis + len(sizes)] = positions.shape
+            target = target * size + positions.reshape(shape)
+            inside &= ((positions >= 0) & (positions < size)).reshape(shape)
         batch = shape_value(b, x, range(len(x.dims) - 2))
         columns = b.Reshape(x, join_sizes(b, [batch, -1, target.size]), special_zero=False)
         if not inside.all():
@@ -84,8 +84,8 @@ class Col2Im(
         empty = b.Expand(
             b.constant(np.zeros((), x.dtype.numpy), x.dtype), join_sizes(b, [batch, _channels(b, x, kernel), prod(sizes)])
         )
-        places = b.Expand(b.constant(target[inside]), shape_value(b, columns))
-        y = b.ScatterElements(empty, places, columns, axis=-1, reduction="add")
+        indices = b.Expand(b.constant(target[inside]), shape_value(b, columns))
+        y = b.ScatterElements(empty, indices, columns, axis=-1, reduction="add")
         return b.Reshape(y, join_sizes(b, [batch, _channels(b, x, kernel), *sizes]), special_zero=False)
 
 

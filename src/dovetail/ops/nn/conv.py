@@ -182,13 +182,13 @@ class ConvTranspose(
             raise RuleError("conv.group", f"input channels ({channels}) must be a multiple of group ({self.group})")
         if output_shape is not None and target is None:
             return (x.shape[0], outputs, *(None,) * len(kernel))
-        return (x.shape[0], outputs, *self.placement(sizes, kernel, target).outs)
+        return (x.shape[0], outputs, *self.transposed_geometry(sizes, kernel, target).outs)
 
     def _check_target(self, output_shape: Any) -> None:
         if output_shape is not None and output_shape.shape is not None and len(output_shape.shape) != 1:
             raise RuleError("conv.output-shape", f"output_shape must be a vector, got rank {len(output_shape.shape)}")
 
-    def placement(self, sizes: Sequence[Any], kernel: Sequence[Any], target: Sequence[Any] | None) -> Geometry:
+    def transposed_geometry(self, sizes: Sequence[Any], kernel: Sequence[Any], target: Sequence[Any] | None) -> Geometry:
         """Compute the padding cut off at both ends (negative: zeros are added) and the output sizes."""
         count = len(sizes)
         strides, dilations = self.steps(count)
@@ -216,7 +216,7 @@ class ConvTranspose(
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
         target = None if output_shape is None else [int(size) for size in output_shape]
-        geometry = self.placement(x.shape[2:], w.shape[2:], target)
+        geometry = self.transposed_geometry(x.shape[2:], w.shape[2:], target)
         wide, weights = arrays.widen(xp, x), arrays.widen(xp, w)
         none = (0,) * len(geometry.outs)
         y = arrays.convolve_transpose(
@@ -242,7 +242,7 @@ class ConvTranspose(
         try:
             sizes, kernel = static(x.dims[2:]), static(w.dims[2:])
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
-            geometry = self.placement(sizes, kernel, target)
+            geometry = self.transposed_geometry(sizes, kernel, target)
             ends = [max(end, 0) for end in geometry.ends]
             return Conv(strides, (*geometry.begins, *ends), dilations, group=self.group), g
         except (Unknown, symbolic.Inexact):
@@ -270,7 +270,7 @@ class ConvTranspose(
         """Return the operator with explicit pads and ``output_padding`` and no output shape, where every size is known."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
-            geometry = self.placement(static(x.dims[2:]), static(w.dims[2:]), target)
+            geometry = self.transposed_geometry(static(x.dims[2:]), static(w.dims[2:]), target)
         except (Unknown, symbolic.Inexact):
             return None
         ends = tuple(max(end, 0) for end in geometry.ends)

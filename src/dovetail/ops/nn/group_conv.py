@@ -29,7 +29,7 @@ class GroupConv(
     def shape(self, x: View, w: View) -> Any:
         _check_rank(w)
         if not isinstance(w.dims[0], int):
-            return _open(x, w)
+            return _partial_shape(x, w)
         return self._conv(w).shape(x, _merge_groups(w))
 
     def _conv(self, w: View) -> Conv:
@@ -62,7 +62,7 @@ class GroupConvTranspose(
     def shape(self, x: View, w: View, output_shape: View | None = None) -> Any:
         _check_rank(w)
         if not isinstance(w.dims[0], int):
-            return _open(x, w)
+            return _partial_shape(x, w)
         return self._conv(w).shape(x, _merge_groups(w), None, output_shape)
 
     def _conv(self, w: View) -> ConvTranspose:
@@ -92,7 +92,7 @@ def _groups(w: View) -> int:
     return int(w.shape[0])
 
 
-def _open(x: View, w: View) -> Any:
+def _partial_shape(x: View, w: View) -> Any:
     """Return the output shape without a known number of groups."""
     return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
 

@@ -348,7 +348,7 @@ class MaxUnpool(
         shape = agree_shapes(x.shape, indices.shape)
         if target is not None:
             length_of_vector(target, "target")
-        inner = None if shape is None else self.inner(shape)
+        inner = None if shape is None else self.default_output_shape(shape)
         if target is None:
             return inner
         sizes = elements_of(target)
@@ -362,7 +362,7 @@ class MaxUnpool(
                     raise RuleError("pool.target", f"output_shape ({whole}) must hold the {size} elements of the axis")
         return tuple(sizes)
 
-    def inner(self, shape: Shape) -> tuple[Any, ...]:
+    def default_output_shape(self, shape: Shape) -> tuple[Any, ...]:
         """Return the output shape without ``output_shape``."""
         count = len(shape) - 2
         if count < 1 or len(self.kernel_shape) != count:
@@ -377,7 +377,7 @@ class MaxUnpool(
 
     def decompose(self, b: Builder, x: Value, indices: Value, target: Value | None = None) -> Any:
         shape = x.dims
-        inner = self.inner(shape)
+        inner = self.default_output_shape(shape)
         if all(isinstance(size, int) for size in inner):
             sizes: Any = list(inner)
         else:

@@ -61,7 +61,7 @@ class IntegerOp(Op):
         return dtypes.i32
 
     def value(self, *xs: View) -> Any:
-        """Raise Unknown: shape values are not computed by products."""
+        """Raise Unknown: the result of an integer product is never a shape value."""
         raise Unknown
 
     def vjp(self, b: Builder, g: Value, y: Value, /, *xs: Value) -> Any:
@@ -230,7 +230,7 @@ class QLinearConv(
 
 
 def requantize(xp: Namespace, total: Array, factor: Array, zero_point: Array) -> Any:
-    """Multiply i32 sums by a factor, round, and quantize to the type of ``zero_point``."""
+    """Multiply i32 accumulators by a factor, round, and quantize to the type of ``zero_point``."""
     kind = arrays.element(zero_point)
     with np.errstate(all="ignore"):
         scaled = arrays.cast(xp, total, dtypes.f32) * arrays.cast(xp, factor, dtypes.f32)
@@ -300,7 +300,8 @@ class QGemm(
     ),
 ):
     """Multiply quantized matrices: ``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times the scales in f32.
-     The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
+
+    The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
     saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
     are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
     """
@@ -321,13 +322,13 @@ class QGemm(
 
     def shape(self, x: View, x_scale: View, zx: View, y: View, y_scale: View, zy: View, *rest: View) -> Any:
         bias, z_scale, zz = (*rest, None, None, None)[:3]
-        for values, what in ((x_scale, "scale"), (zx, "zero point"), (z_scale, "scale"), (zz, "zero point")):
-            check_single(values, what)
+        for values, name in ((x_scale, "scale"), (zx, "zero point"), (z_scale, "scale"), (zz, "zero point")):
+            check_single(values, name)
         results = Gemm(transpose_a=self.trans_a, transpose_b=self.trans_b).shape(_Untyped(x), _Untyped(y), bias)
-        for values, what in ((y_scale, "scale"), (zy, "zero point")):
+        for values, name in ((y_scale, "scale"), (zy, "zero point")):
             if values is not None and is_single(values.shape) is False:
                 if len(values.dims) != 1:
-                    raise RuleError("quantize.scale", f"a {what} must be a scalar or one number per column, got {values.type}")
+                    raise RuleError("quantize.scale", f"a {name} must be a scalar or one number per column, got {values.type}")
                 if results[1] is not None:
                     agree(values.dims[0], results[1])
         return results

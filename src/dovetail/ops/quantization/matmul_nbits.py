@@ -18,19 +18,21 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-_LINE = "K:k, N:n, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
+_ATTRIBUTES = "K:k, N:n, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
 
 
 class MatMulNBits(
     Op,
     sig="x: F, weights: u8, scales: F, zero_points?: R, g_idx?: i32, bias?: F -> y: F",
-    onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, g_idx?, bias?; {_LINE})",
+    onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, g_idx?, bias?; {_ATTRIBUTES})",
 ):
     """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
-     ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
-    ``scales`` has one for each column and block of codes; ``zero_points`` too, as floats or packed like the codes, each column in
-    whole bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a
-    runtime to round ``x`` first, which does not happen here. Source: com.microsoft MatMulNBits.
+
+    ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
+    ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has as many, as floats, or
+    packed like the codes with each column padded to whole bytes; by default they are 2^(bits - 1). Floats of fewer than 32 bits
+    are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first, which dovetail does not do.
+    Source: com.microsoft MatMulNBits.
     """
 
     k: int
@@ -84,7 +86,7 @@ class MatMulNBits(
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
 
     def _check_shape(self, x: View | None, shape: tuple[int, ...]) -> None:
-        """Check a shape, or the number of elements of a vector."""
+        """Check that an input has ``shape``, or is a vector of as many elements."""
         if x is None or x.shape is None:
             return
         if len(x.shape) == 1:
@@ -95,7 +97,7 @@ class MatMulNBits(
             tuple(map(agree, x.shape, shape))
 
     def value(self, *xs: View) -> Any:
-        """Raise Unknown: shape values are not computed by products."""
+        """Raise Unknown: the result of a matrix product is never a shape value."""
         raise Unknown
 
     def evaluate(
@@ -119,7 +121,7 @@ class MatMulNBits(
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
     def _codes(self, xp: Namespace, packed: Array) -> Any:
-        """Unpack codes into one axis: the first of a byte is in its lowest bits."""
+        """Unpack codes into a vector; the first code of a byte is in its lowest bits."""
         mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
         parts = [
             xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(index, dtype=packed.dtype)), mask)
@@ -146,7 +148,7 @@ class MatMulNBits(
         g_idx: Value | None = None,
         bias: Value | None = None,
     ) -> Any:
-        """Write codes of as many bits, dequantized, and MatMul."""
+        """Unpack the weights to integers of ``bits`` bits, dequantize them, and apply MatMul."""
         wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         codes = as_type(b, self._codes_value(b, weights, (self.n, self.blocks, self.block_size)), wide)
         factor = as_type(b, b.Reshape(scales, [self.n, self.blocks, 1], special_zero=False), wide)
@@ -161,15 +163,15 @@ class MatMulNBits(
         if packed.constant is not None:
             kind = dtypes.dtype(f"u{self.bits}")
             return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
-        whole = b.Cast(packed, to=dtypes.i32)
-        parts = [b.Unsqueeze(b.Mod(b.Divide(whole, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
+        wide = b.Cast(packed, to=dtypes.i32)
+        parts = [b.Unsqueeze(b.Mod(b.Divide(wide, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
 
     def _points_value(self, b: Builder, zero_points: Value | None, wide: Any) -> Any:
         if zero_points is None:
             return b.constant(2.0 ** (self.bits - 1), wide)
         if zero_points.dtype == "u8":
-            whole = -(-self.blocks * self.bits // 8) * 8 // self.bits
-            points = self._codes_value(b, zero_points, (self.n, whole))
-            zero_points = points if whole == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
+            count = -(-self.blocks * self.bits // 8) * 8 // self.bits
+            points = self._codes_value(b, zero_points, (self.n, count))
+            zero_points = points if count == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
         return as_type(b, b.Reshape(zero_points, [self.n, self.blocks, 1], special_zero=False), wide)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-_TWO = "x: I, x_scale: f32, x_zero_point?: I, y: I, y_scale: f32, y_zero_point?: I, z_scale: f32, z_zero_point?: I -> z: I"
-_TWO_LINE = "(x, x_scale, x_zero_point?, y, y_scale, y_zero_point?, z_scale, z_zero_point?)"
-_ONE = "x: I, x_scale: f32, x_zero_point?: I, y_scale: f32, y_zero_point?: I -> y: I"
-_ONE_LINE = "x, x_scale, x_zero_point?, y_scale, y_zero_point?"
+_BINARY = "x: I, x_scale: f32, x_zero_point?: I, y: I, y_scale: f32, y_zero_point?: I, z_scale: f32, z_zero_point?: I -> z: I"
+_BINARY_INPUTS = "(x, x_scale, x_zero_point?, y, y_scale, y_zero_point?, z_scale, z_zero_point?)"
+_UNARY = "x: I, x_scale: f32, x_zero_point?: I, y_scale: f32, y_zero_point?: I -> y: I"
+_UNARY_INPUTS = "x, x_scale, x_zero_point?, y_scale, y_zero_point?"
 
 
 def zero_point_f32(xp: Namespace, values: Array) -> Any:
@@ -72,16 +72,20 @@ class _QLinearOp(IntegerOp):
 
 
 class _QLinearBinary(_QLinearOp):
+    """A binary function between quantized tensors, with broadcasting."""
+
     def shape(self, x: View, sx: View, zx: View, y: View, sy: View, zy: View, sz: View, zz: View | None = None) -> Any:
         _check_all_single((sx, sy, sz), (zx, zy, zz))
         return broadcast(x.shape, y.shape)
 
 
-class QLinearAdd(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TWO_LINE}"):
-    """Add quantized tensors: dequantized operands, added, divided by ``z_scale``, plus ``z_zero_point``, rounded, saturated.
-     That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, in f32 as ``x * p + (y *
-    q + r)``: p and q are the ratios of the scales and r is the contribution of the zero points; each multiplication with addition
-    is rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
+class QLinearAdd(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearAdd-1{_BINARY_INPUTS}"):
+    """Add quantized tensors: dequantize the operands, add them, and quantize the sum.
+
+    That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and saturated. It
+    is computed in f32 as ``x * p + (y * q + r)``: p and q are the ratios of the scales, r is the contribution of the zero points.
+    Each multiplication with its addition is rounded once.
+    Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
     """
 
     def evaluate(
@@ -90,21 +94,21 @@ class QLinearAdd(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TW
         kind = arrays.element(x)
         with np.errstate(all="ignore"):
             first, second = as_scalar(xp, sx) / as_scalar(xp, sz), as_scalar(xp, sy) / as_scalar(xp, sz)
-            middle = zero_point_f32(xp, zz) - _fused_multiply_add(
+            offset = zero_point_f32(xp, zz) - _fused_multiply_add(
                 xp, zero_point_f32(xp, zx), first, zero_point_f32(xp, zy) * second
             )
             wide = [arrays.cast(xp, item, dtypes.f32) for item in (x, y)]
-            total = _fused_multiply_add(xp, wide[0], first, _fused_multiply_add(xp, wide[1], second, middle))
+            total = _fused_multiply_add(xp, wide[0], first, _fused_multiply_add(xp, wide[1], second, offset))
             return quantize(xp, total, 0, kind)
 
     def decompose(
         self, b: Builder, x: Value, sx: Value, zx: Value, y: Value, sy: Value, zy: Value, sz: Value, zz: Value | None = None
     ) -> Any:
         first, second = (b.Divide(as_scalar_value(b, item), as_scalar_value(b, sz)) for item in (sx, sy))
-        moved = b.Add(b.Multiply(zero_point_f32_value(b, zx), first), b.Multiply(zero_point_f32_value(b, zy), second))
-        middle = b.Subtract(zero_point_f32_value(b, zz), moved)
+        shift = b.Add(b.Multiply(zero_point_f32_value(b, zx), first), b.Multiply(zero_point_f32_value(b, zy), second))
+        offset = b.Subtract(zero_point_f32_value(b, zz), shift)
         wide = [as_type(b, item, dtypes.f32) for item in (x, y)]
-        total = b.Add(b.Multiply(wide[0], first), b.Add(b.Multiply(wide[1], second), middle))
+        total = b.Add(b.Multiply(wide[0], first), b.Add(b.Multiply(wide[1], second), offset))
         return quantize_value(b, total, None, x.dtype)
 
 
@@ -114,8 +118,8 @@ def _fused_multiply_add(xp: Namespace, x: Array, y: Array, z: Any) -> Any:
     return arrays.cast(xp, wide[0] * wide[1] + wide[2], dtypes.f32)
 
 
-class QLinearMul(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearMul-1{_TWO_LINE}"):
-    """Multiply quantized tensors: the product of the differences, times ``x_scale * y_scale / z_scale``, plus ``z_zero_point``.
+class QLinearMul(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearMul-1{_BINARY_INPUTS}"):
+    """Multiply quantized tensors: subtract the zero points, multiply, and requantize.
 
     That is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
     Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
@@ -144,7 +148,8 @@ class QLinearMul(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearMul-1{_TW
 class _QLinearFunction(_QLinearOp):
     """A unary function between quantized tensors: dequantize, compute in f32, quantize."""
 
-    together = False
+    rounds_sum = False
+    """Whether the zero point is added before rounding."""
 
     def function(self) -> Op:
         raise NotImplementedError
@@ -158,16 +163,16 @@ class _QLinearFunction(_QLinearOp):
         y = self.function().evaluate(xp, dequantize(xp, x, sx, zx))
         with np.errstate(all="ignore"):
             steps, offset = y / as_scalar(xp, sy), zero_point_f32(xp, zy)
-            return quantize(xp, steps + offset, 0, kind) if self.together else quantize(xp, steps, offset, kind)
+            return quantize(xp, steps + offset, 0, kind) if self.rounds_sum else quantize(xp, steps, offset, kind)
 
     def decompose(self, b: Builder, x: Value, sx: Value, zx: Value, sy: Value, zy: Value | None = None) -> Any:
         y = b.add(self.function(), dequantize_value(b, x, sx, zx))[0]
         return quantize_value(
-            b, b.Divide(y, as_scalar_value(b, sy)), zero_point_f32_value(b, zy), x.dtype, together=self.together
+            b, b.Divide(y, as_scalar_value(b, sy)), zero_point_f32_value(b, zy), x.dtype, rounds_sum=self.rounds_sum
         )
 
 
-class QLinearSigmoid(_QLinearFunction, sig=_ONE, onnx=f"com.microsoft:QLinearSigmoid-1({_ONE_LINE})"):
+class QLinearSigmoid(_QLinearFunction, sig=_UNARY, onnx=f"com.microsoft:QLinearSigmoid-1({_UNARY_INPUTS})"):
     """Apply Sigmoid to a quantized tensor. Source: com.microsoft QLinearSigmoid."""
 
     def function(self) -> Op:
@@ -175,7 +180,7 @@ class QLinearSigmoid(_QLinearFunction, sig=_ONE, onnx=f"com.microsoft:QLinearSig
 
 
 class QLinearLeakyRelu(
-    _QLinearFunction, sig=_ONE, onnx=f"com.microsoft:QLinearLeakyRelu-1({_ONE_LINE}; alpha=0.009999999776482582)"
+    _QLinearFunction, sig=_UNARY, onnx=f"com.microsoft:QLinearLeakyRelu-1({_UNARY_INPUTS}; alpha=0.009999999776482582)"
 ):
     """Apply LeakyRelu to a quantized tensor. Source: com.microsoft QLinearLeakyRelu."""
 
@@ -190,13 +195,13 @@ _SOFTMAX = "com.microsoft:QLinearSoftmax-1(x, x_scale, x_zero_point?, y_scale, y
 
 class QLinearSoftmax(
     _QLinearFunction,
-    sig=_ONE,
+    sig=_UNARY,
     onnx=(
         f"{_SOFTMAX} opset~{{1:true,7:true,8:true,9:true,10:true,11:true,12:true}}:coerce_to_2d)",
         f"{_SOFTMAX} opset~{{{', '.join(f'{opset}:false' for opset in (*range(14, 29), 13))}}}:coerce_to_2d)",
     ),
 ):
-    """Apply Softmax to a quantized tensor, with ``coerce_to_2d`` over ``axis`` and all axes after it.
+    """Apply Softmax to a quantized tensor along ``axis``; with ``coerce_to_2d`` over ``axis`` and all axes after it.
 
     Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is not an integer, onnxruntime rounds it down.
     """
@@ -262,19 +267,20 @@ class QLinearGlobalAveragePool(
 
 class QLinearAveragePool(
     _QLinearFunction,
-    sig=_ONE,
+    sig=_UNARY,
     onnx=(
-        f"com.microsoft:QLinearAveragePool-1({_ONE_LINE}; kernel_shape, strides?, pads~natural?, {ONNX_PAD}, "
+        f"com.microsoft:QLinearAveragePool-1({_UNARY_INPUTS}; kernel_shape, strides?, pads~natural?, {ONNX_PAD}, "
         "ceil_mode~{0:floor}:rounding_type=0, count_include_pad~{0:inside,1:padded}:divisor=0, "
         "channels_last~{0:false}:channels_last=0)"
     ),
 ):
-    """Apply AveragePool to a quantized tensor: dequantized, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded.
-     The result saturates. Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the
-    quotient alone.
+    """Apply AveragePool to a quantized tensor: dequantize, average in f32, and quantize.
+
+    The mean is divided by ``y_scale``, ``y_zero_point`` is added, and the sum is rounded and saturated.
+    Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
     """
 
-    together = True
+    rounds_sum = True
     kernel_shape: tuple[int, ...] = ()
     strides: tuple[int, ...] | None = None
     pads: tuple[int, ...] | None = None
@@ -331,14 +337,14 @@ class QLinearConcat(
     def evaluate(self, xp: Namespace, y_scale: Array, y_zero_point: Array, *inputs: Array) -> Any:
         kind = arrays.element(y_zero_point)
         parts = [
-            quantize(xp, dequantize(xp, x, scale, mine) / as_scalar(xp, y_scale), zero_point_f32(xp, y_zero_point), kind)
-            for x, scale, mine in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
+            quantize(xp, dequantize(xp, x, scale, zero_point) / as_scalar(xp, y_scale), zero_point_f32(xp, y_zero_point), kind)
+            for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
         ]
         return Concat(self.axis).evaluate(xp, *parts)
 
     def decompose(self, b: Builder, y_scale: Value, y_zero_point: Value, *inputs: Value) -> Any:
         parts = []
-        for x, scale, mine in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
-            steps = b.Divide(dequantize_value(b, x, scale, mine), as_scalar_value(b, y_scale))
+        for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
+            steps = b.Divide(dequantize_value(b, x, scale, zero_point), as_scalar_value(b, y_scale))
             parts.append(quantize_value(b, steps, as_scalar_value(b, y_zero_point), y_zero_point.dtype))
         return b.Concat(*parts, axis=self.axis)

@@ -33,7 +33,7 @@ _LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset?=0"
 
 
 class _QuantizationOp(Op):
-    """An operator with a scale and a zero point: per tensor, per index of ``axis``, or per block of ``block_size`` of it."""
+    """An operator with a scale and a zero point: per tensor, per index of ``axis``, or per block of ``block_size`` indices."""
 
     axis: int | None = None
     block_size: int = 0
@@ -47,13 +47,13 @@ class _QuantizationOp(Op):
         raise Unknown
 
     def plain_axis(self, x: View, scale: View) -> int | None:
-        """Return the axis counted from the front; None for a scale per tensor."""
+        """Return the axis, counted from the front; None for a scale per tensor."""
         if self.axis is None or (not self.block_size and is_single(scale.shape)):
             return None
         return self.axis if x.shape is None else axis_in(self.axis, len(x.shape))
 
-    def applied(self, b: Builder, x: Value, scale: Value, zero_point: Value | None, compute: Any) -> Any:
-        """Compute ``compute(x, scale, zero_point)`` with the last two broadcast to ``x``."""
+    def apply_with_parameters(self, b: Builder, x: Value, scale: Value, zero_point: Value | None, compute: Any) -> Any:
+        """Write ``compute(x, scale, zero_point)`` with the scale and the zero point broadcast to ``x``."""
         if self.block_size:
             assert self.axis is not None
             return apply_by_blocks(b, x, [scale, zero_point], self.axis, self.block_size, compute)
@@ -74,7 +74,8 @@ class QuantizeLinear(
     ),
 ):
     """Quantize: ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
-     The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
+
+    The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
     is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
     as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
     number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
@@ -101,14 +102,14 @@ class QuantizeLinear(
         if y_zero_point is not None and kind is None:
             return self.output_dtype
         if kind is not None and self.output_dtype is not None and kind is not self.output_dtype:
-            raise RuleError("quantize.type", f"a zero point of {kind} for a result of {self.output_dtype}")
+            raise RuleError("quantize.type", f"the zero point must have the type output_dtype ({self.output_dtype}), got {kind}")
         result = kind or self.output_dtype or dtypes.u8
         if result.name not in _QUANTIZED_TYPES:
-            raise RuleError("quantize.type", f"the quantized type must not be {result}")
+            raise RuleError("quantize.type", f"the result must have a quantized type, got {result}")
         return result
 
     def canonical(self, x: View, y_scale: View, y_zero_point: View | None = None) -> Op:
-        """Drop what has no effect: the axis of a scalar scale, the zero point's type, a precision already reached."""
+        """Drop attributes without effect: the axis of a scalar scale, the type of a zero point, the precision of the quotient."""
         kind = self.output_dtype if y_zero_point is None else y_zero_point.dtype
         wide = _quotient_type(x.dtype, y_scale.dtype)
         return self.with_(
@@ -144,7 +145,9 @@ class QuantizeLinear(
                 quotient = as_type(b, as_type(b, quotient, self.precision), wide)
             return quantize_value(b, quotient, offset, kind, self.saturate)
 
-        return self.applied(b, as_type(b, x, wide), as_type(b, y_scale, wide), _without_zeros(y_zero_point), compute)
+        return self.apply_with_parameters(
+            b, as_type(b, x, wide), as_type(b, y_scale, wide), _without_zeros(y_zero_point), compute
+        )
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
         raise UnsupportedError("grad.quantize", "quantization has no gradient")
@@ -170,18 +173,18 @@ def quantize(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturat
 
 
 def quantize_value(
-    b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, together: bool = False
+    b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, rounds_sum: bool = False
 ) -> Any:
-    """Write ``quantize``; ``offset`` None is 0. With ``together`` the sum is rounded, not the quotient alone."""
+    """Write ``quantize``; without ``offset`` it is 0. With ``rounds_sum`` the sum is rounded, not the quotient alone."""
     shift = None if offset is None else as_type(b, offset, quotient.dtype)
     if kind.is_float:
         return b.Cast(quotient if shift is None else b.Add(quotient, shift), to=kind, saturate=saturate)
     low, high = (b.constant(limit, quotient.dtype) for limit in kind.range())
-    if together:
-        placed = b.Round(quotient if shift is None else b.Add(quotient, shift))
+    if rounds_sum:
+        codes = b.Round(quotient if shift is None else b.Add(quotient, shift))
     else:
-        placed = b.Round(quotient) if shift is None else b.Add(b.Round(quotient), shift)
-    return b.Cast(b.Clip(placed, low, high), to=kind)
+        codes = b.Round(quotient) if shift is None else b.Add(b.Round(quotient), shift)
+    return b.Cast(b.Clip(codes, low, high), to=kind)
 
 
 _GROUPED = "axis?=1, block_size=0"
@@ -248,7 +251,7 @@ class DequantizeLinear(
                 difference = b.Subtract(difference, as_type(b, shift, kind))
             return as_type(b, b.Multiply(as_type(b, difference, wide), factor), result)
 
-        return self.applied(b, x, as_type(b, x_scale, wide), offset, compute)
+        return self.apply_with_parameters(b, x, as_type(b, x_scale, wide), offset, compute)
 
 
 def _difference_type(kind: DType, wide: DType) -> DType:
@@ -275,12 +278,12 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point
 
     def decompose(self, b: Builder, x: Value) -> Any:
         zero = b.constant(np.float32(0))
-        every = list(range(len(x.dims)))
-        least = b.Minimum(b.ReduceMin(x, every, keepdims=False), zero)
-        span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keepdims=False), zero), least)
+        axes = list(range(len(x.dims)))
+        minimum = b.Minimum(b.ReduceMin(x, axes, keepdims=False), zero)
+        span = b.Subtract(b.Maximum(b.ReduceMax(x, axes, keepdims=False), zero), minimum)
         scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, b.constant(np.float32(255))))
-        near = b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, b.constant(np.float32(255)))
-        zero_point = b.Cast(b.Round(near), to=dtypes.u8)
+        point = b.Clip(b.Subtract(zero, b.Divide(minimum, scale)), zero, b.constant(np.float32(255)))
+        zero_point = b.Cast(b.Round(point), to=dtypes.u8)
         return [b.QuantizeLinear(x, scale, zero_point), scale, zero_point]
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
@@ -292,10 +295,10 @@ def dynamic_scale(xp: Namespace, x: Array) -> tuple[Any, Any]:
     if 0 in x.shape:
         raise EngineError("quantize.empty", "x must have at least 1 element, got 0")
     zero = xp.asarray(0, dtype=x.dtype)
-    least, most = xp.minimum(xp.min(x), zero), xp.maximum(xp.max(x), zero)
-    span = most - least
+    minimum, maximum = xp.minimum(xp.min(x), zero), xp.maximum(xp.max(x), zero)
+    span = maximum - minimum
     scale = xp.where(span == 0, xp.asarray(1, dtype=x.dtype), span / 255)
-    zero_point = xp.round(xp.clip(zero - least / scale, 0, 255))
+    zero_point = xp.round(xp.clip(zero - minimum / scale, 0, 255))
     return xp.asarray(scale, dtype=x.dtype), zero_point
 
 
@@ -305,7 +308,8 @@ class FakeQuantize(
     openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO_BROADCAST})",
 ):
     """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
-     ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
+
+    ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
     output_low``, rounding half to even; ``output_low`` where data <= min(input_low, input_high), otherwise ``output_high`` where
     data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are computed in f32. Source:
     OpenVINO FakeQuantize-1.
@@ -324,34 +328,36 @@ class FakeQuantize(
             for limit in limits:
                 shape = agree_shapes(shape, limit.shape)
             return shape
-        whole = broadcast(data.shape, *(limit.shape for limit in limits))
-        if data.shape is not None and whole is not None and len(whole) > len(data.shape):
-            raise RuleError("quantize.limits", f"limits of rank {len(whole)} do not broadcast to rank {len(data.shape)}")
-        if data.shape is not None and whole is not None:
-            for size, ours in zip(whole, data.shape, strict=True):
-                if isinstance(size, int) and isinstance(ours, int) and size != ours:
-                    raise RuleError("quantize.limits", f"limits of size {size} do not broadcast to {ours}")
+        common = broadcast(data.shape, *(limit.shape for limit in limits))
+        if data.shape is not None and common is not None and len(common) > len(data.shape):
+            raise RuleError(
+                "quantize.limits", f"the rank of the limits ({len(common)}) must not exceed the rank of data ({len(data.shape)})"
+            )
+        if data.shape is not None and common is not None:
+            for size, expected in zip(common, data.shape, strict=True):
+                if isinstance(size, int) and isinstance(expected, int) and size != expected:
+                    raise RuleError("quantize.limits", f"a size of the limits must be 1 or that of data ({expected}), got {size}")
         return data.shape
 
     def evaluate(self, xp: Namespace, data: Array, *limits: Array) -> Any:
         wide = arrays.widen(xp, data)
-        low, high, least, most = (arrays.widen(xp, limit) for limit in limits)
+        low, high, output_low, output_high = (arrays.widen(xp, limit) for limit in limits)
         steps = self.levels - 1
         with np.errstate(all="ignore"):
-            y = xp.round((wide - low) / (high - low) * steps) / steps * (most - least) + least
-            y = xp.where(wide > xp.maximum(low, high), most, y)
-            y = xp.where(wide <= xp.minimum(low, high), least, y)
+            y = xp.round((wide - low) / (high - low) * steps) / steps * (output_high - output_low) + output_low
+            y = xp.where(wide > xp.maximum(low, high), output_high, y)
+            y = xp.where(wide <= xp.minimum(low, high), output_low, y)
         return round_to(xp, y, arrays.element(data))
 
     def decompose(self, b: Builder, data: Value, *limits: Value) -> Any:
         kind = dtypes.f64 if data.dtype == "f64" else dtypes.f32
-        wide, low, high, least, most = (as_type(b, item, kind) for item in (data, *limits))
+        wide, low, high, output_low, output_high = (as_type(b, item, kind) for item in (data, *limits))
         steps = b.constant(self.levels - 1, kind)
         share = b.Divide(b.Subtract(wide, low), b.Subtract(high, low))
         y = b.Divide(b.Round(b.Multiply(share, steps)), steps)
-        y = b.Add(b.Multiply(y, b.Subtract(most, least)), least)
-        y = b.Where(b.Greater(wide, b.Maximum(low, high)), most, y)
-        y = b.Where(b.LessEqual(wide, b.Minimum(low, high)), least, y)
+        y = b.Add(b.Multiply(y, b.Subtract(output_high, output_low)), output_low)
+        y = b.Where(b.Greater(wide, b.Maximum(low, high)), output_high, y)
+        y = b.Where(b.LessEqual(wide, b.Minimum(low, high)), output_low, y)
         return as_type(b, y, data.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, *limits: Value) -> Any:

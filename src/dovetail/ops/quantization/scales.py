@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_single(shape: Any) -> bool | None:
-    """Test whether a scale of this shape is one number; None where only run time knows."""
+    """Return whether a scale of this shape has one element; None where it depends on an unknown size."""
     if shape is None:
         return None
     if len(shape) == 0:
@@ -63,8 +63,8 @@ def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
             "quantize.block", f"the rank of a blocked scale ({len(shape)}) must be that of the tensor ({len(x.shape)})"
         )
     position = axis_in(axis, len(x.shape))
-    for index, (theirs, ours) in enumerate(zip(shape, x.shape, strict=True)):
-        agree(theirs, symbolic.ceil_divide(ours, block) if index == position else ours)
+    for index, (count, size) in enumerate(zip(shape, x.shape, strict=True)):
+        agree(count, symbolic.ceil_divide(size, block) if index == position else size)
 
 
 def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | None, block: int) -> Any:
@@ -80,7 +80,7 @@ def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | No
 
 
 def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
-    """Reshape a scale or zero point through a Builder so that it broadcasts to ``x``; without blocks."""
+    """Write a scale or zero point, not per block, reshaped so that it broadcasts to ``x``."""
     if values.shape is None:
         raise UnsupportedError("quantize.rank", f"the rank of a scale must be known, got {values.type}")
     if not values.shape:
@@ -92,19 +92,19 @@ def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | N
 
 
 def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
-    """Compute ``compute(x, *parameters)`` with ``axis`` split into an axis of blocks and one within a block.
+    """Write ``compute(x, *parameters)`` with ``axis`` of ``x`` split into an axis of blocks and an axis within a block.
 
-    No parameter is repeated, except where the last block is partial: then each is repeated for every element.
+    The parameters then broadcast. Where the last block is partial, ``axis`` stays and each parameter is repeated.
     """
     index = axis_in(axis, len(x.dims))
     size = x.dims[index]
     if isinstance(size, int) and size % block == 0:
         before, after = shape_value(b, x, range(index)), shape_value(b, x, range(index + 1, len(x.dims)))
         parts = b.Reshape(x, _concat_sizes(b, before, [size // block, block], after), special_zero=False)
-        held = [None if item is None else b.Unsqueeze(item, [index + 1]) for item in parameters]
-        return b.Reshape(compute(parts, *held), shape_value(b, x), special_zero=False)
-    laid = [None if item is None else _repeat_blocks(b, item, x, index, block) for item in parameters]
-    return compute(x, *laid)
+        unsqueezed = [None if item is None else b.Unsqueeze(item, [index + 1]) for item in parameters]
+        return b.Reshape(compute(parts, *unsqueezed), shape_value(b, x), special_zero=False)
+    repeated = [None if item is None else _repeat_blocks(b, item, x, index, block) for item in parameters]
+    return compute(x, *repeated)
 
 
 def _concat_sizes(b: Builder, *parts: Any) -> Any:
@@ -122,22 +122,22 @@ def _repeat_blocks(b: Builder, values: Value, x: Value, index: int, block: int) 
     return b.Slice(flat, [0], size, [index], [1])
 
 
-def check_single(values: View | None, what: str) -> None:
+def check_single(values: View | None, name: str) -> None:
     if values is not None and is_single(values.shape) is False:
-        raise RuleError("quantize.scale", f"the {what} must have one element, got the shape {list(values.dims)}")
+        raise RuleError("quantize.scale", f"the {name} must have one element, got the shape {list(values.dims)}")
 
 
-def check_rows(values: View | None, x: View, what: str) -> None:
+def check_rows(values: View | None, x: View, name: str) -> None:
     """Check a scale of a matrix product's left input: a scalar, one per row, or a column for each matrix."""
-    _check_sides(values, x, what, -1)
+    _check_sides(values, x, name, -1)
 
 
-def check_columns(values: View | None, y: View, what: str) -> None:
+def check_columns(values: View | None, y: View, name: str) -> None:
     """Check a scale of a matrix product's right input: a scalar, one per column, or a row for each matrix."""
-    _check_sides(values, y, what, -2)
+    _check_sides(values, y, name, -2)
 
 
-def _check_sides(values: View | None, x: View, what: str, summed: int) -> None:
+def _check_sides(values: View | None, x: View, name: str, summed: int) -> None:
     if values is None or is_single(values.shape) is not False or x.shape is None:
         return
     rank, shape = len(x.shape), values.dims
@@ -145,11 +145,11 @@ def _check_sides(values: View | None, x: View, what: str, summed: int) -> None:
         agree(shape[0], x.shape[-3 - summed])
         return
     if rank > 1 and len(shape) == rank and symbolic.equal(shape[summed], 1) is not False:
-        for axis, (ours, theirs) in enumerate(zip(shape, x.shape, strict=True)):
-            if axis != rank + summed and symbolic.equal(ours, 1) is not True:
-                agree(ours, theirs)
+        for axis, (size, expected) in enumerate(zip(shape, x.shape, strict=True)):
+            if axis != rank + summed and symbolic.equal(size, 1) is not True:
+                agree(size, expected)
         return
-    raise RuleError("quantize.scale", f"the {what} must be one per row or column of {x.type}, got the shape {list(shape)}")
+    raise RuleError("quantize.scale", f"the {name} must be one per row or column of {x.type}, got the shape {list(shape)}")
 
 
 def as_scalar(xp: Namespace, values: Array) -> Any:
@@ -157,7 +157,7 @@ def as_scalar(xp: Namespace, values: Array) -> Any:
 
 
 def as_rows(xp: Namespace, values: Array, rank: int) -> Any:
-    """Reshape parameters of rows so that they broadcast to the product of a tensor of ``rank``."""
+    """Reshape parameters per row so that they broadcast to a matrix product whose left input has ``rank``."""
     if all(size == 1 for size in values.shape):
         return as_scalar(xp, values)
     return xp.reshape(values, (-1, 1)) if values.ndim == 1 and rank > 1 else values
@@ -200,30 +200,30 @@ def accumulator_type(x: Value, x_zero_point: Value | None, w: Value, w_zero_poin
     ``axes`` are the axes of ``w`` that are summed.
     """
     low, high = x.dtype.range()
-    middle = None if x_zero_point is None else x_zero_point.constant
-    points = np.zeros(1) if x_zero_point is None else np.array([low, high]) if middle is None else middle.astype(np.int64)
+    x_points = None if x_zero_point is None else x_zero_point.constant
+    points = np.zeros(1) if x_zero_point is None else np.array([low, high]) if x_points is None else x_points.astype(np.int64)
     reach = max(float(np.abs(low - points).max()), float(np.abs(high - points).max()))
-    shift = None if w_zero_point is None else w_zero_point.constant
-    if w.constant is not None and (w_zero_point is None or shift is not None):
+    w_points = None if w_zero_point is None else w_zero_point.constant
+    if w.constant is not None and (w_zero_point is None or w_points is not None):
         weights = w.constant.astype(np.int64)
-        if shift is not None:
-            shift = shift.astype(np.int64)
-            along = len(axes) < weights.ndim and 0 not in axes and shift.ndim == 1
-            weights = weights - (shift.reshape(-1, *(1,) * (weights.ndim - 1)) if along else shift)
-        most = float(np.abs(weights).sum(axis=axes).max(initial=0))
+        if w_points is not None:
+            w_points = w_points.astype(np.int64)
+            along = len(axes) < weights.ndim and 0 not in axes and w_points.ndim == 1
+            weights = weights - (w_points.reshape(-1, *(1,) * (weights.ndim - 1)) if along else w_points)
+        weight_sum = float(np.abs(weights).sum(axis=axes).max(initial=0))
     else:
         sizes = [w.dims[axis] for axis in axes]
         if not all(isinstance(size, int) for size in sizes):
             return dtypes.i32
-        most = 255.0 * float(prod(size for size in sizes if isinstance(size, int)))
-    return dtypes.f32 if reach * most < 2**24 else dtypes.i32
+        weight_sum = 255.0 * float(prod(size for size in sizes if isinstance(size, int)))
+    return dtypes.f32 if reach * weight_sum < 2**24 else dtypes.i32
 
 
-def check_channels(values: View | None, w: View, what: str) -> None:
+def check_channels(values: View | None, w: View, name: str) -> None:
     if values is None or is_single(values.shape) is not False:
         return
     if len(values.dims) != 1:
-        raise RuleError("quantize.scale", f"the {what} must be a scalar or one per channel, got {values.type}")
+        raise RuleError("quantize.scale", f"the {name} must be a scalar or one per channel, got {values.type}")
     if w.shape is not None:
         agree(values.dims[0], w.shape[0])
 

@@ -244,12 +244,12 @@ class RecurrentLayer(Op):
             for value in rest[: self.state_count]
         ]
         states = [m.widen(value) for value in (*initial, *[None] * (self.state_count - len(initial)))]
-        x, w, r, bias, *more = (m.widen(value) for value in (x, w, r, bias, *rest[self.state_count :]))
+        x, w, r, bias, *peepholes = (m.widen(value) for value in (x, w, r, bias, *rest[self.state_count :]))
         outputs: list[Any] = []
         last_states: list[tuple[Any, ...]] = []
         for direction in range(self.directions):
             first_states = tuple(m.zeros(x, x, 1, sizes["h"]) if value is None else m.index(value, direction) for value in states)
-            weights = [None if value is None else m.index(value, direction) for value in (w, r, bias, *more)]
+            weights = [None if value is None else m.index(value, direction) for value in (w, r, bias, *peepholes)]
             step, input_bias = self.make_step(m, direction, sizes["h"], *weights[1:])
             projected = m.matmul(x, m.prepare_weights(weights[0]))
             projected = projected if input_bias is None else projected + input_bias

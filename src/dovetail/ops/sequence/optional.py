@@ -30,7 +30,7 @@ class Optional(Op, sig="input?: any -> output: any"):
         if input is not None:
             return [types.Optional(input.type)]
         if self.type is None:
-            raise RuleError("optional.type", "an Optional without input needs a type")
+            raise RuleError("optional.type", "the attribute type must be present where the input is left out, got neither")
         return [types.Optional(types.forget_element_sizes(self.type))]
 
     def value(self, input: View | None = None) -> Any:
@@ -43,7 +43,7 @@ class Optional(Op, sig="input?: any -> output: any"):
 class OptionalHasElement(
     Op, sig="input?: any -> output: boolean", onnx=("OptionalHasElement-15(input)", "OptionalHasElement-18,28(input?)")
 ):
-    """Test whether an optional value is present, a scalar: false where it is empty, and where it is left out.
+    """Test whether an optional value is present, as a scalar: false for an empty and for an omitted input.
 
     Source: ONNX OptionalHasElement 15, 18, 28.
     """
@@ -86,7 +86,7 @@ class OptionalGetElement(Op, sig="input: any -> output: any", onnx="OptionalGetE
 
 
 def _is_present(x: View | None) -> bool:
-    """Test whether a value is present. Raises Unknown where only run time knows."""
+    """Return whether a value is present. Raises Unknown where that depends on the run."""
     if x is None:
         return False
     if not isinstance(x.type, types.Optional):
@@ -100,7 +100,7 @@ def _is_present(x: View | None) -> bool:
 
 
 def _element_of(x: View) -> Any:
-    """Return the value inside an optional value where it is known, else None."""
+    """Return the element of an optional value where it is known, else None."""
     if not isinstance(x.type, types.Optional):
         return None if x.type == types.UNKNOWN else x
     node = getattr(x, "node", None)

@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-MOST_LINKS = 256
-"""Largest number of insertions and removals that the search for elements follows."""
+MAX_LINKS = 256
+"""Largest number of nodes that the search for the elements of a sequence follows."""
 
 
 class _Change(NamedTuple):
-    """An insertion of ``part``, or a removal where it is None; ``place`` is None where unknown, or for the end."""
+    """An insertion of ``part``, or a removal where it is None; ``position`` is None where unknown, or for the end."""
 
     part: Any
-    place: int | None
+    position: int | None
     is_at_end: bool
 
 
 def elements_of_sequence(x: View | None) -> list[Any] | None:
     """Return the elements of a sequence as values of its graph; None where they are unknown."""
     changes: list[_Change] = []
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS):
         node = getattr(x, "node", None)
         if node is None:
             return None
@@ -60,7 +60,7 @@ def elements_of_sequence(x: View | None) -> list[Any] | None:
 
 
 def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
-    """Return the elements after these changes, given from the last to the first; None where unknown."""
+    """Return the elements after ``changes``, which are listed from the last to the first; None where unknown."""
     for part, index, is_at_end in reversed(changes):
         if index is None and not is_at_end:
             return None
@@ -76,7 +76,7 @@ def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None
 
 
 def position_in(index: int, count: int, back: int | None = None) -> int:
-    """Return ``place`` counted from the front of ``count``; a negative one counts back from ``back``.
+    """Return ``index`` counted from the front, in [0, count - 1]; a negative one counts from ``back``, by default ``count``.
 
     Raises RuleError [sequence.position].
     """
@@ -199,7 +199,7 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
         return input_sequence[position_in(_position(position), len(input_sequence))]
 
     def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
-        """Return the element; for an unknown position Gather from the tensor that was split into parts of one."""
+        """Return the element; for an unknown position Gather from the tensor of which the elements are slices."""
         part = self._part(input_sequence, position)
         if part is not None:
             return part
@@ -208,9 +208,9 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
 
 
 def _split_by_one(x: Value) -> tuple[Any, int, bool] | None:
-    """Return the tensor whose parts of one, in order, are the elements of a sequence; None where there is none.
+    """Return the tensor whose slices of length 1, in order, are the elements of a sequence; None where there is none.
 
-    Also the axis of the split, and whether the parts keep it.
+    The tensor comes with the axis of the slices, and with whether the slices keep this axis.
     """
     inputs: list[Any] = [] if x.node is None else x.node.inputs
     if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*inputs):
@@ -293,7 +293,7 @@ class SplitToSequence(
         axis = axis_in(self.axis, len(input.shape))
         pieces = self._pieces(input.shape[axis], split)
         if pieces is None:
-            count, piece = (count, None) if is_vector else self._even(input.shape[axis], split)
+            count, piece = (count, None) if is_vector else self._equal_parts(input.shape[axis], split)
         else:
             alike = bool(pieces) and is_size(pieces[0]) and all(item == pieces[0] for item in pieces)
             count, piece = len(pieces), pieces[0] if alike else None
@@ -319,7 +319,7 @@ class SplitToSequence(
             return None
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
-    def _even(self, size: Any, split: View | None) -> tuple[Any, Any]:
+    def _equal_parts(self, size: Any, split: View | None) -> tuple[Any, Any]:
         """Return the number of parts of one length, and that length; None where unknown."""
         piece = 1 if split is None else (elements_of(split) or [None])[0] if split.shape is not None else None
         if not isinstance(piece, int):
@@ -397,7 +397,7 @@ class ConcatFromSequence(
 
     def _axis(self, rank: int) -> int:
         if not rank and not self.new_axis:
-            raise RuleError("shape.scalar", "scalars need new_axis to be concatenated")
+            raise RuleError("shape.scalar", "new_axis must be true to concatenate scalars, got false")
         return axis_in(self.axis, rank + self.new_axis)
 
     def _concat_types(self, types: list[Any]) -> list[Type]:
@@ -414,14 +414,14 @@ class ConcatFromSequence(
         return xp.stack(list(input_sequence), axis=axis) if self.new_axis else xp.concat(list(input_sequence), axis=axis)
 
     def decompose(self, b: Builder, input_sequence: Value) -> Any:
-        """Return the tensor that was split, transposed where needed; else concatenate the known elements."""
-        cut = (
+        """Return the tensor that SplitToSequence splits, transposed where needed; else concatenate the known elements."""
+        split = (
             _split_by_one(input_sequence)
             if input_sequence.node is not None and isinstance(input_sequence.node.op, SplitToSequence)
             else None
         )
-        if cut is not None and (uncut := self._join_split(b, *cut)) is not None:
-            return uncut
+        if split is not None and (joined := self._join_split(b, *split)) is not None:
+            return joined
         parts = elements_of_sequence(input_sequence)
         if not parts or any(part.shape is None for part in parts):
             raise Unknown
@@ -431,7 +431,10 @@ class ConcatFromSequence(
         return b.Concat(*parts, axis=axis)
 
     def _join_split(self, b: Builder, whole: Any, axis: int, keeps: bool) -> Any:
-        """Join parts of one of ``whole``, with or without its axis; None where their order differs."""
+        """Join the slices of length 1 of ``whole`` along ``axis``; None where this needs another order of elements.
+
+        ``keeps``: whether the slices keep the axis.
+        """
         rank = len(whole.dims)
         target = self._axis(rank - (not keeps))
         if keeps and not self.new_axis:

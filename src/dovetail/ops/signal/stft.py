@@ -188,7 +188,7 @@ class ISTFT(
 
 
 def _overlap_add(b: Builder, frames: Any, indices: np.ndarray[Any, Any], size: int) -> Any:
-    """Overlap-add frames (the last two axes) at ``places`` of ``size`` elements."""
+    """Overlap-add frames (the last two axes) at ``indices`` of ``size`` elements."""
     batch = shape_value(b, frames, range(len(frames.dims) - 2))
     flat = b.Reshape(frames, join_sizes(b, [batch, indices.size]), special_zero=False)
     zero = b.constant(np.zeros((), frames.dtype.numpy), frames.dtype)

@@ -66,7 +66,7 @@ class Concat(
         return self if rank is None else Concat(axis_in(self.axis, rank))
 
     def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
-        # An array library would promote the element types, and has error messages of its own.
+        # Array libraries promote element types, so that the rule is checked here.
         kinds = list(dict.fromkeys(str(element(x)) for x in inputs))
         if len(kinds) > 1:
             raise RuleError("type.disagree", f"element types must be equal, got {', '.join(kinds)}")
@@ -108,7 +108,8 @@ class Split(
     openvino=("VariadicSplit-1(input, axis, split | wildcard=true/false)", "Split-1(input, axis~scalar; num_splits:outputs)"),
 ):
     """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
-     ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+
+    ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
     Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements
     and the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
     """
@@ -154,7 +155,7 @@ class Split(
         return [piece] * (count - 1) + [last]
 
     def _lengths(self, split: View) -> list[Any] | None:
-        """Return the lengths as given, with -1 and symbols; None where they are unknown."""
+        """Return the elements of ``split``, among them -1 and symbols; None where they are unknown."""
         self._check_count(split)
         lengths = elements_of(split)
         if lengths is None:
@@ -180,7 +181,7 @@ class Split(
                 raise RuleError("split.sizes", f"lengths must add up to the dimension ({size}), got {_text(lengths)}")
         elif symbolic.less(remainder, 0):
             raise RuleError("split.sizes", f"lengths beside -1 must not exceed the dimension ({size}), got {_text(lengths)}")
-        # A length that may be negative may turn out to be the remainder.
+        # A symbolic length that may be negative may be -1, the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 
     def canonical(self, input: View, split: View | None = None) -> Op:
@@ -222,13 +223,13 @@ class Split(
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
     def _lengths_with_remainder(self, b: Builder, size: Any, split: Value) -> Any:
-        """Compute the lengths with the remainder for -1; two of -1 stay, so that the format refuses them."""
-        given = as_i64(b, split)
+        """Compute the lengths with the remainder for -1. Where -1 occurs twice it stays, so that the format refuses it."""
+        lengths = as_i64(b, split)
         free = b.constant(-1, dtypes.i64)
-        is_free = b.Equal(given, free)
+        is_free = b.Equal(lengths, free)
         count = b.ReduceSum(b.Cast(is_free, to=dtypes.i64), [0])
-        rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, 0, given), [0]))
-        return b.Where(is_free, b.Where(b.Greater(count, 1), free, rest), given)
+        rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, 0, lengths), [0]))
+        return b.Where(is_free, b.Where(b.Greater(count, 1), free, rest), lengths)
 
     def windows(self, input: View, split: View | None = None) -> Windows:
         shape = static(input.shape)

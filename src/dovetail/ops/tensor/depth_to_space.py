@@ -30,9 +30,9 @@ class _Blocks(Op):
 
     def windows(self, x: View) -> Windows:
         sizes, order = self.split(static(x.shape))
-        ours = strides_of(sizes)
+        strides = strides_of(sizes)
         moved = tuple(sizes[index] for index in order)
-        return Windows((Window(0, 0, moved, 0, tuple(ours[index] for index in order), 0, strides_of(moved)),))
+        return Windows((Window(0, 0, moved, 0, tuple(strides[index] for index in order), 0, strides_of(moved)),))
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         shape = self.shape(view_of(x))
@@ -47,8 +47,8 @@ class _Blocks(Op):
         """Write Reshape, Transpose, Reshape."""
         factors = self.factors(len(x.dims))
         sizes, order = self.split(x.dims)
-        moved = b.Transpose(_reshape_to(b, x, sizes, x, factors), order)
-        return _reshape_to(b, moved, self.shape(x), x, factors)
+        transposed = b.Transpose(_reshape_to(b, x, sizes, x, factors), order)
+        return _reshape_to(b, transposed, self.shape(x), x, factors)
 
 
 def _reshape_to(b: Builder, value: Value, sizes: Sequence[Size], x: Value, factors: Sequence[int]) -> Any:
@@ -82,9 +82,9 @@ def _check_rank(shape: Sequence[Any]) -> int:
     return len(shape) - 2
 
 
-def _quotient(size: Any, divisor: int, what: str) -> Any:
+def _quotient(size: Any, divisor: int, name: str) -> Any:
     if isinstance(size, int) and size % divisor:
-        raise RuleError("blocks.divide", f"{what} ({size}) must be a multiple of {divisor}")
+        raise RuleError("blocks.divide", f"{name} ({size}) must be a multiple of {divisor}")
     quotient = symbolic.exact_quotient(size, divisor)
     return size // divisor if quotient is None else quotient
 
@@ -113,7 +113,8 @@ class DepthToSpace(
     openvino=f"DepthToSpace-1(input; block_size:blocksize=1, {_OPENVINO_MODES})",
 ):
     """Move channels of ``input`` [N, C, *spatial] into blocks: [N, C / blocksize^k, *spatial * blocksize].
-     A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new
+
+    A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new
     channel) with ``blocks_first``, (new channel, *position in the block) with ``depth_first``. Sources: ONNX DepthToSpace 1 to 28
     (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
     """

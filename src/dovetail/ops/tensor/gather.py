@@ -57,9 +57,11 @@ class Gather(
     ),
 ):
     """Gather slices of ``data`` at ``indices`` along ``axis``.
-     Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
-    are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative; ``bounds``
-    rules on others outside the axis: an ``error``, or ``zero`` elements. With ``natural`` a negative index is an error too.
+
+    Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
+    are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative. An
+    index outside the axis is an error with ``bounds`` ``error``, and gives elements 0 with ``zero``; with ``natural`` a negative
+    index is an error too.
     Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
     """
 
@@ -144,7 +146,7 @@ class Gather(
         return [b.Transpose(result, inverse_of(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
-        """Allow negative indices; with batch axes write GatherND with the axis moved behind them."""
+        """Allow negative indices; with batch axes write GatherND, with the axis moved next to them."""
         if self.bounds == "natural":
             return b.add(self.with_(bounds="error"), data, indices)[0]
         if not self.batch_dims:
@@ -175,8 +177,8 @@ def _mask_out_of_range(b: Builder, g: Any, x: Value, indices: Value, axis: int, 
     rank, count = len(x.dims), len(indices.dims)
     new = [*range(batch, axis), *range(axis + count - batch, rank - 1 + count - batch)]
     mask = b.Unsqueeze(inside, new) if new else inside
-    nothing = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
-    return b.Where(mask, g, nothing), b.Where(inside, indices, zero)
+    zero_slices = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
+    return b.Where(mask, g, zero_slices), b.Where(inside, indices, zero)
 
 
 def _with_batch_coordinates(b: Builder, indices: Value, x: Value, batch: int) -> Any:
@@ -191,8 +193,8 @@ def _with_batch_coordinates(b: Builder, indices: Value, x: Value, batch: int) ->
         positions = (
             b.Cast(indices_of_axis(b, x, axis), to=indices.dtype) if indices.dtype != "i64" else indices_of_axis(b, x, axis)
         )
-        upright = b.Unsqueeze(positions, [index for index in range(rank) if index != axis])
-        columns.append(b.Expand(upright, shape))
+        column = b.Unsqueeze(positions, [index for index in range(rank) if index != axis])
+        columns.append(b.Expand(column, shape))
     return b.Concat(*columns, indices, axis=-1)
 
 
@@ -202,8 +204,9 @@ class GatherElements(
     onnx="GatherElements-11,13(data, indices; axis=0)",
     openvino="GatherElements-6(data, indices; axis)",
 ):
-    """Gather single elements: index ``data`` with ``indices`` along ``axis`` and with the own position on other axes.
-     The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
+    """Gather single elements: index ``data`` with ``indices`` along ``axis``, and with their own position along other axes.
+
+    The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
     negative; others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
     """
 
@@ -258,8 +261,9 @@ class GatherND(
     onnx=("GatherND-11(data, indices)", "GatherND-12,13(data, indices; batch_dims=0)"),
     openvino=("GatherND-5(data, indices; batch_dims=0)", "GatherND-8(data, indices; batch_dims=0)"),
 ):
-    """Gather slices: the last axis of ``indices`` has k coordinates of the axes of ``data`` behind ``batch_dims``.
-     The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
+    """Gather slices: the last axis of ``indices`` has k coordinates for the axes of ``data`` after ``batch_dims``.
+
+    The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
     end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
     -8.
     """

@@ -26,8 +26,8 @@ class GatherTree(
 ):
     """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-    ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read from time
-    ``max_seq_len`` [batch] - 1 on; behind that, and behind the first ``end_token`` in it, it is ``end_token``.
+    ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read backwards from
+    time ``max_seq_len`` [batch] - 1. After that time, and after its first ``end_token``, all its tokens are ``end_token``.
     Source: OpenVINO GatherTree-1.
     """
 
@@ -48,10 +48,10 @@ class GatherTree(
         raise symbolic.Inexact("beams")
 
     def decompose(self, b: Builder, step_ids: Value, parent_idx: Value, max_seq_len: Value, end_token: Value) -> Any:
-        """Unroll the times, the last one first."""
+        """Unroll the times, from the last to the first."""
         times = step_ids.dims[0]
         if not isinstance(times, int):
-            raise UnsupportedError("beams.times", "GatherTree needs a constant number of times")
+            raise UnsupportedError("beams.times", f"the number of times must be constant, got {times}")
         if not times:
             return b.Identity(step_ids)
         until = b.Unsqueeze(as_type(b, max_seq_len, dtypes.i64), [1])

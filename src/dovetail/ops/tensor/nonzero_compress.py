@@ -51,10 +51,10 @@ class NonZero(
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         kind = arrays.dtype_in(xp, self.output_type)
-        hit = x if arrays.element(x) == "boolean" else x != 0
+        is_nonzero = x if arrays.element(x) == "boolean" else x != 0
         if not x.ndim:
-            return xp.zeros((0, int(bool(hit))), dtype=kind)
-        return xp.stack([xp.astype(row, kind) for row in xp.nonzero(hit)], axis=0)
+            return xp.zeros((0, int(bool(is_nonzero))), dtype=kind)
+        return xp.stack([xp.astype(row, kind) for row in xp.nonzero(is_nonzero)], axis=0)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]

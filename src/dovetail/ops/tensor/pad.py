@@ -1,4 +1,4 @@
-"""Pad: add elements around a tensor, or crop it."""
+"""Pad, which also crops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dovetail.ops.shape_values import (
     shape_of_rank,
     view_of,
 )
-from dovetail.ops.tensor.slice import MOST_WINDOWS, Run, windows_of
+from dovetail.ops.tensor.slice import MAX_WINDOWS, Run, windows_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -49,8 +49,8 @@ class Pad(
 
     Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
     ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
-    ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. A crop comes before
-    wrapping; in the other modes it does not hide elements from the other side. A size below 0 is 0.
+    ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. With
+    ``wrap`` crops come first; in the other modes padding may repeat elements that the other side crops. A size below 0 is 0.
     Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
     """
 
@@ -121,13 +121,13 @@ class Pad(
     ) -> Any:
         rest = [None] * (axes is not None)
         if self.mode == "constant":
-            back = [b.Pad(g, b.Negative(pads), None, axes), None]
+            gradients = [b.Pad(g, b.Negative(pads), None, axes), None]
             if constant_value is None:
-                return [*back, *([None, *rest] if rest else [])]
+                return [*gradients, *([None, *rest] if rest else [])]
             one = b.constant(np.ones((), dtype=data.dtype.numpy), data.dtype)
             new = b.Pad(zeros_like(b, data), pads, one, axes)
-            slope = b.ReduceSum(b.Multiply(g, new), keepdims=False)
-            return [*back, b.Reshape(slope, list(static(constant_value.shape))), *rest]
+            gradient = b.ReduceSum(b.Multiply(g, new), keepdims=False)
+            return [*gradients, b.Reshape(gradient, list(static(constant_value.shape))), *rest]
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import gradient_of_gather
 
@@ -137,11 +137,11 @@ class Pad(
         for index, (axis, pair) in enumerate(rows.items()):
             if pair == (0, 0):
                 continue
-            mine = list(pair) if None not in pair else b.Gather(pads, [index, len(rows) + index], axis=0)
-            if isinstance(mine, list) and not all(isinstance(pad, int) for pad in mine):
-                mine = b.Gather(pads, [index, len(rows) + index], axis=0)
+            axis_pads = list(pair) if None not in pair else b.Gather(pads, [index, len(rows) + index], axis=0)
+            if isinstance(axis_pads, list) and not all(isinstance(pad, int) for pad in axis_pads):
+                axis_pads = b.Gather(pads, [index, len(rows) + index], axis=0)
             # The padded indices of the axis are the source of every element of the result.
-            indices = b.Pad(indices_of_axis(b, data, axis), mine, mode=self.mode)
+            indices = b.Pad(indices_of_axis(b, data, axis), axis_pads, mode=self.mode)
             g = gradient_of_gather(b, g, indices, axis, shape_value(b, data, [axis]))
         return [g, None, *([None] if constant_value is not None or rest else []), *rest]
 
@@ -157,7 +157,7 @@ class Pad(
         pieces = []
         for axis, size in enumerate(shape):
             before, after = (rows or {}).get(axis, (0, 0))
-            pieces.append(list(_pieces(self.mode, size, before, after, target[axis])))
+            pieces.append(list(_runs_of_pad(self.mode, size, before, after, target[axis])))
         return Windows(tuple(windows_of(pieces, shape, target)), fill if self.mode == "constant" else None)
 
     def decompose(
@@ -196,10 +196,10 @@ class Pad(
             case "wrap":
                 return b.Mod(indices, size)
             case "symmetric":
-                turn = b.Mod(indices, b.Multiply(size, 2))
-                return b.Minimum(turn, b.Subtract(b.Subtract(b.Multiply(size, 2), 1), turn))
-        turn = b.Mod(indices, b.Maximum(b.Multiply(last, 2), 1))
-        return b.Subtract(last, b.Abs(b.Subtract(turn, last)))
+                phase = b.Mod(indices, b.Multiply(size, 2))
+                return b.Minimum(phase, b.Subtract(b.Subtract(b.Multiply(size, 2), 1), phase))
+        phase = b.Mod(indices, b.Maximum(b.Multiply(last, 2), 1))
+        return b.Subtract(last, b.Abs(b.Subtract(phase, last)))
 
     def _pads_of_all_axes(self, b: Builder, data: Value, pads: Value, rows: dict[int, tuple[Any, Any]]) -> Any:
         """Return the pads of all axes: 0 for those that ``axes`` does not name."""
@@ -209,8 +209,8 @@ class Pad(
         for side in (0, 1):
             for axis in range(len(data.dims)):
                 pad = rows.get(axis, (0, 0))[side]
-                at = side * len(rows) + indices.get(axis, 0)
-                parts.append(pad if isinstance(pad, int) else b.Gather(vector, [at], axis=0))
+                position = side * len(rows) + indices.get(axis, 0)
+                parts.append(pad if isinstance(pad, int) else b.Gather(vector, [position], axis=0))
         return join_sizes(b, parts)
 
 
@@ -218,26 +218,27 @@ def _zero(x: Array) -> Any:
     return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, symbolic.Values) else 0
 
 
-def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Run]:
-    """Return the runs of indices of one axis that ``mode`` copies, and their targets."""
+def _runs_of_pad(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Run]:
+    """Yield the runs of consecutive indices of one axis that a Pad copies."""
     if mode == "constant":
         start, stop = max(0, -before), min(size, size + after)
         if stop > start:
             yield Run(stop - start, start, 1, start + before)
         return
-    if mode != "edge" and before + after > MOST_WINDOWS * (2 * size + 2):
-        raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, and this Pad has more")
+    if mode != "edge" and before + after > MAX_WINDOWS * (2 * size + 2):
+        raise UnsupportedError("windows.many", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
     indices = Pad(mode).evaluate(np, np.arange(size), np.array([before, after]))
+    # Runs end where the step between source indices changes.
     steps = np.diff(indices)
-    turns = np.flatnonzero(np.diff(steps)) + 1
-    if len(turns) > 2 * MOST_WINDOWS:
-        raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, and this Pad has more")
+    breaks = np.flatnonzero(np.diff(steps)) + 1
+    if len(breaks) > 2 * MAX_WINDOWS:
+        raise UnsupportedError("windows.many", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
     index = 0
     while index < target:
         step = int(steps[index]) if index + 1 < target else 1
         if step in (-1, 0, 1) and index + 1 < target:
-            turn = np.searchsorted(turns, index, side="right")
-            end = int(turns[turn]) + 1 if turn < len(turns) else target
+            following = np.searchsorted(breaks, index, side="right")
+            end = int(breaks[following]) + 1 if following < len(breaks) else target
         else:
             step, end = 1, index + 1
         yield Run(end - index, int(indices[index]), step, index)

@@ -43,10 +43,10 @@ class Reshape(
     """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
     With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
-    zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` rules on -1 where the other sizes multiply
+    zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` defines -1 where the other sizes multiply
     to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-    refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
-    a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+    refuses the shape [0] unless that 0 copies. A literal 0 beside -1 is an error for every ``empty``. A symbol in ``shape`` is a
+    size, also when its value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
     Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
     """
 
@@ -102,7 +102,7 @@ class Reshape(
         return not isinstance(size, int) and not is_size(size)
 
     def _infer_unknown(self, shape: Shape, sizes: list[Any], free: list[int], unknown: list[int]) -> Any:
-        """Return the sizes with None for those that only run time knows; one alone follows from the number of elements."""
+        """Return the sizes, None for unknown ones; a single unknown size follows from the number of elements."""
         size = None
         if len(unknown) == 1 and not free:
             rest = total(size for axis, size in enumerate(sizes) if axis not in unknown)
@@ -136,7 +136,7 @@ class Reshape(
         return remaining // literal if symbolic.equal(literal, 0) is False else None
 
     def canonical(self, data: View, shape: View) -> Op:
-        """Use the defaults where no 0 copies and no 0 stands beside -1: there all choices agree."""
+        """Use the defaults where no 0 copies and no 0 stands beside -1: there all attributes mean the same."""
         sizes = elements_of(shape)
         empty = "refuse" if self.empty == "cancel" and not self.special_zero else self.empty
         if sizes is None:
@@ -161,11 +161,11 @@ class Reshape(
         return Windows.whole(data.shape)
 
     def decompose(self, b: Builder, data: Value, shape: Value) -> Any:
-        """Write out every size, for a format that rules otherwise on -1 beside a copied 0; None where ``empty`` refuses."""
+        """Write out every size, for a format that defines -1 beside a copied 0 otherwise; None where ``empty`` refuses."""
         if self.empty == "refuse":
             return None
         if not self.special_zero:
-            # Only nGraph refuses the shape [0]; a format without this ruling accepts more.
+            # Only nGraph refuses the shape [0]; other formats accept it.
             return b.Reshape(data, shape, special_zero=False)
         sizes, inferred = elements_of(shape), self.shape(data, shape)
         if sizes is not None and all(isinstance(size, int) for size in sizes):
@@ -306,7 +306,7 @@ class Squeeze(
         return Windows.whole(data.shape)
 
     def decompose(self, b: Builder, data: Value, axes: Value | None = None) -> Any:
-        """Count the axes from the front; None where no axis is negative."""
+        """Write axes that count from the front; None where no axis is negative."""
         numbers = None if axes is None else integers_of(axes)
         if numbers is None or data.shape is None or all(axis >= 0 for axis in numbers):
             return None
@@ -314,7 +314,7 @@ class Squeeze(
 
 
 def _remove_axes(shape: Shape, axes: Iterable[int], skip: bool) -> Any:
-    """Remove axes of size 1 from a shape; None where only run time knows whether one of them stays."""
+    """Remove axes of size 1 from a shape; None where an unknown size decides whether one of them stays."""
     removed = []
     for axis in axes:
         is_one = symbolic.equal(shape[axis], 1)
@@ -375,7 +375,7 @@ class Unsqueeze(
         return Windows.whole(data.shape)
 
     def decompose(self, b: Builder, data: Value, axes: Value) -> Any:
-        """Count the axes from the front; None where no axis is negative."""
+        """Write axes that count from the front; None where no axis is negative."""
         numbers = integers_of(axes)
         if numbers is None or data.shape is None or all(axis >= 0 for axis in numbers):
             return None

@@ -30,12 +30,14 @@ _TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
 _OPENVINO = "reduction~{none:replace,sum:add,prod:mul,max:max,min:min%s}=none"
 
 
-Put: TypeAlias = Callable[[Any, Any, str], Any]
-Read: TypeAlias = Callable[[Any], Any]
+ScatterFunction: TypeAlias = Callable[[Any, Any, str], Any]
+"""``scatter(data, updates, reduction)``."""
+GatherFunction: TypeAlias = Callable[[Any], Any]
+"""``gather(data)``: the elements of ``data`` at the indices."""
 
 
 class _Scatter(Op):
-    """A scatter, with the reduction that combines updates with existing elements."""
+    """A scatter operator. ``reduction`` combines updates with existing elements."""
 
     reduction: str = "replace"
 
@@ -43,8 +45,8 @@ class _Scatter(Op):
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
             raise RuleError("scatter.reduction", f"reduction must be replace, add, mul, min, max or mean, got {self.reduction!r}")
 
-    def on_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
-        """Scatter into shape values, one update after the other."""
+    def scatter_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
+        """Scatter into shape values, one update after the other. Raises Inexact for a reduction."""
         if self.reduction != "replace":
             raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
         result = np.array(x, dtype=object)
@@ -52,49 +54,59 @@ class _Scatter(Op):
             result[tuple(map(operator.index, row))] = update
         return symbolic.xp.asarray(result)
 
-    def slopes(
-        self, b: Builder, g: Any, y: Value, x: Value, updates: Value, put: Put, read: Read, initial: bool = True
+    def gradients(
+        self,
+        b: Builder,
+        g: Any,
+        y: Value,
+        x: Value,
+        updates: Value,
+        scatter: ScatterFunction,
+        gather: GatherFunction,
+        initial: bool = True,
     ) -> tuple[Any, Any]:
-        """Return the gradients of ``x`` and ``updates``; ``put`` scatters, ``read`` gathers from the updated positions."""
-        nothing = zeros_like(b, updates)
-        untouched = g if initial and self.reduction != "replace" else put(g, nothing, "replace")
+        """Return the gradients of ``x`` and ``updates``; those of min and max are shared among equal elements."""
+        zero_updates = zeros_like(b, updates)
+        untouched = g if initial and self.reduction != "replace" else scatter(g, zero_updates, "replace")
         match self.reduction:
             case "replace" | "add":
-                return untouched, read(g)
+                return untouched, gather(g)
             case "mean":
-                counts = put(
-                    b.Add(zeros_like(b, x), scalar_like(b, float(initial), x)), b.Add(nothing, scalar_like(b, 1, x)), "add"
+                counts = scatter(
+                    b.Add(zeros_like(b, x), scalar_like(b, float(initial), x)), b.Add(zero_updates, scalar_like(b, 1, x)), "add"
                 )
                 share = b.Divide(g, b.Maximum(counts, scalar_like(b, 1, x)))
-                return (share if initial else untouched), read(share)
+                return (share if initial else untouched), gather(share)
             case "mul":
-                return self._of_product(b, g, x, updates, put, read, initial)
-        mine, theirs = (b.Cast(b.Equal(*pair), to=x.dtype) for pair in ((x, y), (updates, read(y))))
-        mine = mine if initial else put(mine, nothing, "replace")
-        share = b.Divide(g, put(mine, theirs, "add"))
-        return b.Multiply(share, mine), b.Multiply(read(share), theirs)
+                return self._product_gradients(b, g, x, updates, scatter, gather, initial)
+        x_mask, updates_mask = (b.Cast(b.Equal(*pair), to=x.dtype) for pair in ((x, y), (updates, gather(y))))
+        x_mask = x_mask if initial else scatter(x_mask, zero_updates, "replace")
+        share = b.Divide(g, scatter(x_mask, updates_mask, "add"))
+        return b.Multiply(share, x_mask), b.Multiply(gather(share), updates_mask)
 
-    def _of_product(self, b: Builder, g: Any, x: Value, updates: Value, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
+    def _product_gradients(
+        self, b: Builder, g: Any, x: Value, updates: Value, scatter: ScatterFunction, gather: GatherFunction, initial: bool
+    ) -> tuple[Any, Any]:
         """Return the gradients of a product: the product of the other factors.
 
-        That is the whole product over the own factor; for the only factor of 0 it is the product of the others.
+        For a factor that is not 0 it is the whole product divided by the factor; for the only factor of 0 the product without it.
         """
         zero, one = scalar_like(b, 0, x), scalar_like(b, 1, x)
-        first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
+        first = x if initial else scatter(x, b.Add(zeros_like(b, updates), one), "replace")
         is_zero = [b.Equal(item, zero) for item in (first, updates)]
-        zeros = put(b.Cast(is_zero[0], to=x.dtype), b.Cast(is_zero[1], to=x.dtype), "add")
+        zeros = scatter(b.Cast(is_zero[0], to=x.dtype), b.Cast(is_zero[1], to=x.dtype), "add")
         factors = [b.Where(item, one, value) for item, value in zip(is_zero, (first, updates), strict=True)]
-        product = put(factors[0], factors[1], "mul")
-        lone = b.Where(b.Equal(zeros, one), b.Multiply(g, product), zero)
-        none = b.Where(b.Equal(zeros, zero), b.Multiply(g, product), zero)
-        mine, theirs = (
+        product = scatter(factors[0], factors[1], "mul")
+        single = b.Where(b.Equal(zeros, one), b.Multiply(g, product), zero)
+        other = b.Where(b.Equal(zeros, zero), b.Multiply(g, product), zero)
+        x_gradient, updates_gradient = (
             b.Where(item, alone, b.Divide(others, factor))
             for item, alone, others, factor in (
-                (is_zero[0], lone, none, factors[0]),
-                (is_zero[1], read(lone), read(none), factors[1]),
+                (is_zero[0], single, other, factors[0]),
+                (is_zero[1], gather(single), gather(other), factors[1]),
             )
         )
-        return (mine if initial else put(mine, zeros_like(b, updates), "replace")), theirs
+        return (x_gradient if initial else scatter(x_gradient, zeros_like(b, updates), "replace")), updates_gradient
 
 
 class ScatterElements(
@@ -112,7 +124,8 @@ class ScatterElements(
     ),
 ):
     """Scatter ``updates`` into ``data``: each element goes to its own position, with ``indices`` along ``axis``.
-     ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
+
+    ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
     from the end when negative; others outside the axis are an error. ``reduction`` combines an update with the existing element,
     one after the other: with ``replace`` the last update of a position stays; ``mean`` is the mean of all, of integers rounded
     down. Without ``use_init_val`` an updated position ignores its element of ``data``. Sources: ONNX Scatter 9, 11,
@@ -143,13 +156,13 @@ class ScatterElements(
         if xp is symbolic.xp:
             axis = axis_in(self.axis, data.ndim)
             rows = ((*position[:axis], index, *position[axis + 1 :]) for position, index in np.ndenumerate(np.asarray(indices)))
-            return self.on_sizes(data, rows, np.asarray(updates).reshape(-1))
+            return self.scatter_sizes(data, rows, np.asarray(updates).reshape(-1))
         if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
             return arrays.scatter_along(xp, data, indices, updates, self.axis, _reduction_name(self.reduction))
         ones, zeros = xp.ones_like(updates), xp.zeros_like(data)
         counts = arrays.scatter_along(xp, zeros, indices, ones, self.axis, "add")
         if self.reduction != "mean":
-            base = xp.where(counts != 0, _identity(xp, data, self.reduction), data)
+            base = xp.where(counts != 0, _neutral_like(xp, data, self.reduction), data)
             return arrays.scatter_along(xp, base, indices, updates, self.axis, self.reduction)
         if self.use_init_val:
             counts = counts + xp.ones_like(counts)
@@ -160,29 +173,29 @@ class ScatterElements(
         return arrays.floor_divide(xp, total, safe) if integer else xp.where(counts != 0, total / safe, total)
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
-        def put(base: Value, values: Value, reduction: str) -> Any:
+        def scatter(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
 
-        mine, theirs = self.slopes(
-            b, g, y, data, updates, put, lambda v: b.GatherElements(v, indices, axis=self.axis), self.use_init_val
+        data_gradient, updates_gradient = self.gradients(
+            b, g, y, data, updates, scatter, lambda v: b.GatherElements(v, indices, axis=self.axis), self.use_init_val
         )
-        return [mine, None, theirs]
+        return [data_gradient, None, updates_gradient]
 
     def decompose(self, b: Builder, data: Value, indices: Value, updates: Value) -> Any:
-        """Replace ignored elements by the neutral one; divide the sum by the count for a mean."""
+        """Replace ignored elements by the neutral element of the reduction; divide the sum by the count for a mean."""
         if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
             return None
 
-        def put(base: Value, values: Value, reduction: str) -> Any:
+        def scatter(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
 
         if self.reduction != "mean":
-            nothing = b.constant(np.array(_bound(data.dtype, self.reduction)).astype(data.dtype.numpy), data.dtype)
-            return put(put(data, b.Expand(nothing, shape_value(b, updates)), "replace"), updates, self.reduction)
-        nothing = zeros_like(b, updates)
-        counts = put(zeros_like(b, data), b.Add(nothing, scalar_like(b, 1, data)), "add")
+            neutral = b.constant(np.array(_neutral_element(data.dtype, self.reduction)).astype(data.dtype.numpy), data.dtype)
+            return scatter(scatter(data, b.Expand(neutral, shape_value(b, updates)), "replace"), updates, self.reduction)
+        zero_updates = zeros_like(b, updates)
+        counts = scatter(zeros_like(b, data), b.Add(zero_updates, scalar_like(b, 1, data)), "add")
         counts = b.Add(counts, scalar_like(b, 1, data)) if self.use_init_val else b.Maximum(counts, scalar_like(b, 1, data))
-        total = put(data if self.use_init_val else put(data, nothing, "replace"), updates, "add")
+        total = scatter(data if self.use_init_val else scatter(data, zero_updates, "replace"), updates, "add")
         return b.Divide(total, counts, m_pythondiv=data.dtype.is_integer)
 
 
@@ -191,14 +204,14 @@ def _reduction_name(reduction: str) -> str:
     return "none" if reduction == "replace" else reduction
 
 
-def _identity(xp: Namespace, x: Array, reduction: str) -> Any:
+def _neutral_like(xp: Namespace, x: Array, reduction: str) -> Any:
     """Return the neutral element of a reduction, as an array of the shape of ``x``."""
     if reduction in ("add", "mul"):
         return xp.zeros_like(x) if reduction == "add" else xp.ones_like(x)
-    return xp.full_like(x, _bound(arrays.element(x), reduction))
+    return xp.full_like(x, _neutral_element(arrays.element(x), reduction))
 
 
-def _bound(kind: dtypes.DType, reduction: str) -> Any:
+def _neutral_element(kind: dtypes.DType, reduction: str) -> Any:
     """Return the neutral element of a reduction."""
     if reduction in ("add", "mul"):
         return int(reduction == "mul")
@@ -223,7 +236,8 @@ class ScatterND(
     ),
 ):
     """Scatter the slices ``updates[i]`` into ``data[indices[i]]``.
-     The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
+
+    The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
     data.shape[k:]. Coordinates and ``reduction`` as in ScatterElements. Sources: ONNX ScatterND 11 to 18; OpenVINO
     ScatterNDUpdate-3, -15.
     """
@@ -240,17 +254,19 @@ class ScatterND(
         if xp is symbolic.xp:
             table = np.asarray(indices)
             rows = (tuple(table[index].tolist()) for index in np.ndindex(table.shape[:-1]))
-            return self.on_sizes(
+            return self.scatter_sizes(
                 data, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *data.shape[table.shape[-1] :]))
             )
         return arrays.scatter_nd(xp, data, indices, updates, _reduction_name(self.reduction))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
-        def put(base: Value, values: Value, reduction: str) -> Any:
+        def scatter(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterND(base, indices, values, reduction=reduction)
 
-        mine, theirs = self.slopes(b, g, y, data, updates, put, lambda values: b.GatherND(values, indices))
-        return [mine, None, theirs]
+        data_gradient, updates_gradient = self.gradients(
+            b, g, y, data, updates, scatter, lambda values: b.GatherND(values, indices)
+        )
+        return [data_gradient, None, updates_gradient]
 
 
 class ScatterUpdate(
@@ -279,31 +295,31 @@ class ScatterUpdate(
         return self if data.shape is None else ScatterUpdate(axis_in(self.axis, len(data.shape)))
 
     def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
-        """Return permutations: of ``data`` with ``axis`` in front, of ``updates`` with the axes of the indices in front."""
+        """Return two permutations: that moves ``axis`` of ``data`` to the front, and the axes of the indices in ``updates``."""
         axis = axis_in(self.axis, rank)
-        ours = [axis, *range(axis), *range(axis + 1, rank)]
-        theirs = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
-        return ours, theirs
+        data_order = [axis, *range(axis), *range(axis + 1, rank)]
+        updates_order = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
+        return data_order, updates_order
 
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
-        ours, theirs = self._orders(data.ndim, indices.ndim)
+        data_order, updates_order = self._orders(data.ndim, indices.ndim)
         if bool(xp.any(indices < 0)):
             raise EngineError("array.index-range", "indices must not be negative")
-        front = xp.permute_dims(data, tuple(ours))
-        result = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
-        return xp.permute_dims(result, tuple(inverse_of(ours)))
+        front = xp.permute_dims(data, tuple(data_order))
+        result = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(updates_order)))
+        return xp.permute_dims(result, tuple(inverse_of(data_order)))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
-        mine = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
-        return [mine, None, b.Gather(g, indices, axis=self.axis)]
+        data_gradient = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
+        return [data_gradient, None, b.Gather(g, indices, axis=self.axis)]
 
     def decompose(self, b: Builder, data: Value, indices: Value, updates: Value) -> Any:
-        ours, theirs = self._orders(len(data.dims), len(indices.dims))
+        data_order, updates_order = self._orders(len(data.dims), len(indices.dims))
         columns = b.Unsqueeze(indices, [-1])
-        if ours[0] == 0:
+        if data_order[0] == 0:
             return b.ScatterND(data, columns, updates)
-        result = b.ScatterND(b.Transpose(data, ours), columns, b.Transpose(updates, theirs))
-        return b.Transpose(result, inverse_of(ours))
+        result = b.ScatterND(b.Transpose(data, data_order), columns, b.Transpose(updates, updates_order))
+        return b.Transpose(result, inverse_of(data_order))
 
 
 def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
@@ -320,8 +336,8 @@ def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any)
     whole = join_sizes(b, [size, shape_value(b, g, others)])
     zero = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
     result = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
-    ours = [axis, *range(axis), *range(axis + 1, rank)]
-    return result if axis == 0 else b.Transpose(result, inverse_of(ours))
+    front = [axis, *range(axis), *range(axis + 1, rank)]
+    return result if axis == 0 else b.Transpose(result, inverse_of(front))
 
 
 class TensorScatter(

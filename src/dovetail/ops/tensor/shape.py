@@ -118,8 +118,8 @@ class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, value: Value) -> Any:
-        slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keepdims=True)
-        return [None, b.Reshape(slope, [int(size) for size in value.dims])]
+        gradient = b.ReduceSum(b.Reshape(g, [-1]), [0], keepdims=True)
+        return [None, b.Reshape(gradient, [int(size) for size in value.dims])]
 
     def windows(self, input: View, value: View) -> Windows:
         sizes = static(self.shape(input, value))
@@ -136,9 +136,10 @@ class Range(
     openvino=("Range-1(start, limit, delta)", "Range-4(start, limit, delta; output_type)"),
 ):
     """Return ``start``, ``start + delta``, ``start + 2 delta``, ... up to before ``limit``.
-     The number of elements is max(ceil((limit - start) / delta), 0). Each input is one element; ``delta`` is not 0.
+
+    The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
     ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
-    f32 (``wide``). An integer range from floats is refused: OpenVINO does not specify where they are rounded. Sources: ONNX Range
+    f32 (``wide``). An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range
     11, 27; OpenVINO Range-1, -4.
     """
 
@@ -191,7 +192,7 @@ class Range(
         return [b.ReduceSum(g, [0], keepdims=False), None, steps]
 
     def decompose(self, b: Builder, start: Value, limit: Value, delta: Value) -> Any:
-        """Cast the inputs to the type of the result; None without an ``output_type``."""
+        """Cast the inputs to ``output_type``; None without one."""
         dtype = self.output_type or start.dtype
         if all(x.dtype is dtype for x in (start, limit, delta)) and self.output_type is not None:
             return b.apply("Range", start, limit, delta, wide=self.wide)
@@ -200,7 +201,7 @@ class Range(
         return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, limit, delta)), wide=self.wide)
 
     def canonical(self, start: View, limit: View, delta: View) -> Op:
-        """Write out the type of the result."""
+        """Set ``output_type`` to the type of ``start`` where it is left out."""
         kind = dtype_in(start.type)
         return self if self.output_type is not None or kind is None else self.with_(output_type=kind)
 

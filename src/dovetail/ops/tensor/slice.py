@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-MOST_WINDOWS = 1 << 12
-"""Largest number of windows of one movement that a plan examines."""
+MAX_WINDOWS = 1 << 12
+"""Largest number of windows of one movement operator."""
 
 
 class Bounds(NamedTuple):
@@ -65,7 +65,7 @@ def first_index(size: Any, bounds: Bounds) -> Any:
 def end_index(size: Any, bounds: Bounds) -> Any:
     """Return the index before which a slice ends; None where unknown.
 
-    The greatest bound ends behind an axis of any size, the least bound before it.
+    The greatest stop is the end of an axis of any size; the least stop is before its first index.
     """
     _, stop, step = bounds
     natural = _is_natural(stop)
@@ -81,7 +81,7 @@ def end_index(size: Any, bounds: Bounds) -> Any:
 
 
 def slice_length(size: Any, bounds: Bounds) -> Any:
-    """Return the number of elements that a slice takes of an axis of ``size``."""
+    """Return the number of elements in a slice of an axis of ``size``."""
     first, end, step = first_index(size, bounds), end_index(size, bounds), bounds.step
     if first is None or end is None:
         return None
@@ -104,8 +104,8 @@ class Slice(
     """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
     Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
-    [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. The greatest
-    value of a 32-bit bound means the end of the axis, the least the position before it ("INT_MAX", "INT_MIN").
+    [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. A 32-bit
+    bound of 2^31 - 1 (INT_MAX) is the end of the axis, one of -2^31 (INT_MIN) the position before its first element.
     Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
     """
 
@@ -313,7 +313,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
     def decompose(self, b: Builder, data: Value, shift: Value, axes: Value) -> Any:
-        """Concatenate along each axis the end and the beginning."""
+        """Write a Concat of the end and the beginning of each axis."""
         indices = None if data.shape is None else integers_of(axes)
         if indices is None:
             raise UnsupportedError("roll.axes", "Roll needs constant axes, got computed ones")
@@ -390,7 +390,7 @@ class ReverseSequence(
         result = integers_of(sequence_lens)
         size = input.shape[time]
         if result is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in result):
-            raise RuleError("sequence.length", f"lengths {result} of sequences of {size}")
+            raise RuleError("sequence.length", f"sequence_lens must be in [0, {size}], got {result}")
         return input.shape
 
     def canonical(self, input: View, sequence_lens: View) -> Op:
@@ -404,7 +404,7 @@ class ReverseSequence(
         counts = np.asarray(arrays.to_numpy(sequence_lens)).astype(np.int64)[:, None]
         positions = np.arange(input.shape[time], dtype=np.int64)[None, :]
         if counts.size and (counts.min() < 0 or counts.max() > input.shape[time]):
-            raise RuleError("sequence.length", f"lengths {counts[:, 0].tolist()} of sequences of {input.shape[time]}")
+            raise RuleError("sequence.length", f"sequence_lens must be in [0, {input.shape[time]}], got {counts[:, 0].tolist()}")
         indices = arrays.from_numpy(xp, np.where(positions < counts, counts - 1 - positions, positions), input)
         front = xp.moveaxis(input, (batch, time), (0, 1))
         return xp.moveaxis(arrays.take(xp, front, indices, 1, 1), (0, 1), (batch, time))
@@ -430,18 +430,18 @@ def _runs_of_roll(size: int, shift: int) -> Iterator[Run]:
 
 
 def windows_of(pieces: Sequence[Sequence[Run]], shape: Sequence[int], target: Sequence[int]) -> Iterator[Window]:
-    """Return a window for each combination of one run per axis. Raises UnsupportedError [windows.many]."""
+    """Yield a window for each combination of one run per axis. Raises UnsupportedError [windows.many]."""
     count = prod(map(len, pieces))
-    if count > MOST_WINDOWS:
-        raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, got {count}")
-    ours, theirs = strides_of(shape), strides_of(target)
+    if count > MAX_WINDOWS:
+        raise UnsupportedError("windows.many", f"a movement may have at most {MAX_WINDOWS} windows, got {count}")
+    source_strides, target_strides = strides_of(shape), strides_of(target)
     for row in product(*pieces):
         yield Window(
             0,
             0,
             tuple(piece.size for piece in row),
-            sum(piece.source * stride for piece, stride in zip(row, ours, strict=True)),
-            tuple(piece.step * stride for piece, stride in zip(row, ours, strict=True)),
-            sum(piece.target * stride for piece, stride in zip(row, theirs, strict=True)),
-            theirs,
+            sum(piece.source * stride for piece, stride in zip(row, source_strides, strict=True)),
+            tuple(piece.step * stride for piece, stride in zip(row, source_strides, strict=True)),
+            sum(piece.target * stride for piece, stride in zip(row, target_strides, strict=True)),
+            target_strides,
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SORTS = ("value", "index", "none")
 
 _MODES = "mode~{max:true,min:false}:largest, sort"
-_PLACES = "index_element_type=i32"
+_INDEX_TYPE = "index_element_type=i32"
 
 
 class TopK(
@@ -36,15 +36,16 @@ class TopK(
         "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, index_element_type=i64)",
     ),
     openvino=(
-        f"TopK-1(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
-        f"TopK-3(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
-        f"TopK-11(x, k; axis, {_MODES}, {_PLACES}, stable=false)",
+        f"TopK-1(x, k; axis, {_MODES}, {_INDEX_TYPE} | stable=false)",
+        f"TopK-3(x, k; axis, {_MODES}, {_INDEX_TYPE} | stable=false)",
+        f"TopK-11(x, k; axis, {_MODES}, {_INDEX_TYPE}, stable=false)",
     ),
 ):
     """Return the ``k`` greatest (without ``largest``: least) elements along ``axis``, and their indices.
-     ``sort`` orders them by ``value``, the most extreme first, or by ``index``; ``none`` leaves the order open, and is by value
-    here. With ``stable`` the first of equal elements is taken and comes first; without it any may be, and here it is the first
-    too. A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
+
+    ``sort`` orders them by ``value``, the most extreme first, or by ``index``; with ``none`` the order is unspecified (here by
+    value). With ``stable`` the first of equal elements is selected and comes first; without it the choice is unspecified (here
+    the same). A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
     """
 
     axis: int = -1
@@ -133,11 +134,11 @@ class TopK(
             values, indices = b.add(self.with_(index_element_type=dtypes.i64), x, k)
             return [values, b.Cast(indices, to=self.index_element_type)]
         if self.sort == "index":
-            _, some = b.add(self.with_(sort="none"), x, k)
-            indices = b.TopK(some, shape_value(b, some, [self.axis]), axis=self.axis, largest=False)[0]
+            _, unsorted = b.add(self.with_(sort="none"), x, k)
+            indices = b.TopK(unsorted, shape_value(b, unsorted, [self.axis]), axis=self.axis, largest=False)[0]
             return [b.GatherElements(x, indices, axis=self.axis), indices]
         return None
 
 
-# Types that TopK of older ONNX versions lacks, and a wider type that it has.
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
+"""A wider type for each type that TopK of older ONNX versions does not have."""

@@ -72,7 +72,7 @@ class Transpose(
         return Windows((Window(0, 0, sizes, 0, tuple(strides[index] for index in indices), 0, strides_of(sizes)),))
 
     def decompose(self, b: Builder, data: Value, perm: Value | None = None) -> Any:
-        """Write out ``perm``; None where it is given."""
+        """Write an explicit ``perm``; None where there is one."""
         if perm is not None:
             return None
         reverse = [] if data.shape is None else list(reversed(range(len(data.shape))))
@@ -105,8 +105,9 @@ class Expand(
     ),
 ):
     """Broadcast ``input`` to ``shape``, a vector, aligned at the last axis: a size of 1 is repeated.
-     With ``bidirectional`` sizes of 1 and missing axes in ``shape`` give way to those of ``input``; otherwise the result has
-    exactly ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
+
+    With ``bidirectional`` sizes of 1 and missing axes in ``shape`` become those of ``input``; otherwise the result has exactly
+    ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
     """
 
     bidirectional: bool = True
@@ -114,7 +115,7 @@ class Expand(
     def shape(self, input: View, shape: View) -> Any:
         length = length_of_vector(shape, "shape")
         if input.shape is None:
-            return self._open(shape, length)
+            return self._shape_without_input(shape, length)
         if not isinstance(length, int):
             return None
         wanted = elements_of(shape) or shape_of_rank(length)
@@ -126,7 +127,11 @@ class Expand(
                 "shape.broadcast", f"the rank of the input ({len(input.shape)}) must not exceed the length of the shape ({rank})"
             )
         return tuple(
-            map(self._meet, with_leading_ones(input.shape, rank), with_leading_ones([self._size(size) for size in wanted], rank))
+            map(
+                self._broadcast_size,
+                with_leading_ones(input.shape, rank),
+                with_leading_ones([self._size(size) for size in wanted], rank),
+            )
         )
 
     def canonical(self, input: View, shape: View) -> Op:
@@ -138,7 +143,7 @@ class Expand(
         same = all(size is not None and symbolic.equal(size, wanted) is True for size, wanted in zip(result, sizes, strict=True))
         return Expand() if same else self
 
-    def _open(self, shape: Any, length: Any) -> Any:
+    def _shape_without_input(self, shape: Any, length: Any) -> Any:
         if self.bidirectional or not isinstance(length, int):
             return None
         wanted = elements_of(shape)
@@ -150,18 +155,18 @@ class Expand(
             raise RuleError("expand.shape", f"sizes must not be negative, got {size}")
         return size if size is not None and is_size(size) else None
 
-    def _meet(self, ours: Any, theirs: Any) -> Any:
-        if theirs is None:
-            return ours if symbolic.equal(ours, 1) is False else None
+    def _broadcast_size(self, size: Any, target: Any) -> Any:
+        if target is None:
+            return size if symbolic.equal(size, 1) is False else None
         try:
-            result = broadcast_size(ours, theirs)
+            result = broadcast_size(size, target)
         except RuleError:
-            raise RuleError("shape.broadcast", f"a size must be 1 or {theirs} to broadcast to {theirs}, got {ours}") from None
+            raise RuleError("shape.broadcast", f"a size must be 1 or {target} to broadcast to {target}, got {size}") from None
         if self.bidirectional:
             return result
-        if theirs == 1 and symbolic.equal(ours, 1) is False:
-            raise RuleError("shape.broadcast", f"a size must be 1 to broadcast to 1, got {ours}")
-        return theirs
+        if target == 1 and symbolic.equal(size, 1) is False:
+            raise RuleError("shape.broadcast", f"a size must be 1 to broadcast to 1, got {size}")
+        return target
 
     def evaluate(self, xp: Namespace, input: Array, shape: Array) -> Any:
         result = self.shape(view_of(input), host_view_of(shape))
@@ -176,8 +181,8 @@ class Expand(
 
     def windows(self, input: View, shape: View) -> Windows:
         sizes = static(self.shape(input, shape))
-        ours = with_leading_ones(static(input.shape), len(sizes))
-        strides = tuple(0 if size == 1 else stride for size, stride in zip(ours, strides_of(ours), strict=True))
+        sizes_in = with_leading_ones(static(input.shape), len(sizes))
+        strides = tuple(0 if size == 1 else stride for size, stride in zip(sizes_in, strides_of(sizes_in), strict=True))
         return Windows((Window(0, 0, sizes, 0, strides, 0, strides_of(sizes)),))
 
 
@@ -253,8 +258,11 @@ class Tile(
             raise UnsupportedError("windows.repeats", "windows of Tile need constant repeats")
         rank = max(len(shape), len(counts))
         sizes, times = with_leading_ones(shape, rank), with_leading_ones(counts, rank)
-        ours, theirs = strides_of(sizes), strides_of([size * count for size, count in zip(sizes, times, strict=True)])
-        rows = list(zip(times, sizes, ours, theirs, strict=True))
+        source_strides, target_strides = (
+            strides_of(sizes),
+            strides_of([size * count for size, count in zip(sizes, times, strict=True)]),
+        )
+        rows = list(zip(times, sizes, source_strides, target_strides, strict=True))
         return Windows(
             (
                 Window(
@@ -270,7 +278,7 @@ class Tile(
         )
 
     def decompose(self, b: Builder, input: Value, repeats: Value) -> Any:
-        """Write one repeat for each axis; None where that is so."""
+        """Write as many repeats as axes; None without ``extend``."""
         length = length_of_vector(repeats, "repeats")
         if not self.extend or input.shape is None or not isinstance(length, int):
             return None
@@ -281,7 +289,7 @@ class Tile(
 
 
 def _pad_with_ones(b: Builder, vector: Value | list[int], rank: int) -> Any:
-    """Return a vector, given as a value or a list, with leading 1s, ``rank`` elements in all."""
+    """Return a vector with leading 1s, ``rank`` elements in all."""
     if isinstance(vector, list):
         return b.constant(np.array(with_leading_ones(vector, rank), dtype=np.int64))
     missing = rank - vector.dims[0]

@@ -28,7 +28,8 @@ class Unique(
     openvino="Unique-10(x, axis?; sorted=true, index_element_type=i64, count_element_type=i64)",
 ):
     """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
-     ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
+
+    ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
     are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
     elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
     Unique-10.
@@ -70,7 +71,7 @@ class Unique(
         return self if x.shape is None or self.axis is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
     def value(self, *xs: View) -> Any:
-        raise symbolic.Inexact("which elements are the same")
+        raise symbolic.Inexact("the equality of elements")
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         data = arrays.to_numpy(x)
@@ -126,7 +127,8 @@ class SearchSorted(
     ),
 ):
     """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` before it.
-     These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
+
+    These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
     of ``values`` except the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
     """
 
@@ -142,14 +144,16 @@ class SearchSorted(
         return [Tensor(self.output_type, getattr(result, "shape", None))]
 
     def shape(self, sorted_sequence: View, values: View) -> Any:
-        ours, theirs = sorted_sequence.shape, values.shape
-        if ours is not None and not ours:
+        sequence_shape, values_shape = sorted_sequence.shape, values.shape
+        if sequence_shape is not None and not sequence_shape:
             raise RuleError("shape.scalar", "sorted_sequence must have a rank of at least 1, got a scalar")
-        if ours is None or len(ours) == 1 or theirs is None:
-            return theirs if ours is None or len(ours) == 1 else (*ours[:-1], None)
-        if len(ours) != len(theirs):
-            raise RuleError("shape.rank", f"ranks of sorted_sequence ({len(ours)}) and values ({len(theirs)}) must be equal")
-        return (*map(agree, ours[:-1], theirs[:-1]), theirs[-1])
+        if sequence_shape is None or len(sequence_shape) == 1 or values_shape is None:
+            return values_shape if sequence_shape is None or len(sequence_shape) == 1 else (*sequence_shape[:-1], None)
+        if len(sequence_shape) != len(values_shape):
+            raise RuleError(
+                "shape.rank", f"ranks of sorted_sequence ({len(sequence_shape)}) and values ({len(values_shape)}) must be equal"
+            )
+        return (*map(agree, sequence_shape[:-1], values_shape[:-1]), values_shape[-1])
 
     def decompose(self, b: Builder, sorted_sequence: Value, values: Value) -> Any:
         if len(sorted_sequence.dims) == 1:
