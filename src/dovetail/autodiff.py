@@ -66,7 +66,7 @@ def _add_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Mod
 
 
 def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
-    """Move all nodes that depend on an If of two ranks into its branches, where ranks are known. Changes ``model``.
+    """Apply :func:`specialize_ranks` to ``model`` for the gradient of ``of`` with respect to ``wrt``. Changes ``model``.
 
     Inputs and constants among ``wrt`` stay values of the graph itself; None where ``wrt`` has another one, or ``of`` has two
     ranks.
@@ -96,7 +96,7 @@ def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
 def _select_values(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:
     if names is None:
         if role == "of" and len(default) != 1:
-            raise RuleError("grad.unknown", f"say which output to differentiate with of=...: {', '.join(map(repr, default))}")
+            raise RuleError("grad.unknown", f"of must name an output of a model with several: {', '.join(map(repr, default))}")
         names = default
     wanted = [names] if isinstance(names, str) else list(names)
     missing = [name for name in wanted if name not in values]

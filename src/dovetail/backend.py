@@ -48,7 +48,7 @@ class DovetailBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Tell whether ``prepare`` accepts the model."""
+        """Return whether ``prepare`` accepts the model."""
         try:
             cls.prepare(model, device, **kwargs)
         except (ValueError, NotImplementedError, RuntimeError):

@@ -1,7 +1,7 @@
 """The support table of all operators, for ``dovetail ops`` and docs/operators.md.
 
-The operators themselves say how they are imported and exported. Element types, gradients and native kernels are those that a test
-case covers (``shown.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
+Import and export are read from the op mappings of the operators. Element types, gradients and native kernels are those that a
+test case covers (``shown.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ForeignOperatorSupport(NamedTuple):
 
 
 def dialect(format: str) -> Dialect:
-    """The dialect of a format."""
+    """Return the dialect of a format."""
     if format == "onnx":
         from dovetail.formats.onnx.converters import ONNX
 
@@ -62,14 +62,14 @@ def dialect(format: str) -> Dialect:
 
 
 def catalog() -> list[OperatorSupport]:
-    """The support of every core operator, by name."""
+    """Return the support of every core operator, sorted by name."""
     facts = tested_facts()
     return [_operator_support(name, op, facts.get(name, {})) for name, op in sorted(REGISTRY.items()) if name not in _HIDDEN]
 
 
 @cache
 def tested_facts() -> dict[str, dict[str, str]]:
-    """The facts that the test cases cover, by operator, from shown.toml."""
+    """Return the facts of shown.toml, which the test cases cover, by operator."""
     return tomllib.loads((Path(__file__).parent / "shown.toml").read_text())
 
 
@@ -81,7 +81,7 @@ def _operator_support(name: str, op: type[Op], facts: dict[str, str]) -> Operato
 
 
 def foreign_operators(op: type[Op], format: Dialect) -> tuple[str, ...]:
-    """The foreign operators and versions that ``op`` maps to, and ``rewritten`` where it is exported as others."""
+    """Return the foreign operators and versions that ``op`` maps to, and ``rewritten`` where it is exported as others."""
     versions_of: dict[str, set[int]] = defaultdict(set)
     for line in format.mapping_lines(op):
         mapping = op_mapping.parse(op, line)
@@ -96,7 +96,7 @@ def foreign_operators(op: type[Op], format: Dialect) -> tuple[str, ...]:
 
 
 def foreign_catalog(format: str) -> list[ForeignOperatorSupport]:
-    """The support of every operator of a format, and of the operators of its extensions that are imported, by name."""
+    """Return the support of every operator of a format and of its imported extensions, sorted by name."""
     traits = dialect(format)
     imported: dict[str, set[int]] = defaultdict(set)
     ours: dict[str, dict[str, None]] = defaultdict(dict)
@@ -123,7 +123,7 @@ def _qualified_name(domain: str, kind: str) -> str:
 
 
 def _onnx_versions() -> dict[str, tuple[int, ...]]:
-    """The versions of the operators of all domains of the onnx package, without the deprecated ones."""
+    """Return the versions of the operators of all domains of the onnx package, without deprecated ones."""
     import onnx
 
     versions: dict[str, list[int]] = defaultdict(list)
@@ -140,7 +140,7 @@ def _openvino_versions() -> dict[str, tuple[int, ...]]:
 
 
 def as_json(rows: Sequence[OperatorSupport | ForeignOperatorSupport]) -> list[dict[str, Any]]:
-    """The rows as JSON values."""
+    """Convert the rows to JSON values."""
     return [{name: list(item) if isinstance(item, tuple) else item for name, item in row._asdict().items()} for row in rows]
 
 

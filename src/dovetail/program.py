@@ -1,4 +1,4 @@
-"""A model made ready to be called."""
+"""Program, a compiled model, and the functions ``compile``, ``plan`` and ``run``."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ PORTS_SHOWN = 4
 
 
 class Program:
-    """A compiled model, called with arrays by name or in order; it returns the outputs as numpy arrays.
+    """A compiled model: a callable that takes arrays by name or in order and returns the outputs as numpy arrays.
 
     ``program(x=array)``, ``program({"x": array})``, ``program(array, ...)`` and ``program([array, ...])`` are the same call; an
-    input called ``out`` goes by dict. The :class:`Results` are indexed by name or position. ``out``: arrays that results are
-    written into, by name in a dict, or by position in a list (None: a new array).
+    input called ``out`` is passed in a dict. The :class:`Results` are indexed by name or position. ``out``: arrays that receive
+    the results, in a dict by name or in a list by position (None: a new array).
 
-    States that are not passed begin anew (see ``session``). No result shares memory with an input or another result. A Program
-    holds no state, can be called from several threads, and can be pickled (the pickle holds model and options, and compiles
-    anew). As a context manager, or by ``close``, it releases its memory; a later call raises EngineError [program.closed].
+    A state that is not passed has its initial value (see ``session``). No result shares memory with an input or another result.
+    A Program holds no state and may be called from several threads. Its pickle holds the model and the options; unpickling
+    compiles again. ``close``, or the end of a ``with`` block, releases its memory; a later call raises EngineError
+    [program.closed].
     """
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
@@ -52,7 +53,7 @@ class Program:
         self.options = options
         self._is_closed = False
         self._initial_states = InitialStates(self.model) if self.model.states else None
-        # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
+        # Only loops and limits other than the default need a Usage in a run; it costs time in every call.
         self._counts = self.model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self.model.graph.nodes)
         with counting(self.model.limits), within_memory("the program", self.model.file):
             self._native = _compile_native(self.model, options) if engine == "native" else None
@@ -75,7 +76,7 @@ class Program:
 
     def _run(self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
         if self._is_closed:
-            raise EngineError("program.closed", "a closed program cannot run", file=self.model.file)
+            raise EngineError("program.closed", "a program must be open to run, got a closed one", file=self.model.file)
         inputs = self._positional_inputs(inputs, by_name)
         arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         if self._initial_states is not None:
@@ -86,12 +87,12 @@ class Program:
         return Results(_write_outputs(self._interpret(arrays), targets))
 
     def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
-        """The inputs as the positional arguments of the plainest call: one mapping, or one array for each input."""
+        """Return the inputs as positional arguments: one mapping, or one array for each input."""
         if by_name:
             if not inputs:
                 return (by_name,)
             if len(inputs) > 1 or not isinstance(inputs[0], Mapping) or any(name in by_name for name in inputs[0]):
-                raise EngineError("input.count", "each input is passed once, all in order or all by name")
+                raise EngineError("input.count", "inputs must be passed all in order or all by name, and each once")
             return ({**inputs[0], **by_name},)
         if len(inputs) == 1 and isinstance(inputs[0], list | tuple) and _is_list_of_inputs(self.model, inputs[0]):
             return tuple(inputs[0])
@@ -109,11 +110,11 @@ class Program:
         self.close()
 
     def session(self) -> Session:
-        """A caller whose states are kept from call to call."""
+        """Return a Session, which keeps the states between calls."""
         return Session(self)
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        """The inputs by name, with the initial values of the states that are not among them."""
+        """Return the inputs by name, with the initial values of states that are not among them."""
         arrays = inputs_by_name(self.model, inputs)
         assert self._initial_states is not None
         if all(name in arrays for name in state_inputs(self.model)):
@@ -139,7 +140,7 @@ class Program:
         arrays = [(name, array) for name, array in out.items() if isinstance(array, np.ndarray)]
         for (one, first), (other, second) in combinations(arrays, 2):
             if np.may_share_memory(first, second) and np.shares_memory(first, second):
-                raise EngineError("output.overlap", f"out[{one!r}] and out[{other!r}] share memory")
+                raise EngineError("output.overlap", f"out[{one!r}] and out[{other!r}] must not share memory")
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -164,7 +165,7 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
-    """Return whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
+    """Return whether a single list argument holds the inputs in order, and not the elements of the only input."""
     if len(model.inputs) != 1:
         return True
     if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
@@ -187,7 +188,7 @@ def _restore(model: Model, engine: str, options: dict[str, Any]) -> Program:
 
 
 def _write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the outputs, those that ``out`` names written into its arrays."""
+    """Copy the outputs that ``out`` names into its arrays, and return all outputs."""
     for name, array in (out or {}).items():
         outputs[name] = copy_into(array, outputs[name], name)
     return outputs
@@ -202,21 +203,21 @@ def compile(
     elide: str = "auto",
     limits: Limits | None = None,
 ) -> Program:
-    """A Program for ``model`` (a Model, or the path of one).
+    """Compile ``model`` (a Model or the path of one) to a Program.
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
-    or "auto": native where the compiled core is there. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all
-    that this process may use); ``elide``, whether what only moves data is planned away: "auto" where that is quicker, "all"
+    or "auto": native where the native core is compiled. Options of the native engine: ``threads``, by default DOVETAIL_THREADS or
+    all that this process may use; ``elide``, the elision of operators that only move data: "auto" where that is faster, "all"
     wherever it is possible, "none".
 
-    ``limits``: what compiling and each run may cost, else those of the model. ``max_memory`` is its ``memory``, the most bytes
-    that one run may take: the arena of activations, outputs and tables are held against it before they are allocated, what
-    loops collect as they collect it.
+    ``limits``: the limits of compilation and of each run, by default those of the model. ``max_memory`` replaces
+    ``limits.memory``, the maximum bytes of one run. The arena, outputs and constant tables are checked against it before they
+    are allocated, and the outputs of loops while they grow.
 
-    Raises EngineError [engine.unknown], [engine.option], [engine.threads], and whatever loading raises.
+    Raises EngineError [engine.unknown], [engine.option], [engine.threads], and the errors of ``load``.
     """
     if engine not in ("auto", *ENGINES):
-        raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
+        raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     check_mapped_files(loaded.graph, loaded.file)
     chosen = loaded.limits if limits is None else limits
@@ -234,11 +235,11 @@ def compile(
 
 
 def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:
-    """What the native engine makes of ``model``: what is copied and why, its memory over time, its time by kernel.
+    """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
 
-    ``elide`` and ``threads`` are those of :func:`compile`; ``shapes`` of inputs by name, or ``sizes`` of open dimensions by name,
-    say what the plan is for; ``rounds`` is how often it is run to be timed, on inputs made from ``seed``. ``limits``: what that
-    may cost, else those of the model. Shown in a notebook the result is a picture; its ``html()`` is a page of its own.
+    ``elide`` and ``threads`` are those of :func:`compile`. The plan is for ``shapes`` of inputs by name, or for ``sizes`` of open
+    dimensions by name. ``rounds`` is the number of timed runs, on random inputs from ``seed``. ``limits``: by default those of
+    the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
     """
     from dovetail.engine.plan_report import report
 

@@ -236,7 +236,7 @@ def test_the_command_line_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_without_re2_a_pattern_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(re2, "_import_re2", lambda: None)
-    re2.compiled.cache_clear()
+    re2.compile_pattern.cache_clear()
     path = saved(regex("a|b", "a"), tmp_path)
     dovetail.load(path)
     with pytest.raises(DovetailError) as caught:

@@ -1,9 +1,9 @@
 """Array functions that the array API standard lacks, for any library.
 
 A rule's ``evaluate(self, xp, *xs)`` uses the standard's functions of the namespace ``xp`` and the functions below, each of
-which takes ``xp`` first. Everything has a version over the standard that writes into no array (JAX's are immutable), and
-where it pays a quick one for numpy. Types outside the standard (bf16, f8, 4-bit, strings) are known to numpy only; any other
-library refuses them by name.
+which takes ``xp`` first. Every function has a version in the standard's functions that writes into no array, because JAX
+arrays are immutable; some have a faster one for numpy. Types outside the standard (bf16, f8, 4-bit, strings) are supported in
+numpy only.
 
 Errors: UnsupportedError [array.library], [array.dtype], [array.narrowed], [array.cast]; EngineError [array.index-range],
 [array.pad-empty], [array.divide-by-zero], [array.not-a-number].

@@ -131,7 +131,7 @@ def _as_numpy(data: Array, name: str) -> np.ndarray[Any, Any]:
     except UnsupportedError as error:
         raise EngineError("input.array", f"input {name!r}: {error.message}") from None
     except Exception as error:
-        # Whatever the foreign object's own conversion raises, the fault is that of this input.
+        # The object's own conversion may raise any exception.
         raise EngineError("input.array", f"input {name!r} must be convertible to an array, got {_kind(data)}: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
         raise EngineError("input.array", f"input {name!r} must hold numbers or strings, got {_kind(data)}")

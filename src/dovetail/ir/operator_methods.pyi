@@ -321,8 +321,8 @@ class OperatorMethods:
         """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
 
         ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
-        values that every trip reads whole. The body takes the trip number (a scalar of i64), the states, a part of each scan input,
-        and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
+        values that every trip reads unchanged. The body takes the trip number (a scalar of i64), the states, a part of each scan
+        input, and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
         ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
         parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
 
@@ -2023,9 +2023,10 @@ class OperatorMethods:
         """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
 
         ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
-        ``scales`` has one for each column and block of codes; ``zero_points`` too, as floats or packed like the codes, each column in
-        whole bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a
-        runtime to round ``x`` first, which does not happen here. Source: com.microsoft MatMulNBits.
+        ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has as many, as floats, or
+        packed like the codes with each column padded to whole bytes; by default they are 2^(bits - 1). Floats of fewer than 32 bits
+        are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first, which dovetail does not do.
+        Source: com.microsoft MatMulNBits.
         """
 
     # quantization.qlinear
@@ -2817,7 +2818,7 @@ class OperatorMethods:
     def GatherND(
         self, data: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
     ) -> Value:
-        """Gather slices: the last axis of ``indices`` has k coordinates of the axes of ``data`` behind ``batch_dims``.
+        """Gather slices: the last axis of ``indices`` has k coordinates for the axes of ``data`` after ``batch_dims``.
 
         The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
         end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
@@ -2831,8 +2832,8 @@ class OperatorMethods:
     ) -> Value:
         """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-        ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read from time
-        ``max_seq_len`` [batch] - 1 on; behind that, and behind the first ``end_token`` in it, it is ``end_token``.
+        ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read backwards from
+        time ``max_seq_len`` [batch] - 1. After that time, and after its first ``end_token``, all its tokens are ``end_token``.
         Source: OpenVINO GatherTree-1.
         """
 
@@ -2917,8 +2918,8 @@ class OperatorMethods:
         With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
         zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` defines -1 where the other sizes multiply
         to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-        refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
-        a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+        refuses the shape [0] unless that 0 copies. A literal 0 beside -1 is an error for every ``empty``. A symbol in ``shape`` is a
+        size, also when its value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
         Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
         """
 
@@ -2997,7 +2998,7 @@ class OperatorMethods:
     ) -> Value:
         """Return ``start``, ``start + delta``, ``start + 2 delta``, ... up to before ``limit``.
 
-        The number of elements is max(ceil((limit - start) / delta), 0). Each input is one element; ``delta`` is not 0.
+        The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
         ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
         f32 (``wide``). An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range
         11, 27; OpenVINO Range-1, -4.
@@ -3041,8 +3042,8 @@ class OperatorMethods:
         """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
         Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
-        [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. The greatest
-        value of a 32-bit bound means the end of the axis, the least the position before it ("INT_MAX", "INT_MIN").
+        [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. A 32-bit
+        bound of 2^31 - 1 (INT_MAX) is the end of the axis, one of -2^31 (INT_MIN) the position before its first element.
         Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
         """
 

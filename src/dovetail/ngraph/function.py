@@ -53,11 +53,13 @@ class Function(Model):
             writer.value(Output(parameter, 0))
         known = len(self.graph.inputs)
         if known != len(parameters):
-            raise RuleError("function.parameters", "a Parameter is listed twice")
+            raise RuleError("function.parameters", "parameters must differ, got one twice")
         values = [writer.value(result) for result in wanted]
         extra = [value.name for value in self.graph.inputs[known:]]
         if extra:
-            raise RuleError("function.parameters", f"the results need {', '.join(extra)}, not listed as parameters")
+            raise RuleError(
+                "function.parameters", f"parameters must include every one that the results need, got none for {', '.join(extra)}"
+            )
         for value in values:
             writer.b.output(value.name if not _is_out(self.graph, value) else f"{value.name}_result", value)
         self.results = wanted

@@ -139,9 +139,9 @@ def output_of(argument: Node | Output) -> Output:
     if isinstance(argument, Output):
         return argument
     if not isinstance(argument, Node):
-        raise RuleError("node.inputs", f"{argument!r} is no node")
+        raise RuleError("node.inputs", f"an argument must be a node, got {argument!r}")
     if len(argument.types) != 1:
-        raise RuleError("node.outputs", f"{argument!r} has {len(argument.types)} outputs; say which")
+        raise RuleError("node.outputs", f"an argument must be one output, got {argument!r} of {len(argument.types)} outputs")
     return Output(argument, 0)
 
 
@@ -150,7 +150,7 @@ def check_integers(numbers: Any, subject: str) -> tuple[int, ...]:
     integers = []
     for number in numbers:
         if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not -(2**63) <= int(number) < 2**63:
-            raise RuleError("node.number", f"{subject} should be an integer of 64 bits, not {number!r}")
+            raise RuleError("node.number", f"{subject} must be an integer of 64 bits, got {number!r}")
         integers.append(int(number))
     return tuple(integers)
 
@@ -176,7 +176,7 @@ class Parameter(Node):
         sizes = None if shape is None else tuple(dimension(size, own_name, axis) for axis, size in enumerate(shape))
         for size in sizes or ():
             if isinstance(size, int) and size < 0:
-                raise RuleError("shape.range", f"dimension {size} is negative")
+                raise RuleError("shape.range", f"a dimension must be at least 0, got {size}")
         self.type = Tensor(dtypes.dtype(dtype), sizes)
         super().__init__()
         self.name = own_name
@@ -195,7 +195,7 @@ class Constant(Node):
         self.dtype = dtypes.dtype(dtype)
         sizes = check_integers(shape, "a size")
         if any(size < 0 for size in sizes):
-            raise RuleError("shape.range", f"a dimension of {list(sizes)} is negative")
+            raise RuleError("shape.range", f"dimensions must be at least 0, got {list(sizes)}")
         array = np.asarray(data)
         # NaN and infinity have no integer; the range check below refuses them.
         with np.errstate(invalid="ignore"):

@@ -118,7 +118,7 @@ class Split(Node):
             pieces: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.count)
             return pieces
         if any(length <= 0 for length in self.lengths):
-            raise RuleError("split.sizes", f"lengths {list(self.lengths)} should be positive")
+            raise RuleError("split.sizes", f"lengths must be positive, got {list(self.lengths)}")
         pieces = b.Split(xs[0], list(self.lengths), axis=self.axis, outputs=self.count)
         return pieces
 
@@ -128,12 +128,12 @@ def _scalar_axis(axis: Node | Output | int) -> int:
         return check_integers([axis], "the axis")[0]
     constant = constant_of(output_of(axis))
     if constant is None or constant.data.ndim != 0 or not constant.dtype.is_integer:
-        raise RuleError("split.axis", f"the axis should be a scalar integer constant, not {axis!r}")
+        raise RuleError("split.axis", f"the axis must be a scalar integer constant, got {axis!r}")
     return int(constant.data)
 
 
 class SplitV1(Node):
-    """Version 1: cut along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
+    """Version 1: split along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, num_splits: int) -> None:
         self.axis = _scalar_axis(axis)
@@ -146,8 +146,7 @@ class SplitV1(Node):
 
 
 class VariadicSplit(Node):
-    """Version 1: cut along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``, one of which may be -1,
-    the rest."""
+    """Version 1: split along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``; one may be -1, the rest."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
         self.axis = _vector_axis(axis)
@@ -157,7 +156,7 @@ class VariadicSplit(Node):
             lengths = Constant("i64", (len(split_lengths),), list(check_integers(split_lengths, "a length")))
         shape = lengths.get_shape()
         if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
-            raise RuleError("split.sizes", f"the lengths should be a vector of known length, not {lengths!r}")
+            raise RuleError("split.sizes", f"the lengths must be a vector of known length, got {lengths!r}")
         self.count = shape[0]
         super().__init__(data, lengths)
 

@@ -182,7 +182,7 @@ class RuntimeAttributes(Op):
             else:
                 fault = form or fault
         if not result:
-            raise fault or RuleError("axis.range", "no axis is in range")
+            raise fault or RuleError("axis.range", "at least one axis must be in range, got none")
         return list(result.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:

@@ -1,4 +1,4 @@
-"""Give every If results of one rank: the nodes after an If whose branches differ in rank move into both branches."""
+"""Rank specialization: move the nodes after an If whose branches differ in rank into both branches."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def has_open_rank(graph: Graph) -> bool:
 
 def specialize_ranks(graph: Graph) -> Graph:
     """Return an equivalent graph in which no If has branches of different rank, nor a constant condition.
-     Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
+
+    Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
     its rank is known; then a condition on that rank is constant, and the branch that it selects replaces its If. A branch that
-    its rules refuse at all sizes becomes one that raises when it runs. Raises UnsupportedError [if.rank] where an output of the
+    violates a rule at all sizes becomes one that raises when it runs. Raises UnsupportedError [if.rank] where an output of the
     graph itself has two ranks, or beyond GROWTH.
     """
     return _Specializer(graph).graph()
@@ -62,7 +63,7 @@ class _Specializer:
             raise UnsupportedError(error.code, error.message, node=error.node, op=error.op) from None
 
     def body(self, graph: Graph, inputs: Sequence[tuple[Type, Any]]) -> Graph:
-        """``graph`` specialized for inputs of these types and shape values."""
+        """Specialize ``graph`` for inputs of these types and shape values."""
         b = Builder(graph.name, strict=False)
         new = b.graph
         new.doc, new.metadata = graph.doc, dict(graph.metadata)

@@ -72,8 +72,8 @@ def gradients_of_loop(
 ) -> list[Value | None]:
     """Return the gradients of the inputs of a Loop: a Loop from the last trip to the first.
 
-    Its states are the gradients of the states, and the sums of the gradients of the values that every trip reads whole. Its scan
-    outputs are the gradients of the parts of the scan inputs.
+    Its states are the gradients of the states, and the sums of the gradients of the values that every trip reads unchanged. Its
+    scan outputs are the gradients of the parts of the scan inputs.
     """
     _refuse_random(node)
     back = _BackwardLoop(op, b, node, g, wanted)
@@ -86,13 +86,13 @@ class _BackwardLoop:
     def __init__(self, op: Any, b: Builder, node: Node, g: Deltas, wanted: Sequence[bool]) -> None:
         self.op, self.b, self.node, self.body = op, b, node, op.body
         self.xs: list[Any] = list(node.inputs[2:])
-        self.states, self.cut = range(op.carried), range(op.carried, op.carried + len(op.scan_inputs))
-        self.whole = range(self.cut.stop, len(self.xs))
+        self.states, self.scan_inputs = range(op.carried), range(op.carried, op.carried + len(op.scan_inputs))
+        self.others = range(self.scan_inputs.stop, len(self.xs))
         self.state_deltas, self.scan_deltas = list(g[: op.carried]), list(g[op.carried :])
         self.sources = self._find_sources({index for index in range(len(self.xs)) if wanted[2 + index]})
-        self.moving = [index for index in self.states if index in self.sources]
-        self.summed = [index for index in self.whole if index in self.sources]
-        self.parted = [index for index in self.cut if index in self.sources]
+        self.state_sources = [index for index in self.states if index in self.sources]
+        self.other_sources = [index for index in self.others if index in self.sources]
+        self.scan_sources = [index for index in self.scan_inputs if index in self.sources]
         is_free = all(x is None for x in node.inputs[:2])
         self.is_scan = is_free and bool(op.scan_inputs) and _is_endless(self.body)
 
@@ -111,7 +111,7 @@ class _BackwardLoop:
             result |= more
 
     def gradients(self, adjoints: Adjoints) -> list[Value | None]:
-        self._check_fixed_types(self.moving)
+        self._check_fixed_types(self.state_sources)
         inner = Builder(f"{self.body.name}_gradient")
         trip = inner.input_of("trip", Tensor(dtypes.i64, ()))
         number = inner.input_of("number_part", Tensor(dtypes.i64, (1,)))
@@ -119,27 +119,35 @@ class _BackwardLoop:
             inner.input_of(f"{self._body_input(index).name}_part", self._stored_type(index)) for index in self.states
         ]
         forward_inputs = [
-            inner.input_of(self._body_input(index).name, self._body_input(index).type) for index in (*self.cut, *self.whole)
+            inner.input_of(self._body_input(index).name, self._body_input(index).type)
+            for index in (*self.scan_inputs, *self.others)
         ]
-        for x, index in zip(forward_inputs, (*self.cut, *self.whole), strict=True):
-            if index in self.whole and self._body_input(index).value is not None:
+        for x, index in zip(forward_inputs, (*self.scan_inputs, *self.others), strict=True):
+            if index in self.others and self._body_input(index).value is not None:
                 x.value = self._body_input(index).value
         xs = [*(inner.apply("Squeeze", part, [0]) if _has_rank(part) else part for part in stored_states), *forward_inputs]
         ys = inline(inner, self.body, [inner.apply("Squeeze", number, [0]), *xs])
-        moving = [inner.input_of("delta", self._body_input(index).type) for index in self.moving]
-        sums = [inner.input_of("sum", self.xs[index].type) for index in self.summed]
+        state_deltas = [inner.input_of("delta", self._body_input(index).type) for index in self.state_sources]
+        sums = [inner.input_of("sum", self.xs[index].type) for index in self.other_sources]
         scan_deltas = [(index, delta) for index, delta in enumerate(self.scan_deltas) if delta is not None]
         parts = [inner.input_of("delta_part", ys[1 + len(self.states) + index].type) for index, _ in scan_deltas]
-        ends = [*(ys[1 + index] for index in self.moving), *(ys[1 + len(self.states) + index] for index, _ in scan_deltas)]
-        sources = [xs[index] for index in (*self.moving, *self.summed, *self.parted)]
-        result = adjoints(inner, ends, [*moving, *parts], sources)
-        state_gradients, sum_gradients = result[: len(moving)], result[len(moving) : len(moving) + len(sums)]
+        ends = [*(ys[1 + index] for index in self.state_sources), *(ys[1 + len(self.states) + index] for index, _ in scan_deltas)]
+        sources = [xs[index] for index in (*self.state_sources, *self.other_sources, *self.scan_sources)]
+        result = adjoints(inner, ends, [*state_deltas, *parts], sources)
+        state_gradients, sum_gradients = result[: len(state_deltas)], result[len(state_deltas) : len(state_deltas) + len(sums)]
         sum_gradients = [inner.apply("Add", total, more) for total, more in zip(sums, sum_gradients, strict=True)]
         condition = inner.constant(np.array(True), dtypes.boolean, "goes_on")
-        inner.graph.outputs = [condition, *state_gradients, *sum_gradients, *result[len(moving) + len(sums) :]]
+        inner.graph.outputs = [condition, *state_gradients, *sum_gradients, *result[len(state_deltas) + len(sums) :]]
         remove_dead(inner.graph)
         return self._loop(
-            inner.graph, trip, number, stored_states, forward_inputs, moving, sums, list(zip(scan_deltas, parts, strict=True))
+            inner.graph,
+            trip,
+            number,
+            stored_states,
+            forward_inputs,
+            state_deltas,
+            sums,
+            list(zip(scan_deltas, parts, strict=True)),
         )
 
     def _loop(
@@ -149,7 +157,7 @@ class _BackwardLoop:
         number: Value,
         stored_states: list[Value],
         forward_inputs: list[Value],
-        moving: list[Value],
+        state_deltas: list[Value],
         sums: list[Value],
         scan_deltas: list[tuple[tuple[int, Value], Value]],
     ) -> list[Value | None]:
@@ -160,35 +168,35 @@ class _BackwardLoop:
         if numbers is not None:
             rows.append((number, numbers, (0, 1, True)))
         rows += [(stored_states[index], stack, (0, 1, True)) for index, stack in zip(saved, states, strict=True)]
-        pieces = {index: self._split_by_reads(index, numbers) for index in self.cut}
-        for index in self.cut:
-            axis, size, is_reversed = self.op.scan_inputs[index - self.cut.start]
-            part = forward_inputs[index - self.cut.start]
-            if _is_read(body, part) or (not rows and not scan_deltas and index == self.cut[-1]):
+        pieces = {index: self._split_by_reads(index, numbers) for index in self.scan_inputs}
+        for index in self.scan_inputs:
+            axis, size, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
+            part = forward_inputs[index - self.scan_inputs.start]
+            if _is_read(body, part) or (not rows and not scan_deltas and index == self.scan_inputs[-1]):
                 rows.append((part, pieces[index][0], (axis, size, not is_reversed)))
         for (index, delta), part in scan_deltas:
             axis, is_reversed = self.op.scan_outputs[index]
             rows.append((part, delta, (axis, self._length(index, axis), not is_reversed)))
-        whole = [index for index in self.whole if _is_read(body, forward_inputs[index - self.cut.start])]
+        others = [index for index in self.others if _is_read(body, forward_inputs[index - self.scan_inputs.start])]
         body.inputs = [
             trip,
-            *moving,
+            *state_deltas,
             *sums,
             *(part for part, _, _ in rows),
-            *(forward_inputs[index - self.cut.start] for index in whole),
+            *(forward_inputs[index - self.scan_inputs.start] for index in others),
         ]
-        first = [self._state_delta(index) for index in self.moving]
-        first += [zeros_like(self.b, self.xs[index]) for index in self.summed]
-        cuts = [self.op.scan_inputs[index - self.cut.start] for index in self.parted]
+        first = [self._state_delta(index) for index in self.state_sources]
+        first += [zeros_like(self.b, self.xs[index]) for index in self.other_sources]
+        cuts = [self.op.scan_inputs[index - self.scan_inputs.start] for index in self.scan_sources]
         back = self.op.with_(
             body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
             scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
         # An explicit trip count, since not every runtime accepts a loop over scan inputs without parts.
         trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
-        results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in whole))
-        result = dict(zip((*self.moving, *self.summed, *self.parted), results, strict=True))
-        result.update({index: self._append_rest(result[index], index, pieces[index][1]) for index in self.parted})
+        results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in others))
+        result = dict(zip((*self.state_sources, *self.other_sources, *self.scan_sources), results, strict=True))
+        result.update({index: self._append_rest(result[index], index, pieces[index][1]) for index in self.scan_sources})
         return [result.get(index) for index in range(len(self.xs))]
 
     def _store_states(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
@@ -218,7 +226,7 @@ class _BackwardLoop:
         x = self.xs[index]
         if self.is_scan or numbers is None:
             return x, None
-        axis, size, is_reversed = self.op.scan_inputs[index - self.cut.start]
+        axis, size, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
         border = self.b.apply("Multiply", self.b.apply("Shape", numbers, output_type=dtypes.i64), size)
         if is_reversed:
             length = self.b.apply("Gather", self.b.apply("Shape", x, output_type=dtypes.i64), [axis], axis=0)
@@ -231,7 +239,7 @@ class _BackwardLoop:
         """Append zeros to the gradient of a scan input for the part that no trip reads."""
         if rest is None:
             return gradient
-        axis, _, is_reversed = self.op.scan_inputs[index - self.cut.start]
+        axis, _, is_reversed = self.op.scan_inputs[index - self.scan_inputs.start]
         pair = (gradient, zeros_like(self.b, rest))
         result: Value = self.b.apply("Concat", *(reversed(pair) if is_reversed else pair), axis=axis)
         return result

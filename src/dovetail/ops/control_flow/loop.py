@@ -42,8 +42,8 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
 
     ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
-    values that every trip reads whole. The body takes the trip number (a scalar of i64), the states, a part of each scan input,
-    and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
+    values that every trip reads unchanged. The body takes the trip number (a scalar of i64), the states, a part of each scan
+    input, and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
     ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
     parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
 
@@ -255,7 +255,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             lengths.append(x.shape[axis] // size)
         if trip_count is None:
             if len(set(lengths)) > 1:
-                raise EngineError("loop.parts", f"scan inputs must have as many parts each, got {', '.join(map(str, lengths))}")
+                raise EngineError("loop.parts", f"scan inputs must have equally many parts, got {', '.join(map(str, lengths))}")
             return lengths[0] if lengths else None
         count = int(trip_count.reshape(()))
         if any(length < count for length in lengths):
@@ -305,7 +305,7 @@ def is_endless(body: Graph) -> bool:
 
 
 def clear_types(body: Graph) -> None:
-    """Clear the types of an earlier inference, whose symbols may no longer hold."""
+    """Clear the types of an earlier inference, since their symbols may no longer be valid."""
     for node in body.nodes:
         if type(node.op).__name__ not in ("Constant", "Foreign"):
             for y in node.outputs:
@@ -316,7 +316,7 @@ def _part_type(type: Type, axis: int, size: int) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"the axis of a scan input must be in the rank of {type}, got {axis}")
+        raise RuleError("loop.axis", f"the axis of a scan input must be below the rank of {type}, got {axis}")
     return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
 
 
@@ -324,7 +324,7 @@ def _concatenated_type(type: Type, axis: int, count: Size | None) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"the axis of a scan output must be in the rank of {type}, got {axis}")
+        raise RuleError("loop.axis", f"the axis of a scan output must be below the rank of {type}, got {axis}")
     sizes: list[Any] = list(type.shape)
     sizes[axis] = None if count is None or sizes[axis] is None else count * sizes[axis]
     return Tensor(type.dtype, tuple(sizes))
@@ -347,9 +347,9 @@ def _join_types(before: Type, after: Type, name: str) -> Type:
         try:
             return common_type(before, after)
         except RuleError:
-            raise RuleError("type.disagree", f"a state must keep its type {before}, and the body returns {after}") from None
+            raise RuleError("type.disagree", f"a state must keep its type {before}, got {after} from the body") from None
     if before.dtype is not None and after.dtype is not None and before.dtype is not after.dtype:
-        raise RuleError("type.disagree", f"a state must keep its type {before}, and the body returns {after}")
+        raise RuleError("type.disagree", f"a state must keep its type {before}, got {after} from the body")
     dtype = before.dtype or after.dtype
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Tensor(dtype, None)

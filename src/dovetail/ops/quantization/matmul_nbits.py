@@ -29,9 +29,10 @@ class MatMulNBits(
     """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
 
     ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
-    ``scales`` has one for each column and block of codes; ``zero_points`` too, as floats or packed like the codes, each column in
-    whole bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a
-    runtime to round ``x`` first, which does not happen here. Source: com.microsoft MatMulNBits.
+    ``scales`` [n, blocks] has one number for each column of w and block of codes. ``zero_points`` has as many, as floats, or
+    packed like the codes with each column padded to whole bytes; by default they are 2^(bits - 1). Floats of fewer than 32 bits
+    are computed in f32. ``accuracy_level`` allows a runtime to round ``x`` first, which dovetail does not do.
+    Source: com.microsoft MatMulNBits.
     """
 
     k: int
@@ -162,15 +163,15 @@ class MatMulNBits(
         if packed.constant is not None:
             kind = dtypes.dtype(f"u{self.bits}")
             return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
-        whole = b.Cast(packed, to=dtypes.i32)
-        parts = [b.Unsqueeze(b.Mod(b.Divide(whole, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
+        wide = b.Cast(packed, to=dtypes.i32)
+        parts = [b.Unsqueeze(b.Mod(b.Divide(wide, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
 
     def _points_value(self, b: Builder, zero_points: Value | None, wide: Any) -> Any:
         if zero_points is None:
             return b.constant(2.0 ** (self.bits - 1), wide)
         if zero_points.dtype == "u8":
-            whole = -(-self.blocks * self.bits // 8) * 8 // self.bits
-            points = self._codes_value(b, zero_points, (self.n, whole))
-            zero_points = points if whole == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
+            count = -(-self.blocks * self.bits // 8) * 8 // self.bits
+            points = self._codes_value(b, zero_points, (self.n, count))
+            zero_points = points if count == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
         return as_type(b, b.Reshape(zero_points, [self.n, self.blocks, 1], special_zero=False), wide)

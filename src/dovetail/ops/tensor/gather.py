@@ -146,7 +146,7 @@ class Gather(
         return [b.Transpose(result, inverse_of(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
-        """Allow negative indices; with batch axes write GatherND with the axis moved behind them."""
+        """Allow negative indices; with batch axes write GatherND, with the axis moved next to them."""
         if self.bounds == "natural":
             return b.add(self.with_(bounds="error"), data, indices)[0]
         if not self.batch_dims:
@@ -261,7 +261,7 @@ class GatherND(
     onnx=("GatherND-11(data, indices)", "GatherND-12,13(data, indices; batch_dims=0)"),
     openvino=("GatherND-5(data, indices; batch_dims=0)", "GatherND-8(data, indices; batch_dims=0)"),
 ):
-    """Gather slices: the last axis of ``indices`` has k coordinates of the axes of ``data`` behind ``batch_dims``.
+    """Gather slices: the last axis of ``indices`` has k coordinates for the axes of ``data`` after ``batch_dims``.
 
     The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
     end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),

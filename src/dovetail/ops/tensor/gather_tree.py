@@ -26,8 +26,8 @@ class GatherTree(
 ):
     """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-    ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read from time
-    ``max_seq_len`` [batch] - 1 on; behind that, and behind the first ``end_token`` in it, it is ``end_token``.
+    ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read backwards from
+    time ``max_seq_len`` [batch] - 1. After that time, and after its first ``end_token``, all its tokens are ``end_token``.
     Source: OpenVINO GatherTree-1.
     """
 

@@ -45,8 +45,8 @@ class Reshape(
     With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
     zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` defines -1 where the other sizes multiply
     to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-    refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
-    a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+    refuses the shape [0] unless that 0 copies. A literal 0 beside -1 is an error for every ``empty``. A symbol in ``shape`` is a
+    size, also when its value is 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
     Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
     """
 

@@ -104,8 +104,8 @@ class Slice(
     """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
     Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
-    [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. The greatest
-    value of a 32-bit bound means the end of the axis, the least the position before it ("INT_MAX", "INT_MIN").
+    [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. A 32-bit
+    bound of 2^31 - 1 (INT_MAX) is the end of the axis, one of -2^31 (INT_MIN) the position before its first element.
     Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
     """
 
