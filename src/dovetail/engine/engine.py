@@ -31,7 +31,7 @@ from dovetail.ir.types import Tensor
 from dovetail.limits import Limits, refuse_memory, within_memory
 
 MAX_EXECUTABLES = 16
-"""The most executables, and the largest_buffer parametric plans, that an engine caches; the least recently used is dropped."""
+"""The maximum numbers of executables and of parametric plans that an engine caches; the least recently used is dropped."""
 
 
 class Engine:

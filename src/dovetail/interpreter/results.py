@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from dovetail.errors import UnknownOutputError
 
 class Results(dict[str, Any]):
     """The outputs of a run by name; an integer index selects by position, in the order of the model's outputs."""
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: str | int) -> Any: ...
 
     def __missing__(self, key: object) -> Any:
         names = list(self)
