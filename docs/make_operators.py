@@ -31,8 +31,8 @@ GROUPS = {
 }
 
 
-def shortened(names: tuple[str, ...]) -> str:
-    """Element types, whole groups of them by one word."""
+def shorten(names: tuple[str, ...]) -> str:
+    """Return element types as text, a whole group as one word."""
     left = list(names)
     words = []
     for word, members in GROUPS.items():
@@ -50,7 +50,7 @@ def ours() -> str:
     rows = ["| operator | types | gradient | native | rules | ONNX | OpenVINO |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for each in catalog.catalog():
         cells = (
-            each.name, shortened(each.types), each.gradient, shortened(each.native), rules(each.name), "; ".join(each.onnx),
+            each.name, shorten(each.types), each.gradient, shorten(each.native), rules(each.name), "; ".join(each.onnx),
             "; ".join(each.openvino),
         )  # fmt: skip
         rows.append(f"| {' | '.join(cell or '-' for cell in cells)} |")

@@ -96,6 +96,7 @@ OPENINGS = ("What", "Where", "Whether", "How", "From", "Of")
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("memory/in_place.py", "in_place"): "the field's term, in-place computation",
+    ("detection/nms_rotated.py", "nms_rotated"): "the operator NMSRotated",
     ("plan_report.py", "interpreted"): "a field of the report's JSON",
 }
 """(path, word) that stay, and why; the path ends with the first, the rule's word is the second. At most 20."""
@@ -144,7 +145,7 @@ def is_participle(word: str) -> bool:
 
 def check_function_name(path: Path, line: int, name: str) -> Iterator[Violation]:
     """A function is a verb or ``x_of``, and no past participle."""
-    words = words_of(name)
+    words = [] if name[:1].isupper() else words_of(name)
     if words and words[0] not in PREDICATES and is_participle(words[-1]):
         yield Violation(path, line, "function name", name, "a verb, or x_of")
 

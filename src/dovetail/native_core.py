@@ -78,7 +78,7 @@ def copy_window(
     _check_bounds("dst", [(axis.size, axis.dst_stride) for axis in axes], dst_offset, target.size // itemsize)
     _check_bounds("src", [(axis.size, axis.src_stride) for axis in axes], src_offset, source.size // itemsize)
     _check_written_once(axes)
-    copy = _copy_compiled if is_compiled else _copy_numpy
+    copy = _copy_native if is_compiled else _copy_numpy
     copy(target, source, axes, dst_offset, src_offset, itemsize)
 
 
@@ -125,7 +125,7 @@ def _check_written_once(axes: list[Axis]) -> None:
         reached += (size - 1) * stride
 
 
-def _copy_compiled(
+def _copy_native(
     dst: npt.NDArray[np.uint8], src: npt.NDArray[np.uint8], axes: list[Axis], dst_offset: int, src_offset: int, itemsize: int
 ) -> None:
     sizes, dst_strides, src_strides = map(list, zip(*axes, strict=True)) if axes else ([], [], [])

@@ -22,7 +22,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.state import state_inputs
-from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType
+from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
 
 if TYPE_CHECKING:
@@ -170,7 +170,12 @@ def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
         return True
     if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
         return False
-    return hasattr(items[0], "__dlpack__")
+    shape = shape_of(model.inputs[0].type)
+    return (
+        (hasattr(items[0], "__dlpack__") or isinstance(items[0], np.generic))
+        if shape is None
+        else np.ndim(items[0]) == len(shape)
+    )
 
 
 def _has_subgraphs(op: Any) -> bool:

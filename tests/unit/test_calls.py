@@ -137,6 +137,13 @@ def test_a_list_for_the_only_input_is_its_elements_or_holds_its_array() -> None:
         np.testing.assert_array_equal(program(given)["y"], np.array([2.0, 4.0], "f4"))
 
 
+def test_a_list_for_the_only_scalar_input_holds_it() -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.input("x", "f32", ()) * 2.0)
+    for inputs in (np.float32(3), [np.float32(3)], [3.0], 3.0, {"x": 3.0}):
+        assert dovetail.run(b.model, inputs)["y"] == 6
+
+
 def test_out_goes_by_name_and_by_position(program: dovetail.Program) -> None:
     target = np.empty((2, 3), "f4")
     assert program(X, Z, out={"w": target})["w"] is target

@@ -70,7 +70,7 @@ def operator_class(kind: str) -> type[Op]:
 
 
 def _suggest_operator(name: str) -> str:
-    """Return the text that suggests an operator: one that ONNX or OpenVINO calls ``name``, else one spelled like it."""
+    """Return the text that suggests an operator: one that ONNX or OpenVINO calls ``name``, else one with a similar name."""
     # Deferred for start-up time: only an error needs it.
     from dovetail.ir.suggestions import closest
 

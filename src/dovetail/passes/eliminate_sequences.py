@@ -73,7 +73,7 @@ def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
     if isinstance(node.op, If):
         rules = (_move_maker_inside, _split_if_output)
     elif isinstance(node.op, Loop):
-        rules = (_move_maker_inside, _append_as_scan_output, _split_carried)
+        rules = (_move_maker_inside, _append_as_scan_output, _replace_carried_sequence)
     return next((results for rule in rules if (results := rule(b, node.op, node)) is not None), None)
 
 
@@ -164,8 +164,10 @@ def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | No
         entry = (0 if is_fixed or axis is None else axis, False)
         loop = op.with_(body=body, carried=op.carried - 1, scan_outputs=(*op.scan_outputs, entry))
         results = list(b.add(loop, *node.inputs[: 2 + index], *node.inputs[3 + index :]))
-        laid = results.pop()
-        listed = b.apply("SplitToSequence", laid, axis=0, keepdims=False) if is_fixed else b.apply("SequenceConstruct", laid)
+        stacked = results.pop()
+        listed = (
+            b.apply("SplitToSequence", stacked, axis=0, keepdims=False) if is_fixed else b.apply("SequenceConstruct", stacked)
+        )
         return [*results[:index], listed, *results[index:]]
     return None
 
@@ -191,7 +193,7 @@ def _axis_of_readers(b: Builder, y: Value) -> int | None:
     return axes.pop() if len(axes) == 1 else None
 
 
-def _split_carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
+def _replace_carried_sequence(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     """Replace a carried sequence with a constant number of known elements by its elements."""
     for index in range(op.carried):
         parts = None if node.inputs[2 + index] is None else elements_of_sequence(node.inputs[2 + index])

@@ -44,7 +44,7 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
 
 
 def keep_names(new: Type, old: Type) -> Type:
-    """The new type; where it leaves a size open that somebody gave a name, that name."""
+    """Return the new type with the named sizes of the old one where the new one leaves them unnamed."""
     if not isinstance(new, Tensor) or not isinstance(old, Tensor) or old.shape is None:
         return new
     if new.shape is None:

@@ -190,19 +190,19 @@ class Dim:
         return self._hash
 
     def __lt__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else require_known(compare.less(self, other), self, "<", other)
+        return NotImplemented if operand(other) is None else demand_answer(compare.less(self, other), self, "<", other)
 
     def __le__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else require_known(compare.less_equal(self, other), self, "<=", other)
+        return NotImplemented if operand(other) is None else demand_answer(compare.less_equal(self, other), self, "<=", other)
 
     def __gt__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else require_known(compare.less(other, self), self, ">", other)
+        return NotImplemented if operand(other) is None else demand_answer(compare.less(other, self), self, ">", other)
 
     def __ge__(self, other: Any) -> bool:
-        return NotImplemented if operand(other) is None else require_known(compare.less_equal(other, self), self, ">=", other)
+        return NotImplemented if operand(other) is None else demand_answer(compare.less_equal(other, self), self, ">=", other)
 
     def __bool__(self) -> bool:
-        return not require_known(compare.equal(self, 0), self, "==", 0)
+        return not demand_answer(compare.equal(self, 0), self, "==", 0)
 
     def __int__(self) -> int:
         raise Inexact(f"{self} is not known as a number")
@@ -253,7 +253,7 @@ def operand(value: object) -> Size | None:
     return value if isinstance(value, Dim) else integer(value)
 
 
-def require_known(answer: bool | None, first: object, relation: str, second: object) -> bool:
+def demand_answer(answer: bool | None, first: object, relation: str, second: object) -> bool:
     if answer is None:
         raise Inexact(f"whether {first} {relation} {second} is not known")
     return answer

@@ -58,7 +58,7 @@ class _Namespace:
 
     sum = staticmethod(elementwise.sum_of)
     prod = staticmethod(elementwise.product_of)
-    min = staticmethod(elementwise.least_of)
+    min = staticmethod(elementwise.minimum_of)
     max = staticmethod(elementwise.greatest_of)
 
     where = staticmethod(elementwise.select)

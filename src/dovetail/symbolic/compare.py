@@ -187,7 +187,7 @@ def _has_odd_constant(difference: Dim) -> bool:
     return difference._constant != 0 and difference._constant % gcd(*difference._terms.values()) != 0
 
 
-def is_at_least(size: Size, bound: int) -> bool | None:
+def has_lower_bound(size: Size, bound: int) -> bool | None:
     low, high = interval(size)
     if low >= bound:
         return True
@@ -203,10 +203,10 @@ def is_at_least(size: Size, bound: int) -> bool | None:
 def less(a: Size, b: Size) -> bool | None:
     """Compare ``a < b``: True for all values of the unknowns, False for none, None for undecided."""
     difference = _difference(b, a)
-    return None if difference is None else is_at_least(difference, 1)
+    return None if difference is None else has_lower_bound(difference, 1)
 
 
 def less_equal(a: Size, b: Size) -> bool | None:
     """Compare ``a <= b``: True for all values of the unknowns, False for none, None for undecided."""
     difference = _difference(b, a)
-    return None if difference is None else is_at_least(difference, 0)
+    return None if difference is None else has_lower_bound(difference, 0)

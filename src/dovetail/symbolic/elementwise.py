@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.symbolic import compare, min_max
-from dovetail.symbolic.algebra import MAX_DEGREE, Dim, Inexact, Size, require_known
+from dovetail.symbolic.algebra import MAX_DEGREE, Dim, Inexact, Size, demand_answer
 from dovetail.symbolic.arrays import (
     Array,
     ArrayLike,
@@ -24,7 +24,7 @@ from dovetail.symbolic.arrays import (
     fits,
     functions,
 )
-from dovetail.symbolic.compare import is_at_least, is_nonzero
+from dovetail.symbolic.compare import has_lower_bound, is_nonzero
 from dovetail.symbolic.division import exact_quotient
 
 DTypeArgument: TypeAlias = npt.DTypeLike | None
@@ -32,7 +32,7 @@ DTypeArgument: TypeAlias = npt.DTypeLike | None
 
 def _comparison(function: Callable[..., bool | None], name: str) -> Callable[[Any, Any], Array]:
     """Broadcast a comparison of two sizes over arrays; an undecided one raises Inexact."""
-    ufunc = np.frompyfunc(lambda x, y: require_known(function(as_size(x), as_size(y)), x, name, y), 2, 1)
+    ufunc = np.frompyfunc(lambda x, y: demand_answer(function(as_size(x), as_size(y)), x, name, y), 2, 1)
 
     def apply(x: ArrayLike, y: ArrayLike) -> Array:
         return np.asarray(ufunc(*broadcast(x, y)), dtype=bool)
@@ -135,7 +135,7 @@ def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Ca
 
 sum_of = _reduction(operator.add, 0)
 product_of = _reduction(operator.mul, 1)
-least_of = _reduction(min_max.minimum, None)
+minimum_of = _reduction(min_max.minimum, None)
 greatest_of = _reduction(min_max.maximum, None)
 
 
@@ -199,7 +199,7 @@ def convert_dtype(x: ArrayLike, dtype: DTypeArgument) -> Array:
     minimum_value, maximum_value = int(np.iinfo(target).min), int(np.iinfo(target).max)
     is_exact = fits(array, minimum_value, maximum_value)
     if is_exact is None and target.itemsize >= 4:
-        is_exact = minimum_value < 0 or all(is_at_least(element, 0) for element in array.reshape(-1).tolist())
+        is_exact = minimum_value < 0 or all(has_lower_bound(element, 0) for element in array.reshape(-1).tolist())
     if not is_exact:
         raise Inexact(f"dimensions as {target} may wrap around")
     return array

@@ -106,10 +106,10 @@ def interval(size: Size) -> Interval:
         low: int | float = size._constant
         high: int | float = size._constant
         for monomial, coefficient in size._terms.items():
-            least, most = (monomial[0].low, monomial[0].high) if len(monomial) == 1 else _monomial_interval(monomial)
+            low_factor, high_factor = (monomial[0].low, monomial[0].high) if len(monomial) == 1 else _monomial_interval(monomial)
             if coefficient < 0:
-                least, most = most, least
-            low += coefficient * least
-            high += coefficient * most
+                low_factor, high_factor = high_factor, low_factor
+            low += coefficient * low_factor
+            high += coefficient * high_factor
         size._range = widen(low, high)
     return size._range

@@ -40,7 +40,7 @@ def _simplify_extreme(kind: str, sizes: Sequence[Size]) -> Size:
     candidates += [_CHOICES[kind](numbers)] if numbers else []
     if len(candidates) > 16:
         raise Inexact(f"the {kind} of more than 16 dimensions")
-    candidates = _drop_dominated(kind, candidates)
+    candidates = _dominating_sizes(kind, candidates)
     if len(candidates) == 1:
         return candidates[0]
     return dim_of(intern_atom(kind, tuple(sorted(candidates, key=_size_order))))
@@ -49,7 +49,7 @@ def _simplify_extreme(kind: str, sizes: Sequence[Size]) -> Size:
 _known_extreme = lru_cache(4096)(_simplify_extreme)
 
 
-def _drop_dominated(kind: str, sizes: list[Size]) -> list[Size]:
+def _dominating_sizes(kind: str, sizes: list[Size]) -> list[Size]:
     result: list[Size] = []
     for size in sizes:
         if any(_comes_first(kind, other, size) for other in result):

@@ -90,12 +90,12 @@ def parse(text: str, name: Callable[[str], Size] = symbol) -> Size:
     try:
         return _Parser(text, name).whole()
     except Inexact as error:
-        raise FormatError("dims.text", f"{_shown(text)}: {error}") from None
+        raise FormatError("dims.text", f"{_excerpt_of(text)}: {error}") from None
     except ZeroDivisionError:
-        raise FormatError("dims.text", f"{_shown(text)} divides by zero") from None
+        raise FormatError("dims.text", f"{_excerpt_of(text)} divides by zero") from None
 
 
-def _shown(text: str) -> str:
+def _excerpt_of(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
@@ -123,7 +123,7 @@ class _Parser:
             position = match.end()
 
     def error(self, fact: str) -> FormatError:
-        return FormatError("dims.text", f"{_shown(self.text)} is no expression of dimensions: {fact}")
+        return FormatError("dims.text", f"{_excerpt_of(self.text)} is no expression of dimensions: {fact}")
 
     def take(self, *signs: str) -> str | None:
         if self.tokens and self.tokens[-1][0] == "sign" and self.tokens[-1][1] in signs:
