@@ -213,12 +213,12 @@ def declarable_type(type: Type) -> Type:
 
 
 def _operator_text(op: Op) -> str:
-    """Return the operator with its attributes. An operator that exists only for export (``_Name``) is named without the underscore."""
+    """Return the operator with its attributes; the name of an operator of export only (``_Name``) has no underscore."""
     return str(op).lstrip("_")
 
 
 def _float_dtype(node: Node) -> dtypes.DType:
-    """Return the element type of a float constant among the inputs: that of the first input where it is a float type, else f32."""
+    """Return the element type of float constants among the inputs: that of the first input if it is a float type, else f32."""
     type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     dtype = getattr(type, "dtype", None)
     return dtype if dtype is not None and dtype.is_float else dtypes.f32
