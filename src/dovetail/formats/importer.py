@@ -250,7 +250,7 @@ class GraphImporter:
         self.dialect.check_types(node, xs, outputs)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
-        """Return the number of outputs of the node. Absent outputs after the operator's last one are a deviation, and not counted."""
+        """Return the number of outputs. Absent ones after the operator's last output are a deviation, and not counted."""
         count, max_count = len(node.outputs), output_count(op)
         if max_count < count and not any(node.outputs[max_count:]) and not any(field.name == "outputs" for field in op.fields):
             message = f"{node.kind} has {max_count} outputs, got {count}, the last ones absent"
