@@ -46,7 +46,7 @@ def _is_natural(item: Any) -> bool | None:
     return None if item is None else symbolic.less_equal(0, item)
 
 
-def first_index(size: Any, bounds: Bounds) -> Any:
+def first_index_of(size: Any, bounds: Bounds) -> Any:
     """Return the first index of a slice: counted from the end when negative, then clamped; None where unknown."""
     start, _, step = bounds
     natural = _is_natural(start)
@@ -62,7 +62,7 @@ def first_index(size: Any, bounds: Bounds) -> Any:
     return symbolic.maximum(start + size, symbolic.minimum(0, size - 1))
 
 
-def end_index(size: Any, bounds: Bounds) -> Any:
+def end_index_of(size: Any, bounds: Bounds) -> Any:
     """Return the index before which a slice ends; None where unknown.
 
     The greatest stop is the end of an axis of any size; the least stop is before its first index.
@@ -80,9 +80,9 @@ def end_index(size: Any, bounds: Bounds) -> Any:
     return stop if natural else symbolic.maximum(stop + size, -1)
 
 
-def slice_length(size: Any, bounds: Bounds) -> Any:
+def length_of_slice(size: Any, bounds: Bounds) -> Any:
     """Return the number of elements in a slice of an axis of ``size``."""
-    first, end, step = first_index(size, bounds), end_index(size, bounds), bounds.step
+    first, end, step = first_index_of(size, bounds), end_index_of(size, bounds), bounds.step
     if first is None or end is None:
         return None
     if step > 0 and end is size and isinstance(bounds.start, int) and bounds.start < 0:
@@ -117,7 +117,7 @@ class Slice(
             return shape_of_rank(len(data.shape))
         sizes = list(data.shape)
         for axis, bounds in rows:
-            sizes[axis] = slice_length(sizes[axis], bounds)
+            sizes[axis] = length_of_slice(sizes[axis], bounds)
         return tuple(sizes)
 
     def _bounds(
@@ -210,7 +210,7 @@ class Slice(
         strides = list(strides_of(shape))
         offset = 0
         for axis, bounds in rows:
-            offset += first_index(shape[axis], bounds) * strides[axis] if sizes[axis] else 0
+            offset += first_index_of(shape[axis], bounds) * strides[axis] if sizes[axis] else 0
             strides[axis] *= bounds.step
         return Windows((Window(0, 0, sizes, offset if prod(sizes) else 0, tuple(strides), 0, strides_of(sizes)),))
 
@@ -237,12 +237,12 @@ def _bounds_of(x: View) -> list[Any] | None:
 
 def _python_slice(size: int, bounds: Bounds) -> slice:
     """Return the equivalent Python slice, whose clamping differs for negative steps."""
-    length = slice_length(size, bounds)
+    length = length_of_slice(size, bounds)
     if length is None:
         raise symbolic.Inexact
     if not length:
         return slice(0, 0, 1)
-    first = first_index(size, bounds)
+    first = first_index_of(size, bounds)
     end = first + length * bounds.step
     return slice(first, end if end >= 0 else None, bounds.step)
 
@@ -251,7 +251,7 @@ def _known_begin(size: Any, bounds: Bounds) -> int | None:
     """Return the first index of a slice of step 1 where it is the same number for all values of the symbols."""
     if bounds.step != 1:
         return None
-    first = first_index(size, bounds)
+    first = first_index_of(size, bounds)
     if not isinstance(first, int):
         return None
     return first if symbolic.less_equal(first, size) is True else size if isinstance(size, int) else None
