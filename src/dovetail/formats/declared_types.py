@@ -57,7 +57,7 @@ def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size
 
 
 def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
-    """The unnamed sizes of ``type`` that are sizes of graph inputs."""
+    """Return the unnamed sizes of ``type`` that are sizes of graph inputs."""
     unnamed = [size for size in type.shape or () if is_unnamed(size)]
     if not unnamed:
         return set()

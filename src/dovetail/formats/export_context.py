@@ -123,7 +123,7 @@ class ExportContext:
         )
 
     def version(self, kind: str, domain: str = "") -> int:
-        """The version of a foreign operator in the target. Raises UnsupportedError [op.unsayable] where there is none."""
+        """Return the version of a foreign operator in the target. Raises UnsupportedError [op.unsayable] where there is none."""
         version = self.version_of(domain, kind)
         if version is None:
             raise UnsupportedError("op.unsayable", f"the target opset has no {kind}")
@@ -148,7 +148,7 @@ class ExportContext:
         return None if value is None else self.keys[id(value)]
 
     def claim_key(self, name: str) -> str:
-        """A key that is unique in the whole model: ``name``, or the name with a number."""
+        """Return a key that is unique in the whole model: ``name``, or the name with a number."""
         key, count = name, 1
         while key in self._taken_keys:
             count += 1
@@ -166,7 +166,7 @@ class ExportContext:
         return item
 
     def describe(self, value: Value) -> ForeignValue:
-        """The foreign declaration of a value that has a key."""
+        """Return the foreign declaration of a value that has a key."""
         # A value that its own format left without names, or names after its layer, keeps that.
         names = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
         metadata = dict(value.metadata)
@@ -206,19 +206,19 @@ def copy_captured_outputs(graph: Graph) -> None:
 
 
 def declarable_type(type: Type) -> Type:
-    """``type`` without a shape of more than 2**63 - 1 elements, which readers refuse."""
+    """Return ``type`` without a shape of more than 2**63 - 1 elements, which readers refuse."""
     if not isinstance(type, Tensor) or type.shape is None or 0 in type.shape:
         return type
     return type if prod(size for size in type.shape if isinstance(size, int)) <= INT64_MAX else Tensor(type.dtype, None)
 
 
 def _operator_text(op: Op) -> str:
-    """The operator with its attributes. An operator that exists only for export (``_Name``) is named without the underscore."""
+    """Return the operator with its attributes; the name of an operator of export only (``_Name``) has no underscore."""
     return str(op).lstrip("_")
 
 
 def _float_dtype(node: Node) -> dtypes.DType:
-    """The element type of a float constant among the inputs: that of the first input where it is a float type, else f32."""
+    """Return the element type of float constants among the inputs: that of the first input if it is a float type, else f32."""
     type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     dtype = getattr(type, "dtype", None)
     return dtype if dtype is not None and dtype.is_float else dtypes.f32

@@ -34,7 +34,7 @@ class ForeignValue:
 
     @property
     def name(self) -> str:
-        """The primary name, or else the name of the value's layer, or the key."""
+        """Return the primary name, or else the name of the value's layer, or the key."""
         return self.names[0] if self.names else str(self.metadata.get("name", self.key))
 
 
@@ -60,12 +60,12 @@ class ForeignNode:
 
     @property
     def label(self) -> str:
-        """The node in messages: its name, or else its position in the file, or its kind."""
+        """Return the node in messages: its name, or else its position in the file, or its kind."""
         return self.name or self.place or self.kind
 
     @property
     def operator(self) -> str:
-        """The operator in messages: ``domain.Kind-version``."""
+        """Return the operator in messages: ``domain.Kind-version``."""
         return f"{self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
 
 

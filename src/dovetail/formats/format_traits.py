@@ -48,7 +48,7 @@ class FormatTraits:
     _export_mappings: dict[type[Op], tuple[OpMapping, ...]] = field(default_factory=dict)
 
     def import_mappings(self) -> dict[tuple[str, str, int], tuple[OpMapping, ...]]:
-        """The mappings that import each foreign operator (domain, kind, version), in the order in which to try them."""
+        """Return the mappings that import each foreign operator (domain, kind, version), in the order in which to try them."""
         if self._import_mappings is None:
             mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] = {}
             for cls in operators.REGISTRY.values():
@@ -63,11 +63,11 @@ class FormatTraits:
         return self._import_mappings
 
     def mappings_for(self, node: ForeignNode) -> tuple[OpMapping, ...]:
-        """The mappings that may import ``node``; none for an unknown operator or version."""
+        """Return the mappings that may import ``node``; none for an unknown operator or version."""
         return self.import_mappings().get((node.domain, node.kind, node.version), ())
 
     def export_mappings(self, op: type[Op]) -> tuple[OpMapping, ...]:
-        """The mappings that may export an operator of class ``op``, the preferred one first."""
+        """Return the mappings that may export an operator of class ``op``, the preferred one first."""
         mappings = self._export_mappings.get(op)
         if mappings is None:
             mappings = tuple(op_mapping.parse(op, line) for line in reversed(self.mapping_lines(op)))

@@ -45,7 +45,7 @@ class ImportContext:
     # Inputs
 
     def input(self, index: int) -> Value:
-        """A required input. Raises FormatError [node.inputs]."""
+        """Return a required input. Raises FormatError [node.inputs]."""
         x = self.optional_input(index)
         if x is None:
             raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
@@ -55,14 +55,14 @@ class ImportContext:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def input_of_rank(self, index: int, rank: int) -> Value:
-        """A required input of this rank. Raises RuleError [input.rank], and Unknown for an unknown rank."""
+        """Return a required input of this rank. Raises RuleError [input.rank], and Unknown for an unknown rank."""
         x = self.input(index)
         if len(x.dims) != rank:
             raise RuleError("input.rank", f"{self.node.kind}: input {index} must have rank {rank}, got rank {len(x.dims)}")
         return x
 
     def constant_input(self, index: int, annotation: str, default: Any = REQUIRED, conversion: str = "") -> Any:
-        """An input that must be a constant, as an attribute value."""
+        """Return an input that must be a constant, as an attribute value."""
         x = self.optional_input(index)
         if x is None:
             if default is REQUIRED:
@@ -76,7 +76,7 @@ class ImportContext:
         )
 
     def attribute_or_input(self, index: int, annotation: str) -> Any:
-        """A required input as an attribute value where it is constant; otherwise the input itself."""
+        """Return a required input as an attribute value where it is constant; otherwise the input itself."""
         x = self.input(index)
         try:
             return self.constant_input(index, annotation)
@@ -90,7 +90,7 @@ class ImportContext:
     # Attributes
 
     def attribute(self, name: str, annotation: str, default: Any = REQUIRED) -> Any:
-        """A foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
+        """Return a foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
         self._read.add(name)
         if name not in self.node.attributes:
             if default is REQUIRED:
@@ -145,7 +145,7 @@ class ImportContext:
 
     @property
     def error_count(self) -> int:
-        """The number of errors that the import has collected."""
+        """Return the number of errors that the import has collected."""
         return len(self.scope.errors)
 
     def discard_errors(self, count: int) -> None:

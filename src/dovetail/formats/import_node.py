@@ -161,7 +161,7 @@ def _parse_tensor(mapping: OpMapping, name: str, raw: Any, xs: list[Value | None
 
 
 def _input_dtype(mapping: OpMapping, variable: str, xs: list[Value | None]) -> DType:
-    """The element type of an input: its type in the signature, or that of another input of the same type variable."""
+    """Return the element type of an input: its type in the signature, or that of another input of the same type variable."""
     exact = dtypes._BY_NAME.get(variable)
     if exact is not None:
         return exact
@@ -172,7 +172,7 @@ def _input_dtype(mapping: OpMapping, variable: str, xs: list[Value | None]) -> D
 
 
 def constant_of(x: Value, label: str) -> Array:
-    """The elements of an input that must be known at import; ``label`` names it in messages.
+    """Return the elements of an input that must be known at import; ``label`` names it in messages.
 
     Raises UnsupportedError [constant.needed] where they are not constant.
     """

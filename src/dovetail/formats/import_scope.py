@@ -45,7 +45,7 @@ class ImportScope:
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
     def lookup(self, key: str) -> Value | None:
-        """The value of ``key``; a value of an outer scope is captured by a new graph input."""
+        """Return the value of ``key``; a value of an outer scope is captured by a new graph input."""
         value = self.values.get(key)
         if value is None and self.outer is not None:
             captured = self.outer.lookup(key)
@@ -58,7 +58,7 @@ class ImportScope:
         return value
 
     def name_of(self, key: str | None) -> str:
-        """The name of a value in the file; empty for an absent output."""
+        """Return the name of a value in the file; empty for an absent output."""
         if key is None:
             return ""
         item = self.foreign.values.get(key)

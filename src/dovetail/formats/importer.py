@@ -142,7 +142,7 @@ class GraphImporter:
             self._add_node(node, op, inputs, xs)
 
     def _read_as_one(self, node: ForeignNode, xs: list[Value | None]) -> Reading | None:
-        """The core operator and the inputs of a node; None where it is several operators, or unknown."""
+        """Return the core operator and the inputs of a node; None where it is several operators, or unknown."""
         importer = self.dialect.importers.get((node.domain, node.kind, node.version))
         result = None if importer is None else importer(ImportContext(self.scope, node, xs, self))
         if isinstance(result, Op):
@@ -250,7 +250,7 @@ class GraphImporter:
         self.dialect.check_types(node, xs, outputs)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
-        """The number of outputs of the node; absent outputs after the operator's last one are not counted, and a deviation."""
+        """Return the number of outputs. Absent ones after the operator's last output are a deviation, and not counted."""
         count, max_count = len(node.outputs), output_count(op)
         if max_count < count and not any(node.outputs[max_count:]) and not any(field.name == "outputs" for field in op.fields):
             message = f"{node.kind} has {max_count} outputs, got {count}, the last ones absent"

@@ -43,7 +43,7 @@ class MappingSelector:
         self.version_of = version_of
 
     def select(self, node: Node) -> SelectedMapping:
-        """The mapping to use. Raises NoFit.
+        """Return the mapping to use. Raises NoFit.
 
         The operator is tried as it is, in its canonical form, and without the attributes that a mapping lacks or fixes.
         """
@@ -175,7 +175,7 @@ def reduce_to(canonical: Op, mapping: OpMapping, node: Node) -> Op:
 
 
 def _foreign_inputs(mapping: OpMapping, node: Node) -> list[Value | None]:
-    """The inputs in the foreign order; None for a core attribute among them."""
+    """Return the inputs in the foreign order; None for a core attribute among them."""
     inputs = arguments(node.op, node.inputs)
     xs: list[Value | None] = []
     for param in mapping.inputs:
@@ -185,7 +185,7 @@ def _foreign_inputs(mapping: OpMapping, node: Node) -> list[Value | None]:
 
 
 def arguments(op: Op, xs: Sequence[Value | None]) -> Arguments:
-    """The inputs by the names of the signature; a list for a repeated one."""
+    """Return the inputs by the names of the signature; a list for a repeated one."""
     inputs: Arguments = {}
     position = 0
     for port in op.signature.inputs:
@@ -199,7 +199,7 @@ def arguments(op: Op, xs: Sequence[Value | None]) -> Arguments:
 
 
 def constant_or_none(x: Value) -> Array | None:
-    """The elements of a constant; None for a value that is computed at run time."""
+    """Return the elements of a constant; None for a value that is computed at run time."""
     try:
         return constant_of(x, "")
     except UnsupportedError:
@@ -207,6 +207,6 @@ def constant_or_none(x: Value) -> Array | None:
 
 
 def as_attribute(data: Array, op: Op, name: str) -> Any:
-    """A constant input as an attribute value: a list where shape rules read the input, otherwise one number."""
+    """Return a constant input as an attribute value: a list where shape rules read the input, otherwise one number."""
     is_list = next(port.host for port in op.signature.inputs if port.name == name)
     return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())

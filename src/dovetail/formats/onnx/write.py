@@ -74,7 +74,7 @@ def _at(model: Model, target: int) -> ForeignModel:
 
 
 def _learning_version(model: Model) -> int:
-    """The version of ai.onnx.ml for a model that imports none."""
+    """Return the version of ai.onnx.ml for a model that imports none."""
     columns = any(isinstance(node.op, TreeEnsembleRegressor | TreeEnsembleClassifier) for node in model.graph.nodes)
     return COLUMNS_VERSION if columns else LEARNING_VERSION
 

@@ -23,7 +23,7 @@ _SIZE = re.compile(r"\s*(?:(?P<exact>\d+)|\?|-1|(?P<low>\d*)\.\.(?P<high>\d*))\s
 
 @OPENVINO.importer("ReadValue", 3, 6)
 def import_read_value(ctx: ImportContext) -> Value:
-    """ReadValue: the value of a variable becomes a graph input. Without an initial value a variable begins with zeros."""
+    """Import ReadValue: the value of a variable becomes a graph input. Without an initial value a variable begins with zeros."""
     variable = ctx.attribute("variable_id", "str")
     initial = ctx.optional_input(0)
     if ctx.node.version == 6:
@@ -63,7 +63,7 @@ def _shape(text: str, variable: str) -> Shape | None:
 
 @OPENVINO.importer("Assign", 3, 6)
 def import_assign(ctx: ImportContext) -> Value:
-    """Assign: the value that is assigned to a variable becomes a graph output."""
+    """Import Assign: the value that is assigned to a variable becomes a graph output."""
     variable = ctx.attribute("variable_id", "str")
     ctx.ignore("variable_type", "variable_shape")
     value: Value = ctx.b.Identity(ctx.input(0))
@@ -105,7 +105,7 @@ def add_variables(model: Model, foreign: ForeignModel) -> None:
 
 
 def _dependencies(graph: ForeignGraph, keys: list[str]) -> set[str]:
-    """The keys of all values that those of ``keys`` depend on, and ``keys`` themselves."""
+    """Return the keys of all values that those of ``keys`` depend on, and ``keys`` themselves."""
     producers = {key: node for node in graph.nodes for key in node.outputs if key is not None}
     dependencies: set[str] = set()
     pending = list(keys)

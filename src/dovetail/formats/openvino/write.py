@@ -23,7 +23,7 @@ NEWEST = 17
 
 
 def version_of(domain: str, kind: str) -> int | None:
-    """The version of an operator that is written: the newest one up to NEWEST."""
+    """Return the version of an operator that is written: the newest one up to NEWEST."""
     if domain:
         return 1
     return max((version for version in opsets.VERSIONS.get(kind, ()) if version <= NEWEST), default=None)

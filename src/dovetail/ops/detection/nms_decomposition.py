@@ -85,9 +85,10 @@ def select_boxes_in_loop(
 
 def _build_body(inputs: tuple[Value, ...]) -> Graph:
     """Build the Loop body that selects the greatest score of each class; -inf marks boxes that are selected or left out."""
-    b = Builder("selection")
+    # The names of the graph and of its inputs are written into model files: a change would change the bytes.
+    b = Builder("taken")
     b.input("trip", dtypes.i64, ())
-    names = ("remaining", "dropped", "score_threshold", "decay")
+    names = ("left", "dropped", "least", "weights")
     remaining, dropped, score_threshold, *decays = (
         b.input_of(name, Tensor(x.dtype, x.shape)) for name, x in zip(names, inputs, strict=False)
     )

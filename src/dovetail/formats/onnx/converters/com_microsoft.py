@@ -29,6 +29,7 @@ def _refuse(ctx: ImportContext, name: str, reason: str) -> UnsupportedError:
 
 @ONNX.importer("FusedMatMul", 1, domain=_DOMAIN)
 def import_fused_matmul(ctx: ImportContext) -> Value:
+    """Import FusedMatMul: alpha * A @ B, with A and B transposed by ``transA`` and ``transB``."""
     for name in ("transBatchA", "transBatchB"):
         if ctx.attribute(name, "bool", False):
             raise _refuse(ctx, name, "transposed batches")
@@ -45,22 +46,26 @@ def import_gelu(ctx: ImportContext) -> Any:
 
 @ONNX.importer("BiasGelu", 1, domain=_DOMAIN)
 def import_bias_gelu(ctx: ImportContext) -> Any:
+    """Import BiasGelu: Gelu(x + bias)."""
     return ctx.b.Gelu(ctx.b.Add(ctx.input(0), ctx.input(1)))
 
 
 @ONNX.importer("FastGelu", 1, domain=_DOMAIN)
 def import_fast_gelu(ctx: ImportContext) -> Any:
+    """Import FastGelu: the tanh approximation of Gelu(x + bias)."""
     x, bias = ctx.input(0), ctx.optional_input(1)
     return ctx.b.Gelu(x if bias is None else ctx.b.Add(x, bias), approximate="tanh")
 
 
 @ONNX.importer("QuickGelu", 1, domain=_DOMAIN)
 def import_quick_gelu(ctx: ImportContext) -> Any:
+    """Import QuickGelu: x * sigmoid(alpha * x)."""
     return ctx.b.Swish(ctx.input(0), alpha=ctx.attribute("alpha", "float", 1.7020000219345093))
 
 
 @ONNX.importer("SkipLayerNormalization", 1, domain=_DOMAIN)
 def import_skip_layer_normalization(ctx: ImportContext) -> list[Value]:
+    """Import SkipLayerNormalization: LayerNormalization(x + skip + bias); the last output is the sum."""
     total = _add_skip(ctx, ctx.optional_input(4))
     op = LayerNormalization(-1, ctx.attribute("epsilon", "float", _EPSILON), outputs=3)
     rest = [x for x in (ctx.optional_input(3),) if x is not None]
@@ -69,6 +74,7 @@ def import_skip_layer_normalization(ctx: ImportContext) -> list[Value]:
 
 @ONNX.importer("SkipSimplifiedLayerNormalization", 1, domain=_DOMAIN)
 def import_skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
+    """Import SkipSimplifiedLayerNormalization: RMSNormalization(x + skip + bias); the last output is the sum."""
     total = _add_skip(ctx, ctx.optional_input(3))
     normalized = _rms_normalize(ctx, total, ctx.input(2), -1, ctx.attribute("epsilon", "float", _EPSILON))
     outputs = [normalized, None, None, total][: len(ctx.node.outputs)]
@@ -79,6 +85,7 @@ def import_skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value
 
 @ONNX.importer("SimplifiedLayerNormalization", *range(1, 29))
 def import_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
+    """Import SimplifiedLayerNormalization: RMSNormalization, which onnxruntime registers in the default domain."""
     if len(ctx.node.outputs) > 1:
         raise _refuse(ctx, "2 outputs", "its statistics are for training")
     if ctx.attribute("stash_type", "int", 1) != 1:
@@ -98,6 +105,10 @@ def _rms_normalize(ctx: ImportContext, x: Value, scale: Value, axis: int, epsilo
 
 @ONNX.importer("EmbedLayerNormalization", 1, domain=_DOMAIN)
 def import_embed_layer_normalization(ctx: ImportContext) -> list[Value]:
+    """Import EmbedLayerNormalization: LayerNormalization of the sum of word, position and segment embeddings.
+
+    The second output is the number of ones in each row of the mask; the third is the sum.
+    """
     b = ctx.b
     ids, segments, words, position_table = ctx.input(0), ctx.optional_input(1), ctx.input(2), ctx.input(3)
     if ctx.attribute("mask_index_type", "int", 0) != 0:
@@ -182,7 +193,7 @@ def import_attention(ctx: ImportContext) -> list[Value]:
         ctx, ctx.optional_input(3), ctx.optional_input(5), ctx.attribute("mask_filter_value", "float", _FILTER), lengths
     )
     op = Attention(ctx.attribute("unidirectional", "bool", False), _scale(ctx), q_num_heads=heads, kv_num_heads=heads, outputs=3)
-    pasts = [b.Squeeze(half, [0]) for half in b.Split(past, axis=0, outputs=2)] if past is not None else []
+    pasts = [b.Squeeze(part, [0]) for part in b.Split(past, axis=0, outputs=2)] if past is not None else []
     y, keys, values = b.add(op, q, k, v, added, *pasts)
     if len(ctx.node.outputs) < 2:
         return [y]
@@ -229,11 +240,11 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
     b, x = ctx.b, ctx.input(0)
     batch, length = axis_size_of(b, x, 0), axis_size_of(b, mask, 0)
     has_starts = ctx.node.kind == "Attention"
-    batch_sizes = x.dims[0], mask.dims[0]
-    allowed_lengths = [batch_sizes[0], batch_sizes[0] * 3 + 2, *([batch_sizes[0] * 2] if has_starts else [])]
-    answers = [symbolic.equal(batch_sizes[1], form) for form in allowed_lengths]
+    batch_size, mask_length = x.dims[0], mask.dims[0]
+    allowed_lengths = [batch_size, batch_size * 3 + 2, *([batch_size * 2] if has_starts else [])]
+    answers = [symbolic.equal(mask_length, allowed) for allowed in allowed_lengths]
     if not any(answer is not False for answer in answers):
-        raise _refuse(ctx, "a mask", f"{mask.type} does not fit a batch of {batch_sizes[0]}")
+        raise _refuse(ctx, "a mask", f"{mask.type} does not fit a batch of {batch_size}")
     wide = b.Cast(mask, to=dtypes.i64)
     rows = b.Range(b.constant(0), batch, b.constant(1))
     if True not in answers:
@@ -273,7 +284,7 @@ def import_multi_head_attention(ctx: ImportContext) -> list[Value]:
         first, second, third = (slice(sizes[0]), slice(sizes[0], sum(sizes)), slice(sum(sizes), None))
         q = b.Add(q, b.index(bias, first))
         if not in_heads:
-            # Keys and values that are split by heads have had their bias added.
+            # The producer of keys and values that are split by heads has added their bias.
             k, v = b.Add(k, b.index(bias, second)), b.Add(v, b.index(bias, third))
     if in_heads:
         q = split_heads(b, q, heads)
