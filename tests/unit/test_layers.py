@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -182,3 +183,17 @@ def test_help_imports_no_command() -> None:
     loaded = found.stdout.splitlines()[-1].split()
     assert [name for name in loaded if name.startswith("dovetail.cli.")] == []
     assert [name for name in loaded if name in LATE and name != "click"] == []
+
+
+SHARED_CLASS_NAMES = {
+    *("Add", "Concat", "Constant", "Multiply", "Reshape", "Slice", "Split", "Subtract"),  # nGraph's operators
+    "Node",  # nGraph's node
+    "Optional",  # ONNX's operator and its type
+}
+
+
+def test_no_other_class_name_stands_twice() -> None:
+    names = Counter(
+        node.name for path in FILES for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == SHARED_CLASS_NAMES

@@ -576,7 +576,7 @@ def test_elementwise_functions_follow_numpy(name: str, other: Any) -> None:
     x, y = xp.asarray(TABLE), xp.asarray(other)
     ours = getattr(xp, name)(x, y)
     theirs = getattr(np, name)(at(x, VALUES), at(y, VALUES))
-    assert isinstance(ours, symbolic.Values)
+    assert isinstance(ours, symbolic.SymbolicArray)
     np.testing.assert_array_equal(at(ours, VALUES), theirs)
     # The operators of an array, and numpy's own functions on it, are the same.
     np.testing.assert_array_equal(at(getattr(np, name)(x, y), VALUES), theirs)
@@ -631,7 +631,7 @@ MOVES: list[tuple[str, Callable[[Any, Any], Any], Callable[[Any], Any]]] = [
 def test_moves_follow_numpy(ours: Callable[[Any, Any], Any], theirs: Callable[[Any], Any]) -> None:
     x = xp.asarray(TABLE)
     made = ours(xp, x)
-    assert isinstance(made, symbolic.Values)
+    assert isinstance(made, symbolic.SymbolicArray)
     np.testing.assert_array_equal(at(made, VALUES), theirs(at(x, VALUES)))
 
 
@@ -724,7 +724,7 @@ def test_concrete_values_are_python_integers() -> None:
     assert scalar.shape == () and scalar[()] == N + 1
     x = xp.asarray([N, 1])
     x += 1
-    assert x.tolist() == [N + 1, 2] and repr(x) == "Values([n + 1, 2])"
+    assert x.tolist() == [N + 1, 2] and repr(x) == "SymbolicArray([n + 1, 2])"
 
 
 def test_fits_tells_what_surely_lies_outside() -> None:

@@ -31,7 +31,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import INT64_MAX, Tensor, Type, forget_element_sizes
 
 
-class GraphWriter(Protocol):
+class NodeExporter(Protocol):
     """The exporter of the graphs around a node, as an :class:`ExportContext` calls it."""
 
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
@@ -45,7 +45,7 @@ class ExportContext:
     being written.
     """
 
-    def __init__(self, format: FormatTraits, version_of: VersionOf, writer: GraphWriter) -> None:
+    def __init__(self, format: FormatTraits, version_of: VersionOf, writer: NodeExporter) -> None:
         self.format = format
         self.version_of = version_of
         self.selector = MappingSelector(format, version_of)

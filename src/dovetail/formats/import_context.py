@@ -21,7 +21,7 @@ from dovetail.ir.op import REQUIRED, Field
 from dovetail.ir.types import UNKNOWN
 
 
-class GraphReader(Protocol):
+class NodeImporter(Protocol):
     """The importer of the graph around a node, as an :class:`ImportContext` calls it."""
 
     def apply_mappings(self, node: ForeignNode, inputs: list[Value | None]) -> Reading:
@@ -34,7 +34,7 @@ class GraphReader(Protocol):
 class ImportContext:
     """A foreign node, its inputs as values, and the Builder ``b`` that writes in its place."""
 
-    def __init__(self, scope: ImportScope, node: ForeignNode, inputs: list[Value | None], reader: GraphReader) -> None:
+    def __init__(self, scope: ImportScope, node: ForeignNode, inputs: list[Value | None], reader: NodeImporter) -> None:
         self.b: Builder = scope.b
         self.node = node
         self.inputs = inputs

@@ -251,7 +251,7 @@ class Graph:
         return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
 
 
-class Values(dict[str, Value]):
+class ValuesByName(dict[str, Value]):
     """The values of a graph by name."""
 
 
@@ -290,8 +290,8 @@ class Model:
         return self.graph.outputs
 
     @property
-    def values(self) -> Values:
-        return Values((value.name, value) for value in self.graph.values())
+    def values(self) -> ValuesByName:
+        return ValuesByName((value.name, value) for value in self.graph.values())
 
     def __repr__(self) -> str:
         def signature_text(values: Iterable[Value]) -> str:

@@ -15,7 +15,7 @@ from dovetail.ngraph.operators import Core
 from dovetail.ops.constant import Identity
 
 
-class Writer:
+class NodeWriter:
     """Writes nodes, each once, into one graph."""
 
     def __init__(self, graph: Graph | None = None) -> None:
@@ -48,7 +48,7 @@ class Function(Model):
     def __init__(self, results: Node | Output | Sequence[Node | Output], parameters: Sequence[Parameter], name: str = "") -> None:
         super().__init__(Graph(name))
         wanted = [output_of(result) for result in ([results] if isinstance(results, Node | Output) else results)]
-        writer = Writer(self.graph)
+        writer = NodeWriter(self.graph)
         for parameter in parameters:
             writer.value(Output(parameter, 0))
         known = len(self.graph.inputs)
@@ -88,7 +88,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
         raise RuleError("grad.deltas", f"{len(starts)} deltas for {len(ends)} outputs")
     parameters = [node for node in in_order([end.node for end in ends], lambda node: False) if isinstance(node, Parameter)]
     parameters = [node for node in parameters if node.type.dtype is not None and node.type.dtype.is_float]
-    writer = Writer()
+    writer = NodeWriter()
     targets = [writer.value(end) for end in ends]
     incoming = [writer.value(start) for start in starts]
     for target, delta in zip(targets, incoming, strict=True):
@@ -102,7 +102,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
     return Adjoints(zip(parameters, (_node_of(writer.owners[id(gradient)]) for gradient in gradients), strict=True))
 
 
-def _wrap(writer: Writer, core: Any) -> None:
+def _wrap(writer: NodeWriter, core: Any) -> None:
     """Wrap a node of the core graph that no nGraph node stands for."""
     if all(id(y) in writer.owners for y in core.outputs):
         return

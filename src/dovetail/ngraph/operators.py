@@ -172,7 +172,7 @@ def _vector_axis(axis: Node | Output | int) -> int:
     return _scalar_axis(axis)
 
 
-class _Binary(Node):
+class _BinaryNode(Node):
     """Elementwise on two arguments of one shape and type; nGraph's version 0 does not broadcast."""
 
     kind = ""
@@ -185,19 +185,19 @@ class _Binary(Node):
         return b.apply(self.kind, *xs, broadcast=False)
 
 
-class Add(_Binary):
+class Add(_BinaryNode):
     """arg0 + arg1, elementwise."""
 
     kind = "Add"
 
 
-class Subtract(_Binary):
+class Subtract(_BinaryNode):
     """arg0 - arg1, elementwise."""
 
     kind = "Subtract"
 
 
-class Multiply(_Binary):
+class Multiply(_BinaryNode):
     """arg0 * arg1, elementwise."""
 
     kind = "Multiply"

@@ -10,7 +10,7 @@ An expression beyond the limits in ``algebra`` raises :class:`Inexact` too, whic
 
 from dovetail.symbolic.algebra import Dim, Inexact, Size, name_of, product, symbol
 from dovetail.symbolic.array_namespace import xp
-from dovetail.symbolic.arrays import Array, Values, fits
+from dovetail.symbolic.arrays import Array, SymbolicArray, fits
 from dovetail.symbolic.compare import bounds, equal, less, less_equal
 from dovetail.symbolic.division import ceil_divide, exact_quotient
 from dovetail.symbolic.min_max import maximum, minimum
@@ -22,7 +22,7 @@ __all__ = [
     "Dim",
     "Inexact",
     "Size",
-    "Values",
+    "SymbolicArray",
     "bounds",
     "ceil_divide",
     "equal",

@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.symbolic import elementwise
 from dovetail.symbolic.algebra import Inexact
-from dovetail.symbolic.arrays import Array, ArrayLike, Values, as_values, check_broadcast, small
+from dovetail.symbolic.arrays import Array, ArrayLike, SymbolicArray, as_values, check_broadcast, small
 from dovetail.symbolic.elementwise import DTypeArgument, adapt_movement, convert_dtype, truth
 
 
@@ -160,12 +160,12 @@ class _Namespace:
         if axis is None and array.ndim != 1:
             raise Inexact("cumulative_sum of more than one axis needs an axis")
         rows = np.moveaxis(array, axis or 0, 0)
-        sums: list[Array] = [np.full(rows.shape[1:], 0, dtype=object).view(Values)]
+        sums: list[Array] = [np.full(rows.shape[1:], 0, dtype=object).view(SymbolicArray)]
         for row in rows:
             sums.append(elementwise.add(sums[-1], row))
         kept = sums if include_initial else sums[1:]
         if not kept:
-            return array.view(Values)
+            return array.view(SymbolicArray)
         return self.asarray(np.moveaxis(self.stack(kept), 0, axis or 0), dtype=dtype)
 
     def any(self, x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False) -> Array:

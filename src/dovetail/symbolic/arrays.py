@@ -21,7 +21,7 @@ functions: dict[str, Callable[..., Array]] = {}
 """Replacements of numpy's ufuncs by name; dovetail.symbolic.elementwise registers them."""
 
 
-class Values(np.ndarray[Any, np.dtype[np.object_]]):
+class SymbolicArray(np.ndarray[Any, np.dtype[np.object_]]):
     """An array of ``int | Dim``. A numpy function that would be inexact on it, or compare by ``==``, raises Inexact."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **options: Any) -> Any:
@@ -41,7 +41,7 @@ class Values(np.ndarray[Any, np.dtype[np.object_]]):
         return super().__array_function__(func, types, args, kwargs)
 
     def __repr__(self) -> str:
-        return f"Values({self.tolist()})"
+        return f"SymbolicArray({self.tolist()})"
 
     __str__ = __repr__
 
@@ -66,14 +66,14 @@ def small(shape: int | Iterable[int]) -> tuple[int, ...]:
 
 def as_values(x: ArrayLike) -> Array:
     """Convert to an array of integers and Dims; a boolean array stays one."""
-    if isinstance(x, Values):
+    if isinstance(x, SymbolicArray):
         return x
     array: Array = x if isinstance(x, np.ndarray) else np.array(x, dtype=object if _is_empty(x) else None)
     small(array.shape)
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind in "iu":
-        return array.astype(object).view(Values)
+        return array.astype(object).view(SymbolicArray)
     if array.dtype != object:
         raise Inexact(f"{array.dtype} is no type of dimensions")
     return _checked_elements(array)
@@ -90,7 +90,7 @@ def _checked_elements(array: Array) -> Array:
     result = np.empty(len(elements), dtype=object)
     for index, element in enumerate(elements):
         result[index] = as_size(element)
-    return result.reshape(array.shape).view(Values)
+    return result.reshape(array.shape).view(SymbolicArray)
 
 
 def as_size(value: object) -> Size:
@@ -139,10 +139,10 @@ def check_broadcast(arrays: Sequence[Array]) -> None:
 
 def wrap_result(result: object) -> Array:
     if isinstance(result, np.ndarray):
-        return result.view(Values)
+        return result.view(SymbolicArray)
     scalar = np.empty((), dtype=object)
     scalar[()] = result
-    return scalar.view(Values)
+    return scalar.view(SymbolicArray)
 
 
 def fits(array: ArrayLike, low: int, high: int) -> bool | None:

@@ -14,7 +14,7 @@ from dovetail.symbolic.algebra import MAX_DEGREE, Dim, Inexact, Size, demand_ans
 from dovetail.symbolic.arrays import (
     Array,
     ArrayLike,
-    Values,
+    SymbolicArray,
     as_size,
     as_values,
     broadcast,
@@ -158,7 +158,7 @@ def _reduce(x: Array, axis: int | Sequence[int] | None, combine: Callable[[Seque
     for index, row in enumerate(rows.tolist()):
         result[index] = combine(row)
     shape = [1 if item in axes else x.shape[item] for item in range(x.ndim) if keepdims or item not in axes]
-    return result.reshape(shape).view(Values)
+    return result.reshape(shape).view(SymbolicArray)
 
 
 def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
@@ -166,7 +166,7 @@ def select(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     first, second = broadcast(x, y)
     check_broadcast([chosen, first, second])
     result = np.where(chosen.view(np.ndarray), first, second)
-    return result.view(Values) if result.dtype == object else result
+    return result.view(SymbolicArray) if result.dtype == object else result
 
 
 def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -180,7 +180,7 @@ def adapt_movement(function: Callable[..., Any]) -> Callable[..., Array]:
             result = function(operands, *args, **options)
         except (ValueError, IndexError, TypeError) as error:
             raise Inexact(str(error)) from None
-        return result.view(Values) if result.dtype == object else np.asarray(result)
+        return result.view(SymbolicArray) if result.dtype == object else np.asarray(result)
 
     return apply
 
@@ -195,7 +195,7 @@ def convert_dtype(x: ArrayLike, dtype: DTypeArgument) -> Array:
     if target.kind not in "iu":
         raise Inexact(f"dimensions as {target}")
     if array.dtype == np.bool_:
-        return array.astype(np.int64).astype(object).view(Values)
+        return array.astype(np.int64).astype(object).view(SymbolicArray)
     minimum_value, maximum_value = int(np.iinfo(target).min), int(np.iinfo(target).max)
     is_exact = fits(array, minimum_value, maximum_value)
     if is_exact is None and target.itemsize >= 4:

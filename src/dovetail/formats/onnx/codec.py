@@ -24,7 +24,7 @@ from dovetail.formats import atomic_write, file_pair, files
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
-from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
+from dovetail.formats.onnx.functions import ModelFunction, inline, key_of, read_function, walk
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, rename_repeated_nodes, subgraphs
 from dovetail.formats.onnx.protobuf_scan import Elements, split_elements
@@ -274,10 +274,10 @@ def _imports(protos: Iterable[Any], ir_version: int) -> dict[str, int]:
     return versions or ({"": 1} if ir_version < 3 else {})
 
 
-def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, faults: Faults) -> dict[Call, Function]:
+def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, faults: Faults) -> dict[Call, ModelFunction]:
     items = [(key_of(proto), proto) for proto in protos]
     keys = {key for key, _ in items}
-    functions: dict[Call, Function] = {}
+    functions: dict[Call, ModelFunction] = {}
     for key, proto in items:
         index = f"function {key[1]!r}"
         if not key[1]:
@@ -295,7 +295,7 @@ def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, fa
     return functions
 
 
-def _imports_of(functions: Mapping[Call, Function]) -> dict[str, int]:
+def _imports_of(functions: Mapping[Call, ModelFunction]) -> dict[str, int]:
     versions: dict[str, int] = {}
     for function in functions.values():
         for domain, version in function.imports.items():

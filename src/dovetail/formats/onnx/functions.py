@@ -39,7 +39,7 @@ _Kept = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Function:
+class ModelFunction:
     """A function of the file; its attributes may be References."""
 
     name: str
@@ -58,7 +58,7 @@ def key_of(proto: FunctionProto) -> Call:
     return plain_domain(domain), name, overload
 
 
-def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, int]) -> Function:
+def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, int]) -> ModelFunction:
     """Read a function with a ``reader`` of its own opset imports."""
     fields = present(proto, "function")
     for ignored in ("domain", "overload", "doc_string", "metadata_props", "opset_import"):
@@ -81,10 +81,10 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
     values = reader.values(fields.pop("value_info", ()), index)
     nodes = reader.nodes(fields.pop("node", ()), index, 0)
     refuse_rest(fields, "function")
-    return Function(name, inputs, outputs, {*parameters, *defaults.attributes}, defaults, nodes, values, imports)
+    return ModelFunction(name, inputs, outputs, {*parameters, *defaults.attributes}, defaults, nodes, values, imports)
 
 
-def inline(graph: ForeignGraph, functions: Mapping[Call, Function], imports: Mapping[str, int], faults: Faults) -> None:
+def inline(graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports: Mapping[str, int], faults: Faults) -> None:
     """Replace every call in ``graph`` by the body of its function.
 
     Raises FormatErrors [function.recursive], [function.arity], [function.output], [attribute.unknown], [attribute.type],
@@ -125,7 +125,7 @@ class _Cost(NamedTuple):
         )
 
 
-def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> None:
+def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, ModelFunction]) -> None:
     """Refuse recursion, and calls that would grow beyond the limits, before anything is inlined."""
     costs: dict[Call, _Cost] = {}
     limits = current().limits
@@ -167,7 +167,7 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> Non
         )
 
 
-def _cost_of_symbols(function: Function) -> _Cost:
+def _cost_of_symbols(function: ModelFunction) -> _Cost:
     """Return the cost of symbol names in the types that a function declares."""
     types = [value.type for value in function.values.values() if value.type is not None]
     names = [str(size) for type in types for size in sizes_in(type) if not isinstance(size, int)]
@@ -192,7 +192,7 @@ def _too_deep(limits: Limits) -> UnsupportedError:
 
 class _Inliner:
     def __init__(
-        self, graph: ForeignGraph, functions: Mapping[Call, Function], imports: Mapping[str, int], faults: Faults
+        self, graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports: Mapping[str, int], faults: Faults
     ) -> None:
         self._main = graph
         self._functions = functions
@@ -233,7 +233,7 @@ class _Inliner:
             return [node]
         return [item for inner in self._body(function, node, graph) for item in self._expand(inner, graph)]
 
-    def _body(self, function: Function, call: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
+    def _body(self, function: ModelFunction, call: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
         self._refuse_misfit(function, call)
         prefix = f"{call.name or next(filter(None, call.outputs), function.name)}/"
         names: _Names = dict.fromkeys(function.inputs)
@@ -254,7 +254,7 @@ class _Inliner:
         copies = [self._copy(node, names, function, call, prefix) for node in function.nodes]
         return copies + [self._identity(function, call, names, name, target) for name, target in passed]
 
-    def _refuse_misfit(self, function: Function, call: ForeignNode) -> None:
+    def _refuse_misfit(self, function: ModelFunction, call: ForeignNode) -> None:
         for actual, declared, side in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
             if len(actual) > len(declared):
                 raise FormatError("function.arity", f"function {function.name!r} has {len(declared)} {side}, got {len(actual)}")
@@ -266,7 +266,7 @@ class _Inliner:
                 FormatError("attribute.unknown", f"function {function.name!r} has no attribute {names}"), label(call)
             )
 
-    def _name_outputs(self, function: Function, names: _Names, call_names: set[str], prefix: str) -> None:
+    def _name_outputs(self, function: ModelFunction, names: _Names, call_names: set[str], prefix: str) -> None:
         written: set[str] = set(function.inputs)
         for node in function.nodes:
             for name in filter(None, node.outputs):
@@ -294,7 +294,7 @@ class _Inliner:
         self._taken.add(name)
         return name
 
-    def _identity(self, function: Function, call: ForeignNode, names: _Names, name: str, target: str) -> ForeignNode:
+    def _identity(self, function: ModelFunction, call: ForeignNode, names: _Names, name: str, target: str) -> ForeignNode:
         """Add an Identity for an output that is an input, or another output, so that it has a name of its own."""
         source = names[name]
         if source is None:
@@ -308,7 +308,7 @@ class _Inliner:
             )
         return ForeignNode("Identity", since_version("", "Identity", opset), [source], [target], place=call.place)
 
-    def _copy(self, node: ForeignNode, names: _Names, function: Function, call: ForeignNode, prefix: str) -> ForeignNode:
+    def _copy(self, node: ForeignNode, names: _Names, function: ModelFunction, call: ForeignNode, prefix: str) -> ForeignNode:
         copy = replace(
             node,
             inputs=[_rename_operand(name, names, node) for name in node.inputs],
@@ -329,7 +329,7 @@ class _Inliner:
                 copy.attributes[key] = value
         return copy
 
-    def _bind(self, node: ForeignNode, key: str, reference: Reference, function: Function, call: ForeignNode) -> None:
+    def _bind(self, node: ForeignNode, key: str, reference: Reference, function: ModelFunction, call: ForeignNode) -> None:
         """Return the call's value, or the function's default; without either the attribute is absent (onnx/docs/IR.md)."""
         if reference.name not in function.parameters:
             raise FormatError(
@@ -347,7 +347,9 @@ class _Inliner:
         node.attributes[key] = value
         _carry_notes(source, reference.name, node, key)
 
-    def _subgraph(self, graph: ForeignGraph, outer: _Names, function: Function, call: ForeignNode, prefix: str) -> ForeignGraph:
+    def _subgraph(
+        self, graph: ForeignGraph, outer: _Names, function: ModelFunction, call: ForeignNode, prefix: str
+    ) -> ForeignGraph:
         names = dict(outer)
         own = [value.key for value in graph.inputs] + list(graph.constants)
         own += [name for node in graph.nodes for name in node.outputs if name]

@@ -28,7 +28,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import constants, rt_info, xml_parser
 from dovetail.formats.openvino.diagnostics import TooManyErrors
 from dovetail.formats.openvino.reader import LEGACY, Reader
-from dovetail.formats.openvino.writer import Writer
+from dovetail.formats.openvino.writer import IrWriter
 
 VERSIONS = (10, 11)
 
@@ -98,7 +98,7 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
     target = os.path.splitext(file)[0] + ".bin" if weights_path is None else os.fspath(weights_path)
     if os.path.realpath(target) == os.path.realpath(file):
         raise FormatError("path.same", "the model and its constants must have different paths", file=file)
-    writer = Writer(file)
+    writer = IrWriter(file)
     text = writer.document(model)
     file_pair.write(file, text, target, writer.chunks, writer.digest)
 
@@ -106,7 +106,7 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
 def snapshot_of(model: ForeignModel) -> Snapshot:
     """Serialize ``model``, with its constants by reference. Raises like write."""
     weights = Weights()
-    return Snapshot(Writer(model.file or "", weights).document(model), weights)
+    return Snapshot(IrWriter(model.file or "", weights).document(model), weights)
 
 
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:

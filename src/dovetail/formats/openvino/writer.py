@@ -38,7 +38,7 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
-class Writer:
+class IrWriter:
     """Writes one file. ``document`` returns the XML; ``chunks`` is then the .bin as (zero bytes before, bytes).
 
     With ``references`` the constants are stored there by reference, and the XML has no digest of them.
@@ -191,7 +191,7 @@ class Writer:
 class _Layers:
     """Writes the layers of one graph."""
 
-    def __init__(self, writer: Writer, graph: ForeignGraph, indent: int, depth: int) -> None:
+    def __init__(self, writer: IrWriter, graph: ForeignGraph, indent: int, depth: int) -> None:
         self.writer = writer
         self.graph = graph
         self.tabs = "\t" * indent

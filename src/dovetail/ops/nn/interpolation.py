@@ -46,7 +46,7 @@ def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
     return positions.astype(np.float32)
 
 
-class Axis(NamedTuple):
+class ResizeAxis(NamedTuple):
     """Resize changes one axis from ``size`` elements to ``out``, with ``scale``.
 
     ``roi``: the part of the axis that is sampled; ``narrows``: whether the weights are narrowed where the axis is enlarged.

@@ -16,7 +16,7 @@ from dovetail.limits import current, refuse_array, refuse_memory
 from dovetail.ops.nn.interpolation import (
     COORDINATES,
     NEAREST,
-    Axis,
+    ResizeAxis,
     Taps,
     interpolate,
     keys_kernel,
@@ -145,7 +145,7 @@ class Resize(
         """Return ``axes`` counted from the front, by default all."""
         return tuple(range(rank)) if self.axes is None else axes_in(self.axes, rank)
 
-    def plan(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis] | None:
+    def plan(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[ResizeAxis] | None:
         """Return the axes with their sizes and scales; None where sizes or scales are not known."""
         shape = x.dims
         axes = self.axis_indices(len(shape))
@@ -165,7 +165,7 @@ class Resize(
             ratios = scale_factors
             outs = [scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
         narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
-        return [Axis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
+        return [ResizeAxis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
     def _regions(self, roi: Any, count: int) -> list[tuple[float, float]] | None:
         """Return the sampled part of each axis; None where it is not known."""
@@ -215,7 +215,7 @@ class Resize(
         kind = arrays.element(x)
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 
-    def _rows(self, x: Array, sizes: Array | None, scales: Array | None, roi: Array | None) -> list[Axis]:
+    def _rows(self, x: Array, sizes: Array | None, scales: Array | None, roi: Array | None) -> list[ResizeAxis]:
         from dovetail.ir.types import Tensor
 
         view = View(Tensor(arrays.element(x), tuple(x.shape)))
@@ -229,7 +229,7 @@ class Resize(
             _check_source(row)
         return [row for row in rows if not self.is_identity(row)]
 
-    def is_identity(self, row: Axis) -> bool:
+    def is_identity(self, row: ResizeAxis) -> bool:
         """Test whether an axis is unchanged."""
         if row.roi != (0.0, 1.0) or self.coordinate_transformation_mode == "tf_half_pixel_for_nn":
             return False
@@ -237,7 +237,7 @@ class Resize(
             return False
         return row.scale is not None and bool(row.scale == 1)
 
-    def taps(self, row: Axis) -> Taps:
+    def taps(self, row: ResizeAxis) -> Taps:
         """Compute the taps of an axis. Raises EngineError [resize.empty], [run.memory]."""
         _check_source(row)
         if not row.out:
@@ -269,7 +269,7 @@ class Resize(
         used = np.flatnonzero((weights != 0).any(axis=0)) if weights.any() else np.arange(1)
         return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
-    def matrix(self, row: Axis) -> Any:
+    def matrix(self, row: ResizeAxis) -> Any:
         """Return the weights of one axis as a matrix [out, size] of f64; rows outside the input are 0."""
         refuse_array((row.out, row.size), 16, "the matrix of a resize")
         taps = self.taps(row)
@@ -277,7 +277,7 @@ class Resize(
         np.add.at(weights, (np.arange(row.out)[:, None], taps.indices), taps.weights)
         return np.where(taps.outside[:, None], 0, weights)
 
-    def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis]:
+    def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[ResizeAxis]:
         """Return the axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
@@ -315,7 +315,7 @@ class Resize(
             g = _product(b, g, row.axis, self.matrix(row).T)
         return [g, *gradients]
 
-    def _is_known(self, row: Axis) -> bool:
+    def _is_known(self, row: ResizeAxis) -> bool:
         return self.is_identity(row) or (isinstance(row.size, int) and isinstance(row.out, int) and row.scale is not None)
 
     def _gradient_at_run_time(
@@ -325,7 +325,7 @@ class Resize(
         y: Value,
         x: Value,
         inputs: tuple[Value | None, Value | None, Value | None],
-        rows: list[Axis] | None,
+        rows: list[ResizeAxis] | None,
     ) -> Any:
         """Compute the gradient with weight matrices built at run time."""
         from dovetail.ops.nn.resize_matrices import product, run_time_matrices
@@ -335,7 +335,7 @@ class Resize(
             g = product(b, g, axis, matrix)
         return g
 
-    def _outside(self, rows: Sequence[Axis], rank: int) -> Any:
+    def _outside(self, rows: Sequence[ResizeAxis], rank: int) -> Any:
         outside: Any = np.zeros((1,) * rank, dtype=bool)
         for row in rows:
             outside = outside | self.taps(row).outside.reshape((-1, *(1,) * (rank - row.axis - 1)))
@@ -447,7 +447,7 @@ class Resize(
         return y if rows else b.Identity(x)
 
 
-def _check_source(row: Axis) -> None:
+def _check_source(row: ResizeAxis) -> None:
     if not row.size and row.out:
         raise EngineError("resize.empty", f"axis {row.axis} of size 0 cannot be resized to {row.out} elements")
 

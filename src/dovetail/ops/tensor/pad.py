@@ -215,7 +215,7 @@ class Pad(
 
 
 def _zero(x: Array) -> Any:
-    return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, symbolic.Values) else 0
+    return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, symbolic.SymbolicArray) else 0
 
 
 def _runs_of_pad(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Run]:

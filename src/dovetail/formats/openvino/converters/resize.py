@@ -13,7 +13,7 @@ from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
 from dovetail.ir.graph import Node, Value
-from dovetail.ops.nn.interpolation import Axis
+from dovetail.ops.nn.interpolation import ResizeAxis
 from dovetail.ops.nn.resize import Resize
 
 _INTS = "tuple[int, ...]"
@@ -174,7 +174,7 @@ def _resize(
         x = b.Pad(x, list(pads))
     # The linear mode excludes elements outside; without antialiasing that equals repeating the border.
     op = Resize(mode, coordinates, nearest, cubic, axes=axes)
-    rows = op.plan(x, sizes, scales, None) or [Axis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
+    rows = op.plan(x, sizes, scales, None) or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
     for row in rows:
         _check_row(op, row, sizes is None)
     if antialias and any(row.scale is None or row.scale < 1 for row in rows):
@@ -184,7 +184,7 @@ def _resize(
     return b.add(op, x, *((sizes,) if sizes is not None else (None, scales)))
 
 
-def _check_row(op: Resize, row: Axis, by_scales: bool) -> None:
+def _check_row(op: Resize, row: ResizeAxis, by_scales: bool) -> None:
     """Raise UnsupportedError [resize.dynamic] where the two formats may differ for one axis."""
     equal = None if row.size is None or row.out is None else symbolic.equal(row.size, row.out)
     if row.scale is not None and row.scale == 1 and op.coordinate_transformation_mode != "tf_half_pixel_for_nn":
@@ -203,12 +203,12 @@ def _check_row(op: Resize, row: Axis, by_scales: bool) -> None:
         )
 
 
-def _surely_changes(row: Axis) -> bool:
+def _surely_changes(row: ResizeAxis) -> bool:
     """Tell whether an axis of more than one element never keeps its length."""
     return row.scale is not None and bool(row.scale < 1 or row.scale >= _SURE)
 
 
-def _same_length(row: Axis) -> bool:
+def _same_length(row: ResizeAxis) -> bool:
     """Tell whether a scaled length is the same with and without the epsilon."""
     if row.scale is None:
         return False
@@ -237,7 +237,7 @@ def _is_expressible(op: Resize, x: Value, sizes: Value | None, scales: Value | N
         return False
     try:
         rows = op.plan(x, sizes if has_sizes else None, None if has_sizes else scales, None)
-        for row in rows or [Axis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]:
+        for row in rows or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]:
             _check_row(op, row, not has_sizes)
     except UnsupportedError:
         return False
