@@ -28,12 +28,12 @@ is_compiled: bool = _compiled is not None
 
 
 def build() -> str:
-    """The core of this installation: ``native core (gcc 12.2.0)`` or ``pure Python``."""
+    """Return the core of this installation: ``native core (gcc 12.2.0)`` or ``pure Python``."""
     return f"native core ({_compiled.compiler})" if is_compiled else "pure Python"
 
 
 def core() -> ModuleType | None:
-    """The module of the compiled core, with programs, thread pools and stores of packed weights; None without a core."""
+    """Return the module of the compiled core, with programs, thread pools and stores of packed weights; None without a core."""
     return _compiled
 
 
@@ -96,7 +96,7 @@ def _bytes_of(buffer: npt.NDArray[Any] | Buffer, name: str) -> npt.NDArray[np.ui
 
 
 def _axes_of(sizes: Sequence[int], dst_strides: Sequence[int], src_strides: Sequence[int]) -> list[Axis]:
-    """The axes of more than one element."""
+    """Return the axes of more than one element."""
     if not len(sizes) == len(dst_strides) == len(src_strides):
         lengths = f"{len(sizes)} sizes, {len(dst_strides)} and {len(src_strides)} strides"
         raise EngineError("copy.window", f"sizes and strides must have the same length, got {lengths}")

@@ -12,7 +12,7 @@ from dovetail.ir.types import Size, Tensor
 
 
 def size_expressions(graph: Graph) -> Iterable[Size | None]:
-    """Every dimension and every element of a shape value in a graph; None for an unknown shape."""
+    """Return every dimension and every element of a shape value in a graph; None for an unknown shape."""
     for value in graph.values():
         type = value.type
         if not isinstance(type, Tensor) or type.shape is None or type.dtype is None or type.dtype.name == "string":
@@ -49,13 +49,13 @@ def is_affine(size: Size | None, symbol: str, others: Mapping[str, int]) -> bool
 
 
 def input_symbols_of(graph: Graph) -> frozenset[str]:
-    """The names of the symbols in the shapes of a graph's inputs."""
+    """Return the names of the symbols in the shapes of a graph's inputs."""
     sizes = [size for value in graph.inputs if isinstance(value.type, Tensor) for size in value.type.shape or ()]
     return frozenset(str(symbol) for size in sizes if size is not None for symbol in symbolic.symbols(size))
 
 
 def affine_symbols_of(graph: Graph) -> frozenset[str]:
-    """The input symbols in which every expression of a graph is affine, with coefficients in the other symbols."""
+    """Return the input symbols in which every expression of a graph is affine, with coefficients in the other symbols."""
     known = input_symbols_of(graph)
     sizes = {size for size in size_expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
     if any(size is None or any(str(symbol) not in known for symbol in symbolic.symbols(size)) for size in sizes):

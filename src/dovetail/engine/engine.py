@@ -69,7 +69,7 @@ class Engine:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
 
     def bind(self, inputs: Mapping[str, Array] | Sequence[Array]) -> tuple[Executable, list[Array]]:
-        """The executable for these inputs, and the inputs as arrays in the model's order."""
+        """Return the executable for these inputs, and the inputs as arrays in the model's order."""
         by_name = named_inputs(self.model, inputs)
         arrays = [to_array(by_name[value.name], value) for value in self.model.inputs]
         sizes = check_inputs(self.model, arrays)
@@ -116,7 +116,7 @@ class Engine:
         return executable, arrays
 
     def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> tuple[Plan, TensorMap]:
-        """The plan for inputs of these shapes; a symbol without a size is 1."""
+        """Return the plan for inputs of these shapes; a symbol without a size is 1."""
         arrays = []
         for value in self.model.inputs:
             if not isinstance(value.type, Tensor) or value.type.shape is None or value.type.dtype is None:
@@ -127,7 +127,7 @@ class Engine:
         return plan, tensor_map
 
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
-        """An executable from a parametric plan, where exactly one size differs from those of the last new plan."""
+        """Return an executable from a parametric plan, where exactly one size differs from those of the last new plan."""
         before, self._sizes = self._sizes, dict(sizes)
         if self._core is None or not all(is_array(array) and array.flags.c_contiguous for array in arrays):
             return None

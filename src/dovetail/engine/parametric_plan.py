@@ -47,7 +47,7 @@ class ParametricPlan:
         self._arena_bytes = arena_bytes
 
     def at(self, size: int) -> tuple[Plan, Callable[[object], None]]:
-        """The plan for one size, and a function that adds its steps to an empty program of the core.
+        """Return the plan for one size, and a function that adds its steps to an empty program of the core.
 
         The function raises ValueError where a kernel does not take the sizes. The plan's own steps are those for ``first``.
         """
@@ -72,7 +72,8 @@ class _Sample(NamedTuple):
 def make_parametric_plan(
     graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str, core: ModuleType, shape_nodes: ShapeTensorNodes
 ) -> ParametricPlan | None:
-    """A parametric plan from the size of ``symbol`` in ``sizes`` up to twice that; None where the plan is not linear in it."""
+    """Return a parametric plan from the size of ``symbol`` in ``sizes`` up to twice that; None where the plan is not
+    linear in it."""
     others = {name: size for name, size in sizes.items() if name != symbol}
     if not all(is_affine(size, symbol, others) for size in size_expressions(graph)):
         return None
@@ -102,7 +103,7 @@ def make_parametric_plan(
 
 
 def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
-    """The buffers of a plan by the name of the root, with their lifetimes."""
+    """Return the buffers of a plan by the name of the root, with their lifetimes."""
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
@@ -126,7 +127,7 @@ def _fit(first: int, last: int, at_first: _Sample, at_next: _Sample, at_last: _S
 
 
 def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep] | None:
-    """The steps as the core takes them; None where one runs in Python.
+    """Return the steps as the core takes them; None where one runs in Python.
 
     None too where a kernel packs a constant of this plan alone: packed weights of a parametric plan live as long as the model,
     and so must the constants that they are packed from.
@@ -167,7 +168,7 @@ def _is_integers(value: object) -> bool:
 
 
 def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
-    """The steps without their numbers and without the addresses of constants."""
+    """Return the steps without their numbers and without the addresses of constants."""
     structure = []
     for kernel, reads, writes, attributes in steps:
         operands = tuple((row[0], row[2], row[3], len(row[4]), bool(row[6])) for row in (*reads, *writes))

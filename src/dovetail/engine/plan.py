@@ -58,7 +58,7 @@ class Step:
         return sum(prod(operand.sizes) * operand.tensor.itemsize for operand in self.writes if operand.buffer >= 0)
 
     def constants(self) -> list[np.ndarray[Any, Any]]:
-        """The constants that the step reads."""
+        """Return the constants that the step reads."""
         return [operand.data for operand in self.reads if operand is not None and operand.data is not None]
 
 

@@ -125,7 +125,7 @@ class PlanReport:
         return [step for step in self.steps if not step.is_native]
 
     def as_dict(self) -> dict[str, Any]:
-        """All facts, for JSON."""
+        """Return all facts, for JSON."""
         facts = asdict(self)
         facts["interpreted"] = [asdict(step) for step in self.interpreted]
         for buffer, row in zip(self.buffers, facts["buffers"], strict=True):
@@ -133,7 +133,7 @@ class PlanReport:
         return facts
 
     def html(self) -> str:
-        """A self-contained HTML page: the arena over time as a chart, and the facts as tables."""
+        """Return a self-contained HTML page: the arena over time as a chart, and the facts as tables."""
         from dovetail.report.page import page
 
         return page(self)
@@ -193,7 +193,7 @@ def _steps(executable: Executable, seconds: list[float] | None) -> list[StepFact
 
 
 def _operators(step: Step) -> str:
-    """The name of a step without a native kernel: its operators, else its kernel."""
+    """Return the name of a step without a native kernel: its operators, else its kernel."""
     nodes = step.call.nodes if step.call and step.kernel != COPY else ()
     names = " ".join(dict.fromkeys(type(node.op).__name__ for node in nodes))
     return names or (step.label if step.kernel == INTERPRET else step.kernel)
@@ -206,7 +206,7 @@ def _copy(step: Step, fact: StepFact) -> CopyFact:
 
 
 def _kernels(steps: Sequence[StepFact]) -> list[KernelFact]:
-    """The steps by kernel, the slowest kernel first."""
+    """Return the steps by kernel, the slowest kernel first."""
     groups: dict[tuple[str, bool], list[StepFact]] = {}
     for step in steps:
         groups.setdefault((step.kernel, step.is_native), []).append(step)
@@ -231,7 +231,7 @@ class Written(NamedTuple):
 
 
 def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFact]:
-    """Each buffer with the tensors that steps write into it and read from it, derived from the operands."""
+    """Return each buffer with the tensors that steps write into it and read from it, derived from the operands."""
     written: list[list[Written]] = [[] for _ in buffers]
     read: list[list[Operand]] = [[] for _ in buffers]
     live: list[list[int]] = [[] for _ in steps]
@@ -250,7 +250,7 @@ def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFac
 
 
 def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -> Iterator[int]:
-    """The live buffer that contains an operand, if any."""
+    """Return the live buffer that contains an operand, if any."""
     if operand.buffer or operand.data is not None or not prod(operand.sizes):
         return
     for index in live:
@@ -270,14 +270,15 @@ def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand])
 
 
 def _cuts(buffer: Buffer, read: Sequence[Operand]) -> list[float]:
-    """The fractions at which a buffer is divided into disjoint parts, each read as a tensor of its own."""
+    """Return the fractions at which a buffer is divided into disjoint parts, each read as a tensor of its own."""
     parts = {box: band for box, band in _bands(buffer, read).items() if band != (0.0, 1.0)}
     is_partition = sum(prod(size for _, size in axes) for _, axes in parts) * buffer.root.itemsize <= buffer.nbytes
     return sorted({edge for band in parts.values() for edge in band} - {0.0, 1.0}) if is_partition else []
 
 
 def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
-    """The tensors written into a buffer, in the order of the steps; a later write of the same range ends an earlier tensor."""
+    """Return the tensors written into a buffer, in the order of the steps; a later write of the same range ends an
+    earlier tensor."""
     bands = _bands(buffer, [operand for _, operand, _ in written])
     facts = []
     for index, (number, operand, is_copied) in enumerate(written):
@@ -294,13 +295,13 @@ Box = tuple[int, tuple[tuple[int, int], ...]]
 
 
 def _box(operand: Operand) -> Box:
-    """The memory of an operand: offset, and (stride, size) of each axis in a canonical order."""
+    """Return the memory of an operand: offset, and (stride, size) of each axis in a canonical order."""
     axes = zip(operand.sizes, operand.strides, strict=True)
     return operand.offset, tuple(sorted((stride, size) for size, stride in axes if size != 1))
 
 
 def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
-    """The range of the buffer for each box, as fractions proportional to bytes, in the order of offsets."""
+    """Return the range of the buffer for each box, as fractions proportional to bytes, in the order of offsets."""
     sizes = {_box(operand): prod(operand.sizes) * operand.tensor.itemsize for operand in operands}
     whole = {box: (0.0, 1.0) for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
     parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)

@@ -134,7 +134,7 @@ class _Verifier:
         self._marks_at(step, operand)[...] = mark
 
     def _marks_at(self, step: Step, operand: Operand) -> np.ndarray[Any, Any]:
-        """The marks of an operand's memory, as a view."""
+        """Return the marks of an operand's memory, as a view."""
         memory = self.memories[operand.buffer]
         if 1 <= operand.buffer <= len(self.plan.inputs):
             # An input has the caller's strides and is never written: every element carries its mark.
@@ -161,7 +161,8 @@ class _Verifier:
             raise EngineError("plan.clobbered", f"{subject} holds {', '.join(self.names[mark] for mark in sorted(wrong))}")
 
     def _allowed_marks_of(self, tensor: RunTensor) -> frozenset[int]:
-        """The marks that a tensor may carry: its own if some step computes it, else those of the tensors it is moved from."""
+        """Return the marks that a tensor may carry: its own if some step computes it, else those of the tensors it is moved
+        from."""
         stack = [tensor]
         while stack:
             current = stack[-1]
@@ -182,7 +183,7 @@ class _Verifier:
         return self.allowed_marks[tensor]
 
     def _sources_of(self, tensor: RunTensor) -> list[RunTensor]:
-        """The inputs of the data movement that a tensor results from; none for one that a step computes."""
+        """Return the inputs of the data movement that a tensor results from; none for one that a step computes."""
         if tensor.data is not None or tensor in self.computed or tensor not in self.values:
             return []
         node = self.values[tensor].node
@@ -191,7 +192,7 @@ class _Verifier:
 
 
 def _distinct(marks: np.ndarray[Any, Any]) -> set[int]:
-    """The distinct marks in an array that is not empty."""
+    """Return the distinct marks in an array that is not empty."""
     first = marks.flat[0]
     # Most operands carry one mark, and a comparison costs far less than a sort.
     if (marks == first).all():
@@ -202,7 +203,7 @@ def _distinct(marks: np.ndarray[Any, Any]) -> set[int]:
 
 
 def _extent_of(operand: Operand) -> tuple[int, int]:
-    """The first byte of an operand in its buffer, and one past its last."""
+    """Return the first byte of an operand in its buffer, and one past its last."""
     reaches = [(size - 1) * stride for size, stride in zip(operand.sizes, operand.strides, strict=True)]
     low = operand.offset + sum(reach for reach in reaches if reach < 0)
     return low, operand.offset + operand.tensor.itemsize + sum(reach for reach in reaches if reach > 0)
@@ -240,7 +241,7 @@ def _has_internal_overlap(operand: Operand) -> bool:
 
 
 def _granularity_of(plan: Plan) -> int:
-    """The greatest common divisor of all offsets, strides and item sizes in bytes, at most 64."""
+    """Return the greatest common divisor of all offsets, strides and item sizes in bytes, at most 64."""
     unit = 64
     for step in plan.steps:
         for operand in (*step.reads, *step.writes):

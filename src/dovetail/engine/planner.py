@@ -29,7 +29,7 @@ class NonAffineInput(Exception):
 
 
 def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, offsets: Sequence[int] | None = None) -> Plan:
-    """The plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
+    """Return the plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
 
     ``offsets``: offsets of the arena's buffers in their order, in place of assigned ones. Raises NonAffineInput.
     """
@@ -64,7 +64,7 @@ def _check_types(node: Node, tensor_map: TensorMap) -> None:
 
 
 def _needed_nodes(graph: Graph, tensor_map: TensorMap) -> list[Node]:
-    """The nodes that lead to an output and whose results are not known at planning time."""
+    """Return the nodes that lead to an output and whose results are not known at planning time."""
     needed = {id(value) for value in graph.outputs if tensor_map.of(value).data is None}
     nodes = []
     for node in reversed(graph.nodes):
@@ -132,7 +132,7 @@ def _set_input_strides(inputs: Sequence[RunTensor], strides: Strides, layouts: P
 def _create_outputs(
     graph: Graph, results: Sequence[RunTensor], layouts: PhysicalLayouts
 ) -> tuple[list[RunTensor], list[KernelCall]]:
-    """A tensor for the buffer of each output, and the final copies of results that are not written in place into it."""
+    """Return a tensor for the buffer of each output, and the final copies of results that are not written in place into it."""
     aliases = layouts.aliases
     outputs, copies = [], []
     for value, result in zip(graph.outputs, results, strict=True):

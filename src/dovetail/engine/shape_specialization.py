@@ -42,7 +42,7 @@ Rule = Callable[[Builder, Node], "list[Value] | None"]
 
 
 def constants_of(graph: Graph) -> frozenset[int]:
-    """The identities of the arrays that are constants of a graph."""
+    """Return the identities of the arrays that are constants of a graph."""
     return frozenset(id(data) for value in graph.values() if (data := value.constant) is not None)
 
 
@@ -146,7 +146,7 @@ def _shape_tensor_nodes_of(graph: Graph) -> list[ShapeTensorNode]:
 
 
 def _symbols_in(value: Value, names: Symbols) -> Symbols | None:
-    """The symbols in the elements of a shape value; None where the sizes of ``names`` do not determine all elements."""
+    """Return the symbols in the elements of a shape value; None where the sizes of ``names`` do not determine all elements."""
     if value._value is None or not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_integer:
         return None
     elements = np.asarray(value._value, dtype=object).reshape(-1).tolist()
@@ -158,7 +158,7 @@ def _symbols_in(value: Value, names: Symbols) -> Symbols | None:
 
 
 def specialize(graph: Graph, shapes: Sequence[tuple[int, ...] | None], shared: frozenset[int]) -> Graph:
-    """A copy of ``graph`` for inputs of these shapes. ``shared``: identities of the arrays that are constants of every plan.
+    """Make a copy of ``graph`` for inputs of these shapes. ``shared``: identities of the arrays that are constants of every plan.
 
     Raises RuleError, with all independent ones in its ``diagnostics``, where a node that an output needs breaks its rules.
     """
@@ -212,7 +212,7 @@ def _infer(node: Node) -> None:
 
 
 def _inferred_elements_of(node: Node) -> list[Array] | None:
-    """The elements of a node's outputs where type inference knows all of them; else None."""
+    """Return the elements of a node's outputs where type inference knows all of them; else None."""
     outputs = []
     for y in node.outputs:
         type = y.type
@@ -226,7 +226,7 @@ def _inferred_elements_of(node: Node) -> list[Array] | None:
 
 
 def _evaluate(node: Node, data: Sequence[Array | None], types: Sequence[Type], max_bytes: int) -> list[Array] | None:
-    """The outputs of a node for known inputs; None for sequences, strings and more than ``max_bytes``.
+    """Return the outputs of a node for known inputs; None for sequences, strings and more than ``max_bytes``.
 
     None too where the rule raises: the node stays, and raises the same error in the call if an output needs it.
     """

@@ -54,7 +54,7 @@ class StepBuilder:
         self.steps.append(UnallocatedStep(FILL, call, [], [region], {"bytes": list(fill.tobytes())}, call.reason))
 
     def _readable(self, tensor: RunTensor, call: KernelCall) -> RunTensor:
-        """The tensor, or a copy of it in a layout that the kernel reads."""
+        """Return the tensor, or a copy of it in a layout that the kernel reads."""
         if not tensor.count:
             return tensor
         wants_channels_last = tensor in call.channels_last and tensor.sizes[1] > traits_of(call.kernel).direct_channels
@@ -75,7 +75,7 @@ class StepBuilder:
         return self._copies[key]
 
     def _writable(self, tensor: RunTensor, call: KernelCall, copies_after: list[tuple[RunTensor, RunTensor]]) -> RunTensor:
-        """The tensor, or a temporary in a layout that the kernel writes, which is copied to the tensor after the step."""
+        """Return the tensor, or a temporary in a layout that the kernel writes, which is copied to the tensor after the step."""
         if not tensor.count:
             return tensor
         wants_channels_last = tensor in call.channels_last
@@ -97,7 +97,7 @@ class StepBuilder:
             self._add_window(window, source, target, call.reason or self._reason_of_copy(call, source))
 
     def _reason_of_copy(self, call: KernelCall, source: RunTensor) -> str:
-        """The reason why a data movement copies ``source``."""
+        """Return the reason why a data movement copies ``source``."""
         if self._elide == "none":
             return "elide is none"
         if source.data is not None:
@@ -155,7 +155,8 @@ class StepBuilder:
 
 
 def fills_by_call(calls: Sequence[KernelCall], layouts: PhysicalLayouts) -> dict[int, list[KernelCall]]:
-    """The data movements whose output is filled, by the identity of the first call that writes into the output's buffer."""
+    """Return the data movements whose output is filled, by the identity of the first call that writes into the output's
+    buffer."""
     fills: dict[int, list[KernelCall]] = {}
     for call in calls:
         if call.windows is None or covers_outputs(call):
@@ -169,7 +170,7 @@ def fills_by_call(calls: Sequence[KernelCall], layouts: PhysicalLayouts) -> dict
 
 
 def _common_refinement(first: Sequence[Mode], second: Sequence[Mode]) -> tuple[tuple[int, ...], ...] | None:
-    """Two lists of modes over the same elements as one box: sizes, strides, strides. None where sizes do not divide."""
+    """Return two lists of modes over the same elements as one box: sizes, strides, strides. None where sizes do not divide."""
     first_modes, second_modes = list(first), list(second)
     rows: list[tuple[int, int, int]] = []
     while first_modes:

@@ -59,7 +59,7 @@ def keep_names(new: Type, old: Type) -> Type:
 
 
 def infer(model: Model) -> Model:
-    """A copy of ``model`` with types, shapes and shape values on every value.
+    """Return a copy of ``model`` with types, shapes and shape values on every value.
 
     Raises RuleError with every independent fault in its ``diagnostics``.
     """

@@ -40,7 +40,8 @@ def summarize(model: Model) -> dict[str, Any]:
 
 
 def describe(graph: Graph) -> dict[str, Any]:
-    """A graph as plain data: ``inputs`` and ``outputs`` (name and type), ``nodes`` (name, operator, attributes as text, names of
+    """Return a graph as plain data: ``inputs`` and ``outputs`` (name and type), ``nodes`` (name, operator, attributes as
+    text, names of
     inputs, outputs, bodies by name). Constants' elements are not in it."""
     return {
         "name": graph.name,
@@ -64,7 +65,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
-    """Every node, those of bodies included."""
+    """Return every node, those of bodies included."""
     for node in graph.nodes:
         yield node
         for _, body in bodies(node.op):

@@ -26,22 +26,22 @@ class Layout(NamedTuple):
 
 
 def dense_layout(count: int) -> Layout:
-    """The layout of ``count`` contiguous elements."""
+    """Return the layout of ``count`` contiguous elements."""
     return Layout(0, ((count, 1),)) if count != 1 else Layout(0, ())
 
 
 def strided_layout(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Layout:
-    """The layout of a strided tensor: one mode per axis, adjacent contiguous axes merged."""
+    """Return the layout of a strided tensor: one mode per axis, adjacent contiguous axes merged."""
     return Layout(offset, _merge_modes(zip(shape, strides, strict=True)))
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a dense row-major tensor."""
+    """Return the strides of a dense row-major tensor."""
     return permuted_strides(shape, range(len(shape)))
 
 
 def permuted_strides(shape: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
-    """The strides of a dense tensor whose axes are stored in ``order``, the outermost first."""
+    """Return the strides of a dense tensor whose axes are stored in ``order``, the outermost first."""
     strides = [0] * len(shape)
     stride = 1
     for axis in reversed(tuple(order)):
@@ -51,7 +51,7 @@ def permuted_strides(shape: Sequence[int], order: Iterable[int]) -> tuple[int, .
 
 
 def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
-    """The layout that reads ``layout`` at the indices ``offset + sum(i * stride)`` over a box of ``axes`` (size, stride).
+    """Return the layout that reads ``layout`` at the indices ``offset + sum(i * stride)`` over a box of ``axes`` (size, stride).
 
     None where that is no affine map: where a step along an axis would carry unevenly from one mode into the next.
     """
@@ -84,7 +84,7 @@ def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
 
 
 def invert(layout: Layout) -> Layout | None:
-    """The map from offsets back to row-major indices, where the layout fills [0, count) exactly once; else None."""
+    """Return the map from offsets back to row-major indices, where the layout fills [0, count) exactly once; else None."""
     if layout.offset:
         return None
     radices = []
@@ -104,7 +104,10 @@ def invert(layout: Layout) -> Layout | None:
 
 
 def strides_of(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """One stride per axis of ``shape``, or None where no single stride describes an axis. An axis of size 1 has stride 0."""
+    """Return one stride per axis of ``shape``, or None where no single stride describes an axis.
+
+    An axis of size 1 has stride 0.
+    """
     modes = list(layout.modes)
     strides = [0] * len(shape)
     for axis in range(len(shape) - 1, -1, -1):
@@ -121,7 +124,7 @@ def strides_of(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def _digits_of(modes: Sequence[Mode], index: int) -> tuple[list[int], list[int]]:
-    """The mixed-radix digits of an index, and the radix weight of each."""
+    """Return the mixed-radix digits of an index, and the radix weight of each."""
     digits, radices = [0] * len(modes), [0] * len(modes)
     radix = 1
     for mode in range(len(modes) - 1, -1, -1):
@@ -133,7 +136,7 @@ def _digits_of(modes: Sequence[Mode], index: int) -> tuple[list[int], list[int]]
 
 
 def _split_axis(modes: Sequence[Mode], radices: Sequence[int], size: int, stride: int) -> list[tuple[int, int, int]] | None:
-    """An axis split at the boundaries of modes: (count, digits per step, mode) for each part, innermost first."""
+    """Return an axis split at the boundaries of modes: (count, digits per step, mode) for each part, innermost first."""
     mode = len(modes) - 1
     while mode >= 0 and stride >= radices[mode] * modes[mode][0]:
         mode -= 1

@@ -34,7 +34,7 @@ class AliasMap:
         """Roots outside the arena: inputs, constants, outputs."""
 
     def of(self, tensor: RunTensor) -> TensorView:
-        """The root of a tensor, and the tensor's layout in it."""
+        """Return the root of a tensor, and the tensor's layout in it."""
         parent = self._parents.get(tensor)
         if parent is None:
             view = self._root_views.get(tensor)
@@ -55,7 +55,7 @@ class AliasMap:
         return tensor not in self._parents
 
     def members(self, root: RunTensor) -> list[RunTensor]:
-        """All tensors that are views of a root, itself included."""
+        """Return all tensors that are views of a root, itself included."""
         return [root, *self._members.get(root, ())]
 
     def _alias(self, tensor: RunTensor, view: TensorView) -> None:
@@ -85,7 +85,7 @@ class AliasMap:
         return view is not None
 
     def _view_inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
-        """The view of the target's root that the root of ``tensor`` would become."""
+        """Return the view of the target's root that the root of ``tensor`` would become."""
         root, layout = self.of(tensor)
         into = self.of(target)
         if root in self.external or root is into.root:
@@ -106,7 +106,7 @@ class AliasMap:
 
 
 def _axes_in_dense_order(sizes: Sequence[int], far: Iterable[int], near: Iterable[int]) -> list[Mode] | None:
-    """The axes of a window as (size, far stride), ordered by falling near stride.
+    """Return the axes of a window as (size, far stride), ordered by falling near stride.
 
     None where the near strides are not those of a dense tensor, and for an empty window.
     """
@@ -181,7 +181,7 @@ def _has_overlap(call: KernelCall) -> bool:
 
 
 def windows_to_copy(call: KernelCall, aliases: AliasMap) -> list[Window]:
-    """The windows of a data movement that no alias makes superfluous."""
+    """Return the windows of a data movement that no alias makes superfluous."""
     windows = []
     for window in _windows_of(call):
         tensor, target = _source_of(call, window), call.writes[window.output]

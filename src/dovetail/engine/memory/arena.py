@@ -18,7 +18,7 @@ class Lifetime(NamedTuple):
 
 
 def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """An offset for each buffer, and the bytes of the arena. Buffers whose lifetimes intersect do not overlap.
+    """Return an offset for each buffer, and the bytes of the arena. Buffers whose lifetimes intersect do not overlap.
 
     Greedy by size: the largest first, each in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288).
     """
@@ -44,7 +44,7 @@ def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def lower_bound_of(lifetimes: Sequence[Lifetime]) -> int:
-    """The peak of live bytes over all steps: no assignment of offsets takes less."""
+    """Return the peak of live bytes over all steps: no assignment of offsets takes less."""
     changes: dict[int, int] = {}
     for lifetime in lifetimes:
         size = align(lifetime.nbytes)

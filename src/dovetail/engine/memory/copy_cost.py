@@ -14,7 +14,7 @@ STRIDED_NANOSECONDS = 5.0
 
 
 def reason_to_copy(call: KernelCall, tensor: RunTensor, strides: Sequence[int]) -> str:
-    """The reason why a kernel should read a dense copy of ``tensor``: both estimated times. Empty where it should not.
+    """Return the reason why a kernel should read a dense copy of ``tensor``: both estimated times. Empty where it should not.
 
     ``strides``: in elements. A row-major copy makes only the last axis contiguous.
     """

@@ -40,7 +40,7 @@ class PhysicalLayouts:
         return self._strides.get(root) or row_major_strides(root.sizes)
 
     def layout(self, tensor: RunTensor) -> Layout | None:
-        """The layout of a tensor in the buffer of its root; None where it is not affine."""
+        """Return the layout of a tensor in the buffer of its root; None where it is not affine."""
         if tensor not in self._layouts:
             self._layouts[tensor] = self._layout_of(tensor)
         return self._layouts[tensor]
@@ -76,20 +76,20 @@ class PhysicalLayouts:
         return tensor.sizes[1] == 1 or strides[1] == 1
 
     def add_region(self, tensor: RunTensor, sizes: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> RunTensor:
-        """A region of the buffer of ``tensor``; ``offset`` and ``strides`` in elements."""
+        """Add a region of the buffer of ``tensor``; ``offset`` and ``strides`` in elements."""
         region = RunTensor(tensor.name, tensor.type, sizes, tensor.dtype, tensor.data)
         self._regions[region] = (tensor, Layout(offset, tuple(zip(sizes, strides, strict=True))))
         return region
 
     def root_of(self, tensor: RunTensor) -> RunTensor:
-        """The root whose buffer holds a tensor or a region."""
+        """Return the root whose buffer holds a tensor or a region."""
         return self.aliases.of(self._regions[tensor][0] if tensor in self._regions else tensor).root
 
     def is_in_arena(self, tensor: RunTensor) -> bool:
         return self.root_of(tensor) not in self.aliases.external and bool(tensor.count)
 
     def nbytes_of(self, root: RunTensor) -> int:
-        """The bytes that the buffer of a root spans."""
+        """Return the bytes that the buffer of a root spans."""
         strides = self.strides(root)
         return (1 + sum((size - 1) * stride for size, stride in zip(root.sizes, strides, strict=True))) * root.itemsize
 
@@ -143,7 +143,7 @@ def _permute_for_views(calls: Iterable[KernelCall], layouts: PhysicalLayouts, ch
 
 
 def _axis_order_of(layout: Layout, root: RunTensor) -> list[int] | None:
-    """The axes of a root in the order in which a view traverses them. None for a view of only a part of the root."""
+    """Return the axes of a root in the order in which a view traverses them. None for a view of only a part of the root."""
     if layout.elements != root.count:
         return None
     modes = {}

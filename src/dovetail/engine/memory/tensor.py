@@ -50,11 +50,11 @@ class RunTensor:
         return self.shape
 
     def like(self, name: str) -> RunTensor:
-        """A tensor of the same type and shape, without data."""
+        """Return a tensor of the same type and shape, without data."""
         return RunTensor(name, self.type, self.shape, self.dtype)
 
     def as_view(self) -> View:
-        """The tensor as the View that operators' rules take."""
+        """Return the tensor as the View that operators' rules take."""
         type = self.type if self.shape is None else Tensor(self.dtype, self.shape)
         view = _ConstantView(type)
         if self.data is not None:
@@ -104,7 +104,7 @@ class KernelCall:
         return [tensor for tensor in self.reads if tensor is not None]
 
     def operands(self) -> list[RunTensor]:
-        """The present reads, then the writes."""
+        """Return the present reads, then the writes."""
         return [*self.present_reads, *self.writes]
 
 
@@ -134,7 +134,7 @@ class TensorMap:
         ]
 
     def of(self, value: Value) -> RunTensor:
-        """The tensor of a value, created at the first request."""
+        """Return the tensor of a value, created at the first request."""
         tensor = self._tensors.get(id(value))
         return tensor if tensor is not None else self._store(value, self._create(value))
 
@@ -178,7 +178,7 @@ class TensorMap:
         return number if isinstance(number, int) else None
 
     def _elements_of(self, value: Array, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
-        """A shape value's elements at these sizes, where all are known and the element type can represent them."""
+        """Return a shape value's elements at these sizes, where all are known and the element type can represent them."""
         elements = [
             size if isinstance(size, int) else self._size_of(size)
             for size in np.asarray(value, dtype=object).reshape(-1).tolist()
@@ -187,7 +187,8 @@ class TensorMap:
 
 
 def elements_as_array(value: Array, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
-    """A shape value as an array; None unless all elements are integers (or booleans) that the element type can represent."""
+    """Return a shape value as an array; None unless all elements are integers (or booleans) that the element type can
+    represent."""
     elements = np.asarray(value, dtype=object).reshape(-1).tolist()
     low, high = dtype.range() if dtype.is_integer else (0, 1)
     if len(elements) != prod(shape) or any(
@@ -198,7 +199,7 @@ def elements_as_array(value: Array, shape: tuple[int, ...], dtype: DType) -> np.
 
 
 def as_row_major(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself where it is row-major and aligned to its element type, as kernels require; else a copy."""
+    """Return the array itself where it is row-major and aligned to its element type, as kernels require; else a copy."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 

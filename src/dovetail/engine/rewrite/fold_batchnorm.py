@@ -69,7 +69,7 @@ def fold_into_weights(b: Builder, node: Node) -> Value | None:
 
 
 def _constant_per_channel(x: Value, other: Value) -> np.ndarray[Any, Any] | None:
-    """A constant as one number per channel of the convolution's result ``x``; None where it is none."""
+    """Return a constant as one number per channel of the convolution's result ``x``; None where it is none."""
     if other.constant is None or x.node is None or x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     weights = x.node.inputs[1]

@@ -127,7 +127,7 @@ def _create_rule() -> Rule:
 
 
 def _with_bounds(b: Builder, inputs: list[Value | None], xs: list[Value | None]) -> list[Value | None]:
-    """The inputs of Clip with an omitted bound as the last finite value of the model's own type."""
+    """Return the inputs of Clip with an omitted bound as the last finite value of the model's own type."""
     x, *_ = inputs
     assert x is not None
     lowest, highest = (b.constant(np.float32(end)) for end in finite_range(x.dtype))
@@ -140,7 +140,7 @@ def _is_half(value: Value | None) -> TypeGuard[Value]:
 
 
 def _cast_to_f32(b: Builder, x: Value, casts: dict[int, Value]) -> Value:
-    """A value as f32; ``casts`` are those written before, by the identity of their source."""
+    """Return a value as f32; ``casts`` are those written before, by the identity of their source."""
     if x.constant is not None:
         return b.constant(np.asarray(x.constant).astype(np.float32))
     if id(x) not in casts:
@@ -157,7 +157,7 @@ def _round_like(b: Builder, new: Value, old: Value) -> Value:
 
 
 def _unrounded_source_of(b: Builder, x: Value | None) -> Value | None:
-    """The f32 value that ``x`` is rounded from, where nothing else reads ``x``."""
+    """Return the f32 value that ``x`` is rounded from, where nothing else reads ``x``."""
     assert x is not None
     if x.node is None or not isinstance(x.node.op, Cast) or len(x.uses) != 1 or x in b.graph.outputs:
         return None

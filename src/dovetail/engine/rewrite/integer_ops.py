@@ -43,7 +43,7 @@ Result = Value | Sequence[Value] | None
 
 
 def rewrite_integer_op(b: Builder, op: Op, xs: Inputs) -> Result:
-    """One of INTEGER_OPS in operators with kernels; None where there is no exact form."""
+    """Return one of INTEGER_OPS in operators with kernels; None where there is no exact form."""
     if any(x is not None and x.shape is None for x in xs):
         return None
     match op:
@@ -168,7 +168,7 @@ def _centered_weights_of(w: Value | None, zero_point: Value | None, align_axes: 
 
 
 def _max_magnitude_of(x: Value, zero_point: Value | None) -> float:
-    """The largest possible difference of an element from its zero point."""
+    """Return the largest possible difference of an element from its zero point."""
     low, high = x.dtype.range()
     constant = np.zeros(1) if zero_point is None else zero_point.constant
     points = np.array([low, high]) if constant is None else constant.astype(np.int64)
@@ -176,7 +176,7 @@ def _max_magnitude_of(x: Value, zero_point: Value | None) -> float:
 
 
 def _part_count_of(weights: Array, max_magnitude: float, axis: int) -> int | None:
-    """The number of parts along ``axis`` for which f32 represents every sum; None where 16 parts are too few."""
+    """Return the number of parts along ``axis`` for which f32 represents every sum; None where 16 parts are too few."""
     summed = tuple(range(axis, weights.ndim)) if axis == 1 else (axis,)
     for count in (1, 2, 4, 8, 16):
         parts = np.array_split(np.abs(weights), count, axis) if weights.shape[axis] >= count else []
@@ -189,7 +189,7 @@ def _part_count_of(weights: Array, max_magnitude: float, axis: int) -> int | Non
 def _sum_of_parts(
     b: Builder, x: Value, weights: Array, x_axis: int, w_axis: int, count: int, product: Callable[[Value, Value], Value]
 ) -> Value | None:
-    """The products of the parts, converted to i32 and added."""
+    """Return the products of the parts, converted to i32 and added."""
     parts = np.array_split(weights, count, w_axis)
     pieces = [x] if count == 1 else b.Split(x, [part.shape[w_axis] for part in parts], axis=x_axis, outputs=count)
     total = None

@@ -70,7 +70,8 @@ Rule = Callable[[Builder, Node], Result]
 
 
 def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
-    """A copy of ``graph`` that computes the same, to within rounding, with operators that have kernels; types are inferred."""
+    """Return a copy of ``graph`` that computes the same, to within rounding, with operators that have kernels; types are
+    inferred."""
     new = copy_graph(graph)
     infer_graph(new, file=file)
     compute_half_in_f32(new)
@@ -104,7 +105,7 @@ def _make_constants_row_major(graph: Graph) -> None:
 
 
 def _unpacking_rule() -> Rule:
-    """A rule that unpacks constant weights of fewer bits to constant floats, once instead of in every run."""
+    """Return a rule that unpacks constant weights of fewer bits to constant floats, once instead of in every run."""
     bytes_left = MAX_UNPACKED_BYTES
 
     def rule(b: Builder, node: Node) -> Result:
@@ -129,7 +130,7 @@ def _rewrite_node(b: Builder, node: Node) -> Result:
 
 
 def _decompose(b: Builder, node: Node) -> Result:
-    """The operator's own decomposition; None where it depends on sizes that are known only at run time."""
+    """Return the operator's own decomposition; None where it depends on sizes that are known only at run time."""
     return _decompose_with(b, node.op, node.inputs)
 
 
@@ -142,14 +143,14 @@ def _decompose_with(b: Builder, op: Op, xs: Inputs) -> Result:
 
 
 def _decompose_f32(b: Builder, node: Node) -> Result:
-    """The decomposition for a first input of f32 and inputs of known rank."""
+    """Return the decomposition for a first input of f32 and inputs of known rank."""
     xs = node.inputs
     is_f32 = xs[0] is not None and xs[0].dtype.name == "f32" and all(x is None or x.shape is not None for x in xs)
     return _decompose(b, node) if is_f32 else None
 
 
 def _decompose_any_type(b: Builder, node: Node) -> Result:
-    """The decomposition for inputs of known rank and any type: the features of an ai.onnx.ml model."""
+    """Return the decomposition for inputs of known rank and any type: the features of an ai.onnx.ml model."""
     return _decompose(b, node) if all(x is not None and x.shape is not None for x in node.inputs) else None
 
 
@@ -196,7 +197,7 @@ def _rewrite_integer_op(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_layer(b: Builder, node: Node) -> Result:
-    """A recurrent layer by its kernel where there is one, else unrolled where it has few time steps."""
+    """Return a recurrent layer by its kernel where there is one, else unrolled where it has few time steps."""
     op = node.op
     assert isinstance(op, RNN | GRU | LSTM)
     result: Result = rewrite_layer(b, op, node.inputs)

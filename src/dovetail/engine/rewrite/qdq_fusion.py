@@ -116,7 +116,8 @@ def fuse_qdq(b: Builder, node: Node) -> Result:
 
 
 def _quantization_of(node: Node) -> QuantizedTensor | None:
-    """The input of a QuantizeLinear or DequantizeLinear, and its quantization where that is per-tensor, constant and of bytes."""
+    """Return the input of a QuantizeLinear or DequantizeLinear, and its quantization where that is per-tensor, constant
+    and of bytes."""
     x, scale, point = (*node.inputs, None)[:3]
     (y,) = node.outputs
     assert x is not None and scale is not None
@@ -130,18 +131,18 @@ def _quantization_of(node: Node) -> QuantizedTensor | None:
 
 
 def _single_element_of(value: Value) -> Array:
-    """The element of a constant of one element; None for anything else."""
+    """Return the element of a constant of one element; None for anything else."""
     return value.constant.reshape(()) if value.constant is not None and value.constant.size == 1 else None
 
 
 def _dequantize_node_of(value: Value | None) -> Node | None:
-    """The DequantizeLinear that computes a tensor."""
+    """Return the DequantizeLinear that computes a tensor."""
     assert value is not None
     return value.node if value.node is not None and isinstance(value.node.op, DequantizeLinear) else None
 
 
 def _quantized_source_of(value: Value | None) -> QuantizedTensor | None:
-    """The codes that a tensor is dequantized from, and their quantization."""
+    """Return the codes that a tensor is dequantized from, and their quantization."""
     node = _dequantize_node_of(value)
     return None if node is None else _quantization_of(node)
 
@@ -154,7 +155,8 @@ class QuantizedWeights(NamedTuple):
 
 
 def _quantized_weights_of(value: Value | None, dtype: str, axis: int, count: int) -> QuantizedWeights | None:
-    """The constant codes that a tensor is dequantized from, with zero point 0, and the ``count`` scales along its ``axis``."""
+    """Return the constant codes that a tensor is dequantized from, with zero point 0, and the ``count`` scales along its
+    ``axis``."""
     node = _dequantize_node_of(value)
     if node is None:
         return None
@@ -211,7 +213,7 @@ def fits_i32(codes: Array, bias: Array) -> bool:
 
 
 def _integer_bias_of(bias: Value | None, steps: Array) -> Array:
-    """A bias in units of ``steps``: zeros, or codes that are quantized with just these scales. None for any other bias."""
+    """Return a bias in units of ``steps``: zeros, or codes that are quantized with just these scales. None for any other bias."""
     if bias is None:
         return np.zeros(len(steps), np.int32)
     quantized = _quantized_weights_of(bias, "i32", 0, len(steps))
@@ -249,7 +251,7 @@ def _fuse_gemm(b: Builder, op: Gemm, inputs: list[Value | None], output: Quantiz
 
 
 def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
-    """A sum of two tensors as the epilogue of the convolution that computes one of them for the sum alone."""
+    """Return a sum of two tensors as the epilogue of the convolution that computes one of them for the sum alone."""
     for own, other in (inputs, reversed(inputs)):
         assert own is not None
         own_source, other_source = _quantized_source_of(own), _quantized_source_of(other)

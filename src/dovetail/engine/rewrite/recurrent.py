@@ -84,7 +84,7 @@ class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
 
 
 def with_checked_lengths(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> list[Value | None]:
-    """The inputs of a layer that is unrolled, with a check of its lengths, which the unrolled operators lack."""
+    """Return the inputs of a layer that is unrolled, with a check of its lengths, which the unrolled operators lack."""
     inputs = pad_inputs(op, xs)
     x, lengths = inputs[0], inputs[4]
     if x is None or lengths is None or (lengths.node is not None and isinstance(lengths.node.op, CheckedLengths)):
@@ -94,7 +94,7 @@ def with_checked_lengths(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None
 
 
 def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> Sequence[Value] | None:
-    """A layer of f32 as RecurrentSteps, where the kernel has its cell; else None."""
+    """Return a layer of f32 as RecurrentSteps, where the kernel has its cell; else None."""
     inputs = pad_inputs(op, xs)
     x, w, r, bias, lengths, *rest = inputs
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
@@ -119,7 +119,7 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
 
 
 def cell_of(op: RNN | GRU | LSTM) -> str:
-    """The kernel's name for the cell of a layer; empty for a cell without a kernel."""
+    """Return the kernel's name for the cell of a layer; empty for a cell without a kernel."""
     names = [tuple(name for name, _, _ in op.activations_of(direction)) for direction in range(op.directions)]
     defaults = op.default_activations
     if op.clip:

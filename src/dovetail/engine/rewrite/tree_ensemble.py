@@ -45,7 +45,7 @@ class TreeEnsembleSums(
 
 
 def rewrite_tree_ensemble(b: Builder, op: TreeEnsemble, x: Value) -> Value | None:
-    """A TreeEnsemble as TreeEnsembleSums and its transform; None for other types than f32 and f64."""
+    """Return a TreeEnsemble as TreeEnsembleSums and its transform; None for other types than f32 and f64."""
     if x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     tables = [b.constant(table, dtypes.dtype(table.dtype)) for table in _tables_of(op, x)]

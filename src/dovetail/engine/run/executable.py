@@ -167,7 +167,7 @@ class Executable:
         }
 
     def create_context(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> ExecutionContext:
-        """The context of a call before its first step: arena, output arrays and addresses."""
+        """Return the context of a call before its first step: arena, output arrays and addresses."""
         self._output_pool.begin_call()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
         results = [self._result_array(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
@@ -176,11 +176,11 @@ class Executable:
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
 
     def names(self) -> list[str]:
-        """The names of the native steps as the core reports them."""
+        """Return the names of the native steps as the core reports them."""
         return list(self._program.names()) if self._program is not None else []
 
     def _result_array(self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None) -> Array:
-        """The array that the steps write an output into: the caller's where it is contiguous and overlaps no input."""
+        """Return the array that the steps write an output into: the caller's where it is contiguous and overlaps no input."""
         if tensor.is_dynamic:
             return None
         assert tensor.dtype is not None
@@ -202,7 +202,7 @@ class Executable:
     def _deliver(
         self, tensor: RunTensor, name: str, result: Array, dynamic: dict[RunTensor, Array], out: Mapping[str, Array] | None
     ) -> Array:
-        """An output as the caller gets it: copied into the caller's array where the steps did not write into that."""
+        """Return an output as the caller gets it: copied into the caller's array where the steps did not write into that."""
         target = None if out is None else out.get(name)
         if tensor.is_dynamic:
             array = dynamic.get(tensor, tensor.data)
@@ -222,12 +222,12 @@ class _PythonArena:
 
 
 def output_bytes_of(plan: Plan) -> int:
-    """The bytes of the outputs whose shapes are known."""
+    """Return the bytes of the outputs whose shapes are known."""
     return sum(tensor.nbytes for tensor in plan.outputs if not tensor.is_dynamic)
 
 
 def _extents_of(plan: Plan, arrays: Sequence[Array]) -> list[tuple[int, int]]:
-    """The extent in bytes of each input and output, relative to the address of its first element."""
+    """Return the extent in bytes of each input and output, relative to the address of its first element."""
     inputs = [extent_of(array) if is_array(array) else (0, 0) for array in arrays]
     return [*inputs, *((0, 0 if tensor.is_dynamic else tensor.nbytes) for tensor in plan.outputs)]
 

@@ -38,7 +38,7 @@ class OutputPool:
             self._free = [(call, block) for call, block in self._free if call >= self._calls - 2]
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """An uninitialized array."""
+        """Return an uninitialized array."""
         nbytes = prod(shape) * dtype.itemsize
         if nbytes < MIN_POOLED_BYTES:
             return np.empty(shape, dtype)
@@ -79,6 +79,7 @@ class _PooledBlock:
 
 
 def _capacity_of(nbytes: int) -> int:
-    """The size class of ``nbytes``: classes are 1/16 of a power of two apart, so that a slightly larger result fits the same."""
+    """Return the size class of ``nbytes``: classes are 1/16 of a power of two apart, so that a slightly larger result
+    fits the same."""
     unit = 1 << (nbytes.bit_length() - 4)
     return -(-nbytes // unit) * unit + _ALIGNMENT

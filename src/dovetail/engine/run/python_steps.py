@@ -20,7 +20,7 @@ DynamicArrays = dict[RunTensor, Array]
 
 
 def python_step(step: Step, tensor_map: TensorMap) -> Callable[[OperandReader, DynamicArrays], None]:
-    """A function that runs a step in the memory of one call."""
+    """Return a function that runs a step in the memory of one call."""
     if step.kernel == COPY:
         return lambda read, dynamic: _copy(step, read)
     if step.kernel == FILL:
@@ -56,7 +56,7 @@ def _interpret(step: Step, tensor_map: TensorMap, read: OperandReader, dynamic: 
 
 
 def _own_copy_of(result: Array, borrowed: Sequence[Array]) -> Array:
-    """The result, copied where it shares memory with an array that is valid only during the step."""
+    """Return the result, copied where it shares memory with an array that is valid only during the step."""
     if isinstance(result, list):
         return [_own_copy_of(item, borrowed) for item in result]
     if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in borrowed):
@@ -79,7 +79,7 @@ def _store(step: Step, operand: Operand, result: Array, read: OperandReader, dyn
 
 
 def operand_reader(addresses: Sequence[int], dynamic: DynamicArrays) -> OperandReader:
-    """An OperandReader for a call whose arena, inputs and outputs begin at ``addresses``."""
+    """Return an OperandReader for a call whose arena, inputs and outputs begin at ``addresses``."""
 
     def read(operand: Operand) -> Array:
         tensor = operand.tensor
@@ -113,7 +113,7 @@ def _array_at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dt
 
 
 def _constant_view(data: np.ndarray[Any, Any], operand: Operand, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The view of a constant that an operand is."""
+    """Return the view of a constant that an operand is."""
     if operand.sizes == data.shape and not operand.offset and operand.strides == data.strides:
         return data
     return _array_at(data.__array_interface__["data"][0] + operand.offset, operand.sizes, operand.strides, dtype)

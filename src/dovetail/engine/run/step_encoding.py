@@ -16,7 +16,7 @@ EncodedStep = tuple[str, list[OperandRow], list[OperandRow], dict[str, Any]]
 
 
 def encode_step(step: Step) -> EncodedStep:
-    """The arguments of the core's ``Program.add``. Raises ValueError for a step that no kernel takes."""
+    """Return the arguments of the core's ``Program.add``. Raises ValueError for a step that no kernel takes."""
     reads = [_encode_operand(operand) for operand in step.reads if operand is not None]
     writes = [_encode_operand(operand) for operand in step.writes]
     attributes = dict(step.attributes)
@@ -43,7 +43,7 @@ def _encode_operand(operand: Operand) -> OperandRow:
 
 
 def extent_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """The first byte of an array's memory and one past its last, relative to the address of its first element."""
+    """Return the first byte of an array's memory and one past its last, relative to the address of its first element."""
     if array.flags.c_contiguous or not array.size:
         return 0, array.nbytes
     reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
@@ -51,7 +51,7 @@ def extent_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 
 def _transpose(row: OperandRow) -> OperandRow:
-    """The operand with its last two axes swapped."""
+    """Return the operand with its last two axes swapped."""
     buffer, offset, dtype, itemsize, sizes, strides, address, low, high = row
     sizes, strides = ([*axes[:-2], axes[-1], axes[-2]] for axes in (sizes, strides))
     return buffer, offset, dtype, itemsize, sizes, strides, address, low, high
@@ -67,7 +67,10 @@ def _encode_elementwise(step: Step, reads: list[OperandRow], writes: list[Operan
 
 
 def _broadcast(row: OperandRow, sizes: list[int]) -> OperandRow:
-    """An operand broadcast to ``sizes``: stride 0 along axes of size 1 and missing ones. Raises ValueError if it does not fit."""
+    """Return an operand broadcast to ``sizes``: stride 0 along axes of size 1 and missing ones.
+
+    Raises ValueError if it does not fit.
+    """
     buffer, offset, dtype, itemsize, own_sizes, strides, address, low, high = row
     missing = len(sizes) - len(own_sizes)
     if missing < 0 or any(size not in (1, target) for size, target in zip(own_sizes, sizes[missing:], strict=True)):

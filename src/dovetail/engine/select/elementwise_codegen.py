@@ -143,11 +143,11 @@ class Assembler:
         return Register(dtype.name, "input", index)
 
     def data(self, x: Register) -> Array:
-        """The elements of a register that is a constant input; None for any other."""
+        """Return the elements of a register that is a constant input; None for any other."""
         return self.inputs[x.number].data if x.kind == "input" else None
 
     def number(self, value: float, like: Register) -> Register:
-        """A constant of the element type of ``like``."""
+        """Return a constant of the element type of ``like``."""
         key = (like.type, repr(float(value)))
         if key not in self._constants:
             self._constants[key] = Register(like.type, "constant", len(self._values))
@@ -180,13 +180,13 @@ class Assembler:
 
 @cache
 def opcodes() -> dict[str, tuple[int, list[str], str]]:
-    """The core's instructions by name: number, operand types, result type. Empty without a core."""
+    """Return the core's instructions by name: number, operand types, result type. Empty without a core."""
     core = native_core.core()
     return core.elementwise_opcodes() if core else {}
 
 
 def assemble(body: Sequence[tuple[Op, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> ElementwiseProgram:
-    """The program of several operators.
+    """Return the program of several operators.
 
     Each entry of ``body`` is an operator and the sources of its inputs: ``i`` is input i, ``~i`` the result of entry i.
     ``results``: the entries whose results are outputs. Raises NoInstruction.
@@ -207,7 +207,7 @@ def emit(asm: Assembler, op: Op, xs: Sequence[Register]) -> Register:
 
 
 def explain_refusal(op: Op, dtypes: Sequence[DType | None], out: DType | None, data: Sequence[Array] = ()) -> str:
-    """The reason why no instructions compute an operator for inputs of these types; empty where they do."""
+    """Return the reason why no instructions compute an operator for inputs of these types; empty where they do."""
     elements = [*data, *[None] * (len(dtypes) - len(data))]
     asm = Assembler([Input(dtype, values) for dtype, values in zip(dtypes, elements, strict=True)])
     try:
@@ -239,7 +239,7 @@ def _single_instruction(name: str) -> Rule:
 
 
 def _left_fold(name: str) -> Rule:
-    """The rule of a variadic operator: one binary instruction applied from left to right."""
+    """Return the rule of a variadic operator: one binary instruction applied from left to right."""
     return lambda asm, op, *xs: reduce(lambda x, y: asm(name, x, y), xs)
 
 
@@ -469,7 +469,7 @@ def _emit_where(asm: Assembler, op: Where, condition: Register, x: Register, y: 
 
 @_rule(Clip)
 def _emit_clip(asm: Assembler, op: Clip, x: Register, *bounds: Register) -> Register:
-    """An omitted bound of floats is the last finite value, so that infinities are clipped to it."""
+    """Return an omitted bound of floats is the last finite value, so that infinities are clipped to it."""
     for index, (bound, name) in enumerate(zip([*bounds, None, None][:2], ("maximum", "minimum"), strict=True)):
         if bound is not None:
             x = asm(name, x, bound)
@@ -479,7 +479,7 @@ def _emit_clip(asm: Assembler, op: Clip, x: Register, *bounds: Register) -> Regi
 
 
 def _bitwise(name: str) -> Rule:
-    """The rule of a bitwise operator, which is the logical one on booleans."""
+    """Return the rule of a bitwise operator, which is the logical one on booleans."""
     return lambda asm, op, *xs: asm(name if xs[0].type == "boolean" else f"bitwise_{name}", *xs)
 
 
@@ -499,7 +499,7 @@ _EXACT_IN_F32 = (*HALF_TYPES, "f32", "u8", "i8", "u16", "i16", "boolean")
 
 
 def _emit_cast_to(asm: Assembler, x: Register, to: str) -> Register:
-    """A cast; from or to half precision by way of f32, which represents every half-precision value."""
+    """Return a cast; from or to half precision by way of f32, which represents every half-precision value."""
     if x.type == to:
         return x
     if x.type in HALF_TYPES and to != "f32":
@@ -524,7 +524,7 @@ def _emit_cast_like(asm: Assembler, op: CastLike, x: Register, like: Register) -
 
 
 def _single_number_of(asm: Assembler, x: Register) -> float:
-    """The number that a per-tensor constant scale or zero point is."""
+    """Return the number that a per-tensor constant scale or zero point is."""
     data = asm.data(x)
     if data is None or np.size(data) != 1:
         raise NoInstruction("a scale or zero point that is not one constant for the tensor")

@@ -64,7 +64,7 @@ def _fuse_epilogues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[Ke
 
 
 def _merge_follower(call: KernelCall, follower: KernelCall) -> KernelCall | None:
-    """A convolution or matrix product with the operator after it: a factor, a bias, a residual or an activation."""
+    """Return a convolution or matrix product with the operator after it: a factor, a bias, a residual or an activation."""
     if follower.kernel != "elementwise":
         return None
     (product,), (result,) = call.writes, follower.writes
@@ -99,7 +99,7 @@ Epilogue = tuple[dict[str, Any], list[RunTensor]]
 
 
 def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> Epilogue | None:
-    """A bias, or a residual: a tensor of the same shape."""
+    """Return a bias, or a residual: a tensor of the same shape."""
     attributes = call.attributes
     if attributes["has_residual"]:
         return None
@@ -112,7 +112,7 @@ def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> 
 
 
 def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> Epilogue | None:
-    """A constant number that a matrix product is multiplied by, or divided by (``power`` is -1)."""
+    """Return a constant number that a matrix product is multiplied by, or divided by (``power`` is -1)."""
     attributes = call.attributes
     if call.kernel != "matmul" or attributes["has_bias"] or attributes["has_residual"] or "activation" in attributes:
         return None
@@ -134,7 +134,7 @@ def _is_column_bias(tensor: RunTensor, product: RunTensor) -> bool:
 
 
 def _epilogue_of_activation(op: Op, others: list[RunTensor], kernel: str) -> Epilogue | None:
-    """An activation in the kernels' attributes; None for one that they do not have."""
+    """Return an activation in the kernels' attributes; None for one that they do not have."""
     alpha = "activation_alpha" if kernel == "matmul" else "alpha"
     match op, others:
         case Relu(), []:
@@ -193,7 +193,7 @@ def _can_fuse(first: KernelCall, second: KernelCall) -> bool:
 
 
 def _join(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> KernelCall:
-    """Both calls as one. In a body the source ``i`` is input i, and ``~i`` the result of entry i."""
+    """Return both calls as one. In a body the source ``i`` is input i, and ``~i`` the result of entry i."""
     reads = list(first.reads)
     body = list(first.attributes["body"])
     shift = len(body)
@@ -240,7 +240,8 @@ def _fuse_prologues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[Ke
 
 
 def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
-    """An elementwise call as ``x * scale + shift`` per channel, with an optional Relu at the end: x, and the attributes."""
+    """Return an elementwise call as ``x * scale + shift`` per channel, with an optional Relu at the end: x, and the
+    attributes."""
     sources = [tensor for tensor in call.present_reads if tensor.data is None]
     if call.kernel != "elementwise" or len(sources) != 1 or len(call.writes) != 1:
         return None
@@ -272,7 +273,7 @@ def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
 
 
 def _constant_per_channel(tensor: RunTensor | None, source: RunTensor) -> np.ndarray[Any, Any] | None:
-    """A constant as one number per channel of ``source``; None where it is no constant or varies along other axes."""
+    """Return a constant as one number per channel of ``source``; None where it is no constant or varies along other axes."""
     if tensor is None or tensor.data is None:
         return None
     sizes = (1,) * (len(source.sizes) - len(tensor.sizes)) + tensor.sizes

@@ -42,5 +42,5 @@ _DEFAULTS = KernelTraits()
 
 
 def traits_of(kernel: str) -> KernelTraits:
-    """The traits of a kernel by its name."""
+    """Return the traits of a kernel by its name."""
     return KERNEL_TRAITS.get(kernel, _DEFAULTS)

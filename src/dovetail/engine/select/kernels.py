@@ -68,7 +68,7 @@ Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
 
 
 def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
-    """The call that computes a node: data movement, a native kernel, or the operator's own rule in the interpreter."""
+    """Return the call that computes a node: data movement, a native kernel, or the operator's own rule in the interpreter."""
     reads = [None if x is None else tensor_map.of(x) for x in node.inputs]
     writes = [tensor_map.of(y) for y in node.outputs]
     reason = "its shape is known only at run time"
@@ -105,7 +105,7 @@ def _is_f32(*tensors: RunTensor | None) -> bool:
 
 
 def window_attributes(geometry: Geometry) -> dict[str, Any]:
-    """The geometry of sliding windows as the attributes of convolution and pooling kernels."""
+    """Return the geometry of sliding windows as the attributes of convolution and pooling kernels."""
     return {
         "strides": list(geometry.strides),
         "dilations": list(geometry.dilations),
