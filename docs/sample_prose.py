@@ -42,7 +42,7 @@ def comments() -> Iterator[str]:
             for match in re.finditer(r"(?:^[ \t]*//[^\n]*\n)+|(?<=\S)[ \t]+//[^\n]*", text, re.MULTILINE):
                 line = text.count("\n", 0, match.start()) + 1
                 words = re.sub(r"\s*//+\s?", " ", match.group()).strip()
-                if words:
+                if words and not words.startswith("namespace"):
                     yield f"{path.relative_to(ROOT)}:{line}\n{words}"
 
 
