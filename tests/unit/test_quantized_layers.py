@@ -123,11 +123,11 @@ FLOATS: dict[str, Write] = {
     ),
     "weights of f16": lambda b, x: b.QuantizeLinear(
         conv(
-            b, b.DequantizeLinear(x, real(IN), np.uint8(120), output_dtype="f16"), weights(b, dtype="f16")
+            b, b.DequantizeLinear(x, real(IN), np.uint8(120), output_dtype="f16"), weights(b, output_dtype="f16")
         ), real(OUT), np.uint8(100),
     ),
     "steps of weights of f16": lambda b, x: quantised(
-        b, conv(b, dequantised(b, x), weights(b, scale=STEPS.astype(np.float16), dtype="f32"))
+        b, conv(b, dequantised(b, x), weights(b, scale=STEPS.astype(np.float16), output_dtype="f32"))
     ),
     "a precision": lambda b, x: b.QuantizeLinear(
         conv(b, dequantised(b, x)), real(OUT), np.uint8(100), precision="f16"

@@ -205,8 +205,8 @@ def test_a_graph_of_sizes_is_what_onnxruntime_says(name: str) -> None:
 def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = [], []
     for module, found in ((shape_specialization, early), (python_steps, late)):
-        original = module.placed
-        monkeypatch.setattr(module, "placed", lambda *args, into=found, run=original: into.append(args[0]) or run(*args))
+        original = module.evaluate_node
+        monkeypatch.setattr(module, "evaluate_node", lambda *args, into=found, run=original: into.append(args[0]) or run(*args))
     program = dovetail.compile(model(GRAPHS[name]), "native")
     for sizes in SIZES[:3]:
         program(image(*sizes))
@@ -221,8 +221,8 @@ def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", WITH_BODIES)
 def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    original = python_steps.placed
-    monkeypatch.setattr(python_steps, "placed", lambda *args: seen.append(type(args[0].op).__name__) or original(*args))
+    original = python_steps.evaluate_node
+    monkeypatch.setattr(python_steps, "evaluate_node", lambda *args: seen.append(type(args[0].op).__name__) or original(*args))
     program = dovetail.compile(model(GRAPHS[name]), "native")
     for _ in range(3):
         program(image(1, 8, 8))
@@ -277,9 +277,9 @@ def test_random_numbers_are_drawn_in_each_call(monkeypatch: pytest.MonkeyPatch) 
         b.output("y", b.Add(y, branch(b, b.constant(np.array(True)), b.constant(np.array([1, 3, 4, 4])))))
     seen: list[str] = []
     for module in (shape_specialization, python_steps):
-        original = module.placed
+        original = module.evaluate_node
         monkeypatch.setattr(
-            module, "placed", lambda node, *rest, run=original: seen.append(type(node.op).__name__) or run(node, *rest)
+            module, "evaluate_node", lambda node, *rest, run=original: seen.append(type(node.op).__name__) or run(node, *rest)
         )
     engine = Engine(b.model, 1)
     for _ in range(2):
