@@ -64,7 +64,7 @@ def test_any_number_of_inputs_is_counted(kind: str) -> None:
     for count in (0, 1, len(cls.signature.inputs) + 1, 30):
         b = Builder()
         error = refuse(kind, *(b.input(f"x{index}", "f32", (2, 3)) for index in range(count)), b=b, **attributes)
-        is_wrong = count < cls.signature.least or (cls.signature.repeated is None and count > len(cls.signature.inputs))
+        is_wrong = count < cls.signature.min_inputs or (cls.signature.repeated is None and count > len(cls.signature.inputs))
         assert error is not None or not is_wrong
         if is_wrong and kind in FIRST:
             assert isinstance(error, RuleError) and error.code == "node.inputs" and f"got {count}" in error.message

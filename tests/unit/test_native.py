@@ -14,7 +14,7 @@ from hypothesis import example, given, strategies as st
 from dovetail import native_core
 from dovetail.errors import EngineError
 
-COPIES = {"numpy": native_core._copy_numpy} | ({"compiled": native_core._copy_compiled} if native_core.is_compiled else {})
+COPIES = {"numpy": native_core._copy_numpy} | ({"compiled": native_core._copy_native} if native_core.is_compiled else {})
 # dst elements, src elements, sizes, dst offset, dst strides, src offset, src strides, itemsize
 Window = tuple[int, int, tuple[int, ...], int, tuple[int, ...], int, tuple[int, ...], int]
 
