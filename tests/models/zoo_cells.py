@@ -106,7 +106,7 @@ class Record:
         if len(reference) != len(found):
             raise Unfilled(f"{len(found)} outputs, {engine} has {len(reference)}")
         named = dict(zip(reference, found.values(), strict=True))
-        rows = [row for row in compare(reference, named, drawn=random_outputs(self.model)) if not row.agrees]
+        rows = [row for row in compare(reference, named, random=random_outputs(self.model)) if not row.agrees]
         notes = [self._nearer(row, reference[row.output], named[row.output], engine, size, of) for row in rows]
         return "; ".join(notes) or None
 
