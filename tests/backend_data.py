@@ -18,7 +18,7 @@ KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
 
 
 class Sample(NamedTuple):
-    """One test: its model, and pairs of inputs and outputs. The files of those that lie in a folder are read when asked for."""
+    """One test: its model, and pairs of inputs and outputs. Files of a folder are read at their first use."""
 
     name: str
     kind: str

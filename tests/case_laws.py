@@ -67,6 +67,7 @@ def hold(*laws: Law) -> Any:
         chosen = [law for law, ids in zip(laws, members, strict=True) if id(case) in ids and word in law.name]
         _run(case, chosen, request)
 
+    # law_coverage.py reads the laws of a file from its test; a function has no declared attribute of that name.
     test.laws = laws  # type: ignore[attr-defined]
     return test
 
@@ -90,7 +91,7 @@ def _run(case: Case, laws: Sequence[Law], request: pytest.FixtureRequest) -> Non
         except pytest.skip.Exception as skip:
             outcome = "skipped"
             reasons.append(f"{law.name}: {skip.msg}")
-        except Exception as error:
+        except Exception as error:  # raised again below, after the other laws
             outcome = "failed"
             error.add_note(f"law: {law.name}")
             failures.append(error)

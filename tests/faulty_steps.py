@@ -47,7 +47,7 @@ def steps(every: int, networks: int) -> list[Step]:
     found: dict[str, Step] = {}
     plain = executable.encode_step
 
-    def kept(step: Any) -> Any:
+    def record(step: Any) -> Any:
         made = plain(step)
         # The constants of a step live as long as its plan; a copy of their bytes stands for them.
         found.setdefault(
@@ -55,7 +55,8 @@ def steps(every: int, networks: int) -> list[Step]:
         )
         return made
 
-    executable.encode_step = kept  # type: ignore[assignment]
+    # Replaced while the cases are compiled, and restored below.
+    executable.encode_step = record  # type: ignore[assignment]
     try:
         for _, case in CASES[::every]:
             compile(model_of(case), engine="native", threads=1)(feeds(case))
@@ -196,13 +197,13 @@ def _span(row: Any) -> tuple[int, int]:
 def attempt(core: Any, step: Step, draw: random.Random) -> str:
     """Give a step to the core and run it: "refused", "failed" (it found its data unfit), "ran" or "too large"."""
     kernel, reads, writes, attributes = step
-    rows, reaches, addresses, kept = [], [], [0], []
+    rows, reaches, addresses, record = [], [], [0], []
     for row in (*reads, *writes):
         low, high = _span(row)
         if high - low > LARGEST:
             return "too large"
         memory = Guarded(high - low, draw.random() < 0.7)
-        kept.append(memory)
+        record.append(memory)
         address = memory.address - low
         fill(memory.address, high - low, row, draw)
         number = len(addresses)

@@ -41,6 +41,9 @@ PHRASES = {
     r"the plain form|plainest": "canonical form, decomposition",
     r"goes by": "the rule or name",
     r"in turns": "interleaved",
+    r"asks? for|asked for": "the verb that happens: read, call, request",
+    r"so many": "the number's name",
+    r"beforehand": "before what",
     r"what (becomes of|goes with|goes into) ": "the noun",
 }
 """Phrases that prose does not use (regular expressions, whole words), and what stands there instead."""

@@ -49,7 +49,7 @@ constexpr int kMaxPixels = 8;
 // The micro-kernels of one instruction set: tile[vectors - 1][count - 1], null beyond the rows that fit the registers.
 struct GemmKernels {
     int lanes;
-    int rows[kMaxVectors];  // 0: no kernel of so many vectors
+    int rows[kMaxVectors];  // by number of vectors; 0: no kernel
     GemmFunction tile[kMaxVectors][kMaxRows];
     // Depthwise kernels, by the number of rows: y[r, c] = epilogue(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
     GemmFunction depthwise[kMaxPixels];

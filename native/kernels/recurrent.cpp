@@ -12,7 +12,7 @@
 namespace dovetail {
 namespace {
 
-constexpr std::int64_t kMaxBatchRows = 6;  // batch rows; the widest tile has registers for so many
+constexpr std::int64_t kMaxBatchRows = 6;  // batch rows that fit into the registers of the widest tile
 
 std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
 

@@ -24,7 +24,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """Loads a subcommand's module when it is asked for: `dovetail --help` imports none."""
+    """Loads a subcommand's module when the command runs: `dovetail --help` imports none."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(COMMANDS)

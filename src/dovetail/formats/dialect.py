@@ -74,7 +74,7 @@ class Dialect(FormatTraits):
     ) -> Callable[[Exporter], Exporter]:
         """Register the exporter of core operators.
 
-        ``supports(op, version)`` is asked for operators with a fallback, and for those in a ``domain`` of their own.
+        ``supports(op, version)`` is called for operators with a fallback, and for those in a ``domain`` of their own.
         """
 
         def register(function: Exporter) -> Exporter:

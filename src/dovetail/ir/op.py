@@ -216,7 +216,7 @@ class Op:
         parts = [f"{field.name}={_text(self.__dict__[field.name])}" for field in self.fields if not _is_default(self, field)]
         return f"{type(self).__name__}({', '.join(parts)})" if parts else type(self).__name__
 
-    # The rules. A subclass overrides those that it has; `has` asks for one.
+    # The rules. A subclass overrides those that it has; `has` tests for one.
 
     def shape(self, *xs: RuleInput) -> Any:
         """Infer the output's shape, or a list of shapes, one per output.

@@ -22,7 +22,7 @@ class OperatorMethods:
 
     def __getattr__(self, kind: str) -> OperatorMethod:
         if kind.startswith("_"):
-            # Protocols of copy, pickle and inspect ask for such names.
+            # Protocols of copy, pickle and inspect look up such names.
             raise AttributeError(kind)
         return OperatorMethod(self, operator_class(kind))
 

@@ -137,8 +137,8 @@ class OperatorMethods:
         minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
         ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
 
-        Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
-        the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+        Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
+        ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
         rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
         those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
         added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
@@ -166,8 +166,8 @@ class OperatorMethods:
         minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
         ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
 
-        Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
-        the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+        Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
+        ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
         rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
         those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
         added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
@@ -194,8 +194,8 @@ class OperatorMethods:
         minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
         ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
 
-        Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
-        the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+        Row i attends to the rows of its sequence, with ``causal`` to those up to i + past, and of these to the last
+        ``local_window_size``. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
         rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
         those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
         added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
@@ -2685,7 +2685,7 @@ class OperatorMethods:
 
         With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``, which determine the
         others; with ``inverse`` these give a real result with one element in its last axis. ``signal_size``: each axis is cut or
-        zero-padded to that many elements beforehand; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
+        zero-padded to that many elements before the transform; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
         Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
         """
 

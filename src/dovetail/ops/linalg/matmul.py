@@ -80,7 +80,7 @@ class MatMul(
         return [_like(b, dx, x, left), _like(b, dy, y, right)]
 
     def decompose(self, b: Builder, x: Value, y: Value) -> Any:
-        """Transpose the operands beforehand; None where there is nothing to transpose."""
+        """Transpose the operands before the product; None where there is nothing to transpose."""
         if not (self.transpose_a or self.transpose_b):
             return None
         x = swap_last_axes(b, x) if self.transpose_a else x

@@ -356,7 +356,7 @@ def crop(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[in
 def resolve_auto_pad(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
     """Resolve ``auto_pad``: return the convolution with explicit pads, its input and the inverse of the input's padding.
 
-    The input is padded beforehand where the amount is only known at run time.
+    A Pad before the convolution pads the input where the amount is only known at run time.
     """
     count = len(w.dims) - 2
     strides, dilations = op.steps(count)

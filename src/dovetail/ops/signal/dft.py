@@ -26,8 +26,8 @@ _MATRIX_LIMIT = 1 << 20
 class _Transform(Op):
     """RDFT, IRDFT and DFT transform ``axes`` one after the other.
 
-    ``signal_size``: each axis is cut or zero-padded to that many elements beforehand; -1, the default, keeps the size (2 * (n -
-    1) for the real result of IRDFT).
+    ``signal_size``: each axis is cut or zero-padded to that many elements before the transform; -1, the default, keeps the
+    size (2 * (n - 1) for the real result of IRDFT).
     """
 
     def value(self, *xs: View) -> Any:
@@ -137,7 +137,7 @@ class DFT(
 
     With ``onesided`` a real ``x`` gives the first N // 2 + 1 frequencies along the last of ``axes``, which determine the
     others; with ``inverse`` these give a real result with one element in its last axis. ``signal_size``: each axis is cut or
-    zero-padded to that many elements beforehand; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
+    zero-padded to that many elements before the transform; -1 keeps the size (2 * (n - 1) for n frequencies of one side).
     Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
     """
 
