@@ -197,13 +197,13 @@ def _span(row: Any) -> tuple[int, int]:
 def attempt(core: Any, step: Step, draw: random.Random) -> str:
     """Give a step to the core and run it: "refused", "failed" (it found its data unfit), "ran" or "too large"."""
     kernel, reads, writes, attributes = step
-    rows, reaches, addresses, record = [], [], [0], []
+    rows, reaches, addresses, memories = [], [], [0], []
     for row in (*reads, *writes):
         low, high = _span(row)
         if high - low > LARGEST:
             return "too large"
         memory = Guarded(high - low, draw.random() < 0.7)
-        record.append(memory)
+        memories.append(memory)
         address = memory.address - low
         fill(memory.address, high - low, row, draw)
         number = len(addresses)
