@@ -12,7 +12,7 @@
 
 namespace dovetail {
 
-// How tiles read the input.
+// Ways in which tiles read the input.
 enum class InputMode {
     in_place,  // channels-last: each tap of each pixel is read in place, padding from a run of zeros
     pixels,    // pointwise: the pixels of each tile are copied, through the prologue if there is one

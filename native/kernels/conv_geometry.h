@@ -30,7 +30,7 @@ struct ConvGeometry {
     Spatial in, out, kernel, stride, dilation, pad_begin;
     TensorStrides x, y, residual;
 
-    // From the operands x, w, y and the attributes of Conv. Throws std::invalid_argument if they disagree.
+    // Derived from the operands x, w, y and the attributes of Conv. Throws std::invalid_argument if they disagree.
     ConvGeometry(const Spec& spec, const Epilogue& epilogue);
 
     std::int64_t lines() const { return images * out[0] * out[1]; }

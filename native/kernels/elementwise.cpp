@@ -133,7 +133,7 @@ private:
         for (const int result : results_) registers_[static_cast<std::size_t>(result)].is_scalar = false;
         for (const Instruction& entry : instructions_) {
             if (entry.arity == 2 && !registers_[static_cast<std::size_t>(entry.operands[1])].is_scalar) continue;
-            // Of two scalar operands only the second stays; instructions of one or three operands take none.
+            // If both operands are scalars, only the second stays scalar; instructions of one or three operands take none.
             for (int i = 0; i < (entry.arity == 2 ? 1 : entry.arity); ++i)
                 registers_[static_cast<std::size_t>(entry.operands[i])].is_scalar = false;
         }

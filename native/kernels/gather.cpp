@@ -122,7 +122,7 @@ struct IndexReader {
 constexpr std::int64_t kIndicesPerTask = 4096;
 constexpr std::int64_t kIndexCost = 16;  // cost of resolving one index, in bytes copied
 
-// What is gathered: `chosen` are the output axes of the indices, `shared` the axes that all indices share.
+// The gathered slices: `chosen` are the output axes of the indices, `shared` the axes that all indices share.
 struct GatherPlan {
     std::vector<GatherAxis> shared;
     std::vector<GatherAxis> chosen;

@@ -54,7 +54,7 @@ public:
     std::string name() const override;
 
 private:
-    // How the right operand is read.
+    // Ways in which the right operand is read.
     enum class RightOperand { constant, in_place, packed, dots };
     struct Task {
         std::int64_t batch;

@@ -46,7 +46,7 @@ struct WeightPrefetch {
     void set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const;
 };
 
-// How a line of rows is divided into tiles of nearly equal size, and how wide its panels are.
+// Division of a line of rows into tiles of nearly equal size, and the width of its panels.
 struct Tiling {
     int vectors;         // of the widest panel
     std::int64_t tiles;  // of a line

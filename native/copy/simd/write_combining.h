@@ -83,7 +83,7 @@ private:
     std::byte* buffer() { return buffers_ + batch_ * kBufferBytes; }
 
     std::byte* buffers_;
-    // Of the incomplete line: the bytes present, and the leading ones among them that belong to other data.
+    // Bytes present in the incomplete line, and the leading ones among them that belong to other data.
     std::int64_t partial_bytes_, foreign_bytes_;
     std::byte* line_;
     // The complete lines not yet stored.
