@@ -440,8 +440,8 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
             if isinstance(value, _CACHED):
                 value.cache_clear()
     for dialect in (ONNX, OPENVINO):
-        dialect._readers = None
-        dialect._writers.clear()
+        dialect._import_mappings = None
+        dialect._export_mappings.clear()
 
 
 def _over_function(old: types.FunctionType, new: types.FunctionType) -> bool:
@@ -756,7 +756,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     options = parser.parse_args(arguments)
     paths = [
-        path.resolve() for path in options.paths or [*sorted((PACKAGE / "ops").glob("*.py")), PACKAGE / "formats/op_mapping.py"]
+        path.resolve() for path in options.paths or [*sorted((PACKAGE / "ops").rglob("*.py")), PACKAGE / "formats/op_mapping.py"]
     ]
     modules = [str(path.relative_to(PACKAGE)) for path in paths if path.name != "__init__.py"]
     low, _, high = (options.lines or "0-1000000000").partition("-")
