@@ -18,6 +18,7 @@ import pytest
 import dovetail
 from dovetail import Limits
 from dovetail.errors import DovetailError, EngineError
+from dovetail.formats.onnx import codec
 from dovetail.limits import counting
 from dovetail.ops.text import re2
 from hostile_models import (
@@ -285,3 +286,20 @@ def test_the_harness_notices_what_takes_too_much(tmp_path: Path) -> None:
     assert [each.kind for each in measure(path, ["load"], seconds=0)] == ["slow"]
     wide = saved(split_many(20_000), tmp_path, "wide.onnx")
     assert faults(measure(wide, ["load"], memory=1 << 20))
+
+
+class FullMessage:
+    """A message whose parser finds no memory, as protobuf reports it."""
+
+    def ParseFromString(self, data: bytes) -> None:  # noqa: N802 - protobuf's name
+        from google.protobuf.message import DecodeError
+
+        raise DecodeError("Error parsing message with type 'onnx.ModelProto': Arena alloc failed")
+
+
+def test_a_parser_without_memory_is_not_a_fault_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(relus(3), tmp_path)
+    monkeypatch.setattr(codec.message_classes(), "ModelProto", FullMessage)
+    with pytest.raises(EngineError) as caught:
+        dovetail.load(path)
+    assert caught.value.code == "run.memory" and isinstance(caught.value.__cause__, MemoryError)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # A protobuf message has at most 2 GiB.
 PROTO_LIMIT = 2**31 - 1
+OUT_OF_MEMORY = "Arena alloc failed"
+"""The text of protobuf's DecodeError for a lack of memory, which is no fault of the file."""
 # Models of at least this size get a separate file for tensors by default.
 INLINE_LIMIT = 1_900_000_000
 # Tensors of at least this many bytes are kept out of snapshots.
@@ -177,6 +179,8 @@ def _parse(source: Any) -> tuple[ModelProto, Elements]:
         proto.ParseFromString(parts.message)
         return proto, parts.elements
     except (DecodeError, RuntimeError) as error:
+        if OUT_OF_MEMORY in str(error):
+            raise MemoryError(f"protobuf: {OUT_OF_MEMORY}") from None
         raise FormatError("proto.parse", f"not an ONNX model: {error}") from None
 
 
