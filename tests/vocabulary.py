@@ -96,6 +96,8 @@ PREPOSITIONS = frozenset("on in of within from past before after over under by w
 
 OPENINGS = ("What", "Where", "Whether", "How", "From", "Of")
 """Words that no docstring opens with."""
+ARTICLES = ("The", "A", "An")
+"""Words that no function's docstring opens with, properties aside: a verb does."""
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("memory/in_place.py", "in_place"): "the field's term, in-place computation",
@@ -170,9 +172,13 @@ def check_module_name(path: Path) -> Iterator[Violation]:
         yield Violation(path, 1, "module name", path.stem, "a noun of the field")
 
 
-def check_opening(path: Path, line: int, docstring: str) -> Iterator[Violation]:
+def check_opening(path: Path, node: ast.FunctionDef | ast.ClassDef | ast.Module, docstring: str) -> Iterator[Violation]:
+    line = node.body[0].lineno
     first = docstring.strip().split(maxsplit=1)[:1]
-    if first and first[0].rstrip(",:;") in OPENINGS:
+    banned = OPENINGS
+    if isinstance(node, ast.FunctionDef) and not any("property" in ast.unparse(item) for item in node.decorator_list):
+        banned += ARTICLES
+    if first and first[0].rstrip(",:;") in banned:
         yield Violation(path, line, "docstring opening", first[0], "subject and verb")
 
 
@@ -186,7 +192,7 @@ def check_python(path: Path, source: str) -> Iterator[Violation]:
             body = node.body[0] if node.body else None
             if isinstance(body, ast.Expr) and isinstance(body.value, ast.Constant) and isinstance(body.value.value, str):
                 docstrings.add(id(body.value))
-                yield from check_opening(path, body.lineno, body.value.value)
+                yield from check_opening(path, node, body.value.value)
         if isinstance(node, ast.FunctionDef):
             yield from check_identifier(path, node.lineno, node.name)
             yield from check_function_name(path, node.lineno, node.name)

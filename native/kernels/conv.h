@@ -107,13 +107,13 @@ private:
                  large_tiles_ = 0;  // pixels of a tile; number of tiles, the first of a line, with one pixel more
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
-    std::int64_t chunk_panels_ = 1;  // of one task
+    std::int64_t chunk_panels_ = 1;  // panels of one task
     std::int64_t segments_ = 0, length_ = 0, width_ = 0;
     std::int64_t block_lines_ = 0;                    // output lines whose input rows are copied together
-    std::int64_t patch_rows_ = 0, patch_pixels_ = 0;  // of the patch buffer, for each depth: rows, and pixels of a row
+    std::int64_t patch_rows_ = 0, patch_pixels_ = 0;  // patch buffer at each depth: rows, pixels of a row
     std::int64_t tile_floats_ = 0;
     std::int64_t pitch_ = 0;                             // floats of a copied pixel
-    std::vector<std::shared_ptr<const float>> weights_;  // by group
+    std::vector<std::shared_ptr<const float>> weights_;  // packed weights of each group
     std::vector<float> bias_, zeros_, scale_, shift_;
     std::vector<std::int64_t> large_offsets_, small_offsets_;  // input offsets of tiles of either size, from their first row
 };

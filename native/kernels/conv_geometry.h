@@ -26,7 +26,7 @@ void check_windows(const std::string& kernel, const std::vector<std::int64_t>& s
 
 struct ConvGeometry {
     std::int64_t images, groups;
-    std::int64_t channels, outputs;  // of one group
+    std::int64_t channels, outputs;  // input and output channels of one group
     Spatial in, out, kernel, stride, dilation, pad_begin;
     TensorStrides x, y, residual;
 

@@ -13,6 +13,7 @@ PLANTED = {
     "phrase in a docstring": ("ops/nn/conv.py", 'def pad() -> None:\n    """Pad what is made inside."""\n', "prose"),
     "phrase in an error": ("ops/nn/conv.py", 'raise ValueError("what was said of the shape")\n', "prose"),
     "docstring opening": ("ops/nn/conv.py", 'def pad() -> None:\n    """What pads."""\n', "docstring opening"),
+    "docstring without a verb": ("ops/nn/conv.py", 'def pad() -> None:\n    """The pads."""\n', "docstring opening"),
     "identifier": ("engine/planner.py", "shelf = 3\n", "identifier"),
     "class name": ("engine/planner.py", "class OutputShelf: ...\n", "identifier"),
     "past participle": ("formats/importer.py", "def lowered_graph_settled() -> None: ...\n", "function name"),

@@ -10,7 +10,7 @@ void copy_run(float* __restrict to, const float* __restrict from, std::int64_t c
         for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
 }
 
-// NaN passes.
+// max(value, 0); NaN stays NaN.
 inline float clamp_to_zero(float value) { return value < 0 ? 0 : value; }
 
 template <bool clamp>

@@ -73,7 +73,7 @@ INTERNAL = 7
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point: an error of ours becomes its message and its exit code, without a traceback unless ``--debug``."""
+    """Run the command line: an error of ours becomes its message and its exit code, without a traceback unless ``--debug``."""
     given = _move_flags_first(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given[:2]
     try:

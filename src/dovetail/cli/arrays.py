@@ -29,7 +29,7 @@ ZIP_NAME_LIMIT = 65_000
 
 
 def sizes_of(pairs: Several[str]) -> dict[str, int]:
-    """``--dim name=size`` as a mapping."""
+    """Parse ``--dim name=size`` to a mapping."""
     found: dict[str, int] = {}
     for pair in pairs:
         name, mark, size = pair.rpartition("=")
@@ -40,7 +40,7 @@ def sizes_of(pairs: Several[str]) -> dict[str, int]:
 
 
 def shapes_of(pairs: Several[str]) -> dict[str, list[int]]:
-    """``--shape name=1,3,224,224`` as a mapping; a scalar's shape is ``name=``."""
+    """Parse ``--shape name=1,3,224,224`` to a mapping; a scalar's shape is ``name=``."""
     found: dict[str, list[int]] = {}
     for pair in pairs:
         name, mark, text = pair.rpartition("=")

@@ -13,7 +13,7 @@ from dovetail.errors import printable
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(model: str, as_json: bool) -> int:
-    """Inputs, outputs, operators by count, parameters and bytes of MODEL."""
+    """Print inputs, outputs, operators by count, parameters and bytes of MODEL."""
     from dovetail.report.model_summary import summarize
 
     found = summarize(load(model))

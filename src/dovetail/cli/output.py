@@ -97,7 +97,7 @@ LIMIT = click.option(
 
 
 def loading(command: Any) -> Any:
-    """The options of every subcommand that loads a model, ``--strict`` and ``--limit``; :func:`load` obeys them."""
+    """Add the options of every subcommand that loads a model, ``--strict`` and ``--limit``; :func:`load` obeys them."""
     return _STRICT_OPTION(LIMIT(command))
 
 
@@ -115,14 +115,14 @@ def is_quiet() -> bool:
 
 
 def narrate(text: str) -> None:
-    """Say something beside the data: on stderr, unless ``--quiet``."""
+    """Print a message to stderr, unless ``--quiet``."""
     if not is_quiet():
         click.echo(printable(text), err=True)
 
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show on stderr, and only on a terminal, that something is under way."""
+    """Show on stderr, and only on a terminal, that work is in progress."""
     if is_quiet() or not sys.stderr.isatty():
         yield
         return
@@ -147,12 +147,12 @@ def read_stdin() -> bytes:
 
 
 def source_of(path: str) -> str | bytes:
-    """The source that ``path`` names for :func:`dovetail.load`: itself, or the bytes of stdin for ``-``."""
+    """Return the source that ``path`` names for :func:`dovetail.load`: itself, or the bytes of stdin for ``-``."""
     return read_stdin() if path == STREAM else path
 
 
 def target_of(path: str, as_json: bool) -> Any:
-    """The target that ``path`` names for :func:`dovetail.save`: itself, or stdout for ``-``, which takes ONNX."""
+    """Return the target that ``path`` names for :func:`dovetail.save`: itself, or stdout for ``-``, which takes ONNX."""
     if path != STREAM:
         return path
     if as_json:
@@ -187,7 +187,7 @@ def say_error(error: Exception, *, as_json: bool, internal: int) -> int:
 
 
 def error_text(error: Exception) -> str:
-    """An error as people read it: its class, its code, the fact, and the place; all faults where there are several."""
+    """Return an error as text: its class, its code, the fact and the place; all faults where there are several."""
     if not isinstance(error, DovetailError):
         return f"{type(error).__name__} [{_code(error)}]: {printable(_message(error))}"
     items = error.diagnostics
@@ -209,12 +209,12 @@ def _message(error: Exception) -> str:
 
 
 def fault(item: Diagnostic) -> dict[str, Any]:
-    """A diagnostic as JSON has it."""
+    """Return a diagnostic as JSON data."""
     return {name: getattr(item, name) for name in ("code", "message", "node", "op", "file", "severity")}
 
 
 def differences(rows: Sequence[Any]) -> list[list[str]]:
-    """Rows of a comparison as a table has them."""
+    """Return the rows of the table of a comparison."""
     from dovetail.compare.verify import NOT_COMPARED
 
     return [

@@ -223,7 +223,7 @@ class Engine:
 
 
 def thread_count(threads: int | None) -> int:
-    """``threads``, else the variable DOVETAIL_THREADS, else the number of processors that this process may use."""
+    """Return ``threads``, else the variable DOVETAIL_THREADS, else the number of processors that this process may use."""
     if threads is None:
         variable = os.environ.get("DOVETAIL_THREADS", "")
         if variable and not variable.isdigit():
@@ -238,7 +238,7 @@ def thread_count(threads: int | None) -> int:
 
 
 def _element_strides_of(array: Array) -> tuple[int, ...] | None:
-    """Strides in elements, () for a dense array; None for an array that is misaligned or strided by parts of elements."""
+    """Return strides in elements: () for a dense array, None for a misaligned one or strides of parts of elements."""
     if not is_array(array) or not (flags := array.flags).aligned:
         return None
     if flags.c_contiguous:

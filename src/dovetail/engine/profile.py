@@ -14,7 +14,7 @@ from dovetail.engine.run.python_steps import python_step
 
 
 def median_times(executable: Executable, arrays: Sequence[Array], names: Sequence[str], rounds: int) -> tuple[float, list[float]]:
-    """Seconds of a whole run and of each step, in the plan's order: medians of ``rounds`` interleaved runs of either kind."""
+    """Time a whole run and each step, in the plan's order: seconds, medians of ``rounds`` interleaved runs of either kind."""
     runs: list[float] = []
     rows: list[list[int]] = []
     executable(arrays, None, names)
@@ -27,7 +27,7 @@ def median_times(executable: Executable, arrays: Sequence[Array], names: Sequenc
 
 
 def step_times(executable: Executable, arrays: Sequence[Array], names: Sequence[str]) -> list[int]:
-    """Nanoseconds of each step of the plan, in its order, in one run."""
+    """Time each step of the plan, in its order, in one run: nanoseconds."""
     context = executable.create_context(arrays, None, names)
     in_python = {id(step) for step, _ in executable.python_steps}
     times: list[int] = []

@@ -43,7 +43,7 @@ def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations
 
 
 def _subgraph_warnings(graph: Graph, file: str | None) -> list[Diagnostic]:
-    """Warnings for faulty subgraphs: the errors belong to the runs that execute them."""
+    """Return warnings for faulty subgraphs: the errors belong to the runs that execute them."""
     items = [item for node in graph.nodes for fault in faults(node.op) for item in fault.diagnostics]
     return list(dict.fromkeys(replace(item, file=item.file or file, severity="warning") for item in items))
 

@@ -284,13 +284,13 @@ class OperatorMethods:
     def Constant(
         self, /, *, data: np.ndarray[Any, Any], dtype: DTypeLike,
     ) -> Value:
-        """A constant tensor. ``data`` has one element per numpy element and is read-only."""
+        """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
 
     def Foreign(
         self, /, *inputs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
         attributes: Sequence[tuple[str, Any]], outputs: int, fault: DovetailError | None = None,
     ) -> list[Value]:
-        """An operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
+        """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
         ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
         """

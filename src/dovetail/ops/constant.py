@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Constant(Op, sig="-> y: any"):
-    """A constant tensor. ``data`` has one element per numpy element and is read-only."""
+    """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
 
     data: np.ndarray[Any, Any]
     dtype: DType
@@ -64,7 +64,7 @@ class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19
 
 
 class Foreign(Op, sig="*inputs: any -> *outputs: any"):
-    """An operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
+    """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
     ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
     """

@@ -12,9 +12,12 @@ from dovetail.ir.types import Tensor
 
 
 def summarize(model: Model) -> dict[str, Any]:
-    """``format``, ``versions``, ``producer``, ``inputs``, ``outputs`` (name and type), ``operators`` by count (bodies included,
-    constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as stored: sub-byte types packed), ``constants``
-    by element type."""
+    """Return the summary of a model as JSON data.
+
+    Its keys: ``format``, ``versions``, ``producer``, ``inputs``, ``outputs`` (name and type), ``operators`` by count (bodies
+    included, constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as stored: sub-byte types packed),
+    ``constants`` by element type.
+    """
     operators: Counter[str] = Counter()
     elements: Counter[str] = Counter()
     size = 0

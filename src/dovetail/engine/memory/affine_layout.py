@@ -160,7 +160,7 @@ def _split_axis(modes: Sequence[Mode], radices: Sequence[int], size: int, stride
 
 
 def _merge_modes(modes: Iterable[Mode]) -> tuple[Mode, ...]:
-    """Modes of one element dropped, adjacent contiguous modes merged."""
+    """Drop modes of one element, and merge adjacent contiguous modes."""
     merged: list[Mode] = []
     for size, stride in modes:
         if size == 1:

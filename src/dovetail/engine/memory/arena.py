@@ -58,5 +58,5 @@ def lower_bound_of(lifetimes: Sequence[Lifetime]) -> int:
 
 
 def align(nbytes: int) -> int:
-    """``nbytes`` rounded up to a multiple of ALIGNMENT."""
+    """Return ``nbytes`` rounded up to a multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -51,7 +51,7 @@ class PhysicalLayouts:
         return layout if root is tensor else compose(layout, view.offset, view.modes)
 
     def operand(self, tensor: RunTensor) -> tuple[int, tuple[int, ...]] | None:
-        """Offset and one stride per axis, or None where no single stride describes an axis."""
+        """Return the offset and one stride per axis, or None where no single stride describes an axis."""
         if tensor not in self._operands:
             self._operands[tensor] = self._operand_of(tensor)
         return self._operands[tensor]
@@ -157,7 +157,7 @@ def _axis_order_of(layout: Layout, root: RunTensor) -> list[int] | None:
 
 
 def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> int:
-    """Vote of one operand for a channels-last root, in bytes; negative where the operand is channels-last only without it."""
+    """Return an operand's vote for a channels-last root, in bytes; negative where it is channels-last only without."""
     if not tensor.count or tensor.count == tensor.sizes[0] * tensor.sizes[1]:
         return 0
     _, view = layouts.aliases.of(tensor)

@@ -31,7 +31,7 @@ class ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N", is_register
 
 
 def rewrite_batch_norm(b: Builder, op: BatchNormalization, xs: list[Value | None]) -> Value | None:
-    """BatchNormalization with constant statistics as a product and a sum; None for any other."""
+    """Rewrite BatchNormalization with constant statistics to a product and a sum; None for any other."""
     x, *parameters = xs
     assert x is not None
     if (

@@ -93,7 +93,7 @@ Rule = Callable[[Builder, Node], "list[Value] | None"]
 
 
 def compute_half_in_f32(graph: Graph) -> None:
-    """Put every operator of :data:`COMPUTED_IN_F32` with half-precision values between casts to f32 and back."""
+    """Enclose every operator of :data:`COMPUTED_IN_F32` with half-precision values between casts to f32 and back."""
     if not any(_is_half(value) for node in graph.nodes for value in (*node.inputs, *node.outputs)):
         return
     fold(graph)  # Weights are constants before their casts: folding would leave a cast of a large constant.

@@ -72,7 +72,7 @@ def _decompose(b: Builder, op: Op, xs: Inputs) -> Result:
 
 
 def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
-    """QLinearConv as QuantizedConv, where the weights less their zero points fit i8."""
+    """Rewrite QLinearConv to QuantizedConv, where the weights less their zero points fit i8."""
     x, *rest = xs
     constants: list[Array] = [value.constant for value in rest if value is not None]
     if x is None or op.group != 1 or any(array is None for array in constants):
@@ -93,7 +93,7 @@ def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
 
 
 def _rewrite_qlinear_add(b: Builder, xs: Inputs) -> Result:
-    """QLinearAdd: products and sums in f64, each sum rounded once."""
+    """Rewrite QLinearAdd: products and sums in f64, each sum rounded once."""
     x, x_scale, zx, y, y_scale, zy, z_scale, zz = (*xs, None)[:8]
     assert x is not None and y is not None and x_scale is not None and y_scale is not None and z_scale is not None
     first, second = (b.Divide(as_scalar_value(b, scale), as_scalar_value(b, z_scale)) for scale in (x_scale, y_scale))
@@ -106,7 +106,7 @@ def _rewrite_qlinear_add(b: Builder, xs: Inputs) -> Result:
 
 
 def _fused_multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """x * y + z with one rounding to f32."""
+    """Compute x * y + z with one rounding to f32."""
     wide = [b.Cast(value, to=dtypes.f64) for value in (x, y, z)]
     return b.Cast(b.Add(b.Multiply(wide[0], wide[1]), wide[2]), to=dtypes.f32)
 
@@ -121,7 +121,7 @@ class NonEmptyReduceMin(ReduceMin, is_registered=False):
 
 
 def _dynamic_quantize(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
-    """DynamicQuantizeLinear: codes, scale and zero point."""
+    """Compute DynamicQuantizeLinear: codes, scale and zero point."""
     (x,) = xs
     assert x is not None
     zero, maximum = b.constant(np.float32(0)), b.constant(np.float32(255))
@@ -158,7 +158,7 @@ def _rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result
 
 
 def _centered_weights_of(w: Value | None, zero_point: Value | None, align_axes: Callable[[Array, int], Array]) -> Array:
-    """Constant weights less their zero points, in f32; None where they are no constants."""
+    """Return constant weights less their zero points, in f32; None where they are no constants."""
     if w is None or w.constant is None or (zero_point is not None and zero_point.constant is None):
         return None
     weights = w.constant.astype(np.float32)

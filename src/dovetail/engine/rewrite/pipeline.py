@@ -222,7 +222,7 @@ def _has_known_f32_inputs(xs: Inputs) -> bool:
 
 
 def _rewrite_multiply(b: Builder, node: Node) -> Result:
-    """x * sigmoid(x) as Swish, which fuses into the kernel before it."""
+    """Rewrite x * sigmoid(x) to Swish, which fuses into the kernel before it."""
     assert isinstance(node.op, Multiply)
     if not node.op.broadcast:
         return None
@@ -244,7 +244,7 @@ def _rewrite_group_conv(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_dropout(b: Builder, node: Node) -> Result:
-    """Dropout outside training mode as Identity."""
+    """Rewrite Dropout outside training mode to Identity."""
     assert isinstance(node.op, Dropout)
     training = node.inputs[2] if len(node.inputs) > 2 else None
     is_off = training is None or (training.constant is not None and not training.constant.any())
@@ -252,7 +252,7 @@ def _rewrite_dropout(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_max_pool(b: Builder, node: Node) -> Result:
-    """MaxPool whose indices nothing reads as MaxPool without indices."""
+    """Rewrite MaxPool whose indices nothing reads to MaxPool without indices."""
     assert isinstance(node.op, MaxPool)
     if node.op.outputs != 2 or not _uses_first_output_only(b, node):
         return None

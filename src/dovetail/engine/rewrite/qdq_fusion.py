@@ -225,7 +225,7 @@ def _integer_bias_of(bias: Value | None, steps: Array) -> Array:
 
 
 def _fuse_gemm(b: Builder, op: Gemm, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
-    """Gemm as a convolution with a 1 x 1 kernel, over an image with one pixel per row."""
+    """Rewrite Gemm to a convolution with a 1 x 1 kernel, over an image with one pixel per row."""
     x, y, bias = (*inputs, None)[:3]
     source = _quantized_source_of(x)
     if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or source is None:
@@ -286,7 +286,7 @@ def _has_single_reader(codes: Value, value: Value, b: Builder) -> bool:
 
 
 def _apply_to_codes(b: Builder, source: Node, output: Quantization) -> Result:
-    """MaxPool and data movement on the codes, where input and output have the same quantization."""
+    """Apply MaxPool and data movement to the codes, where input and output have the same quantization."""
     x, *others = source.inputs
     quantized = _quantized_source_of(x)
     if quantized is None:

@@ -375,7 +375,7 @@ def _emit_prelu(asm: Assembler, op: PRelu, x: Register, slope: Register) -> Regi
 
 
 def _emit_negative_part(asm: Assembler, x: Register, alpha: float) -> Register:
-    """alpha * (exp(min(x, 0)) - 1)."""
+    """Emit alpha * (exp(min(x, 0)) - 1)."""
     return asm("multiply", asm("expm1", asm("minimum", x, asm.number(0, x))), asm.number(alpha, x))
 
 

@@ -68,8 +68,10 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         )
         if any(len(column) != count for column in columns) or len(self.nodes_missing_value_tracks_true) not in (0, count):
             raise RuleError("tree.nodes", f"all node attributes must have {count} entries")
-        if len(self.leaf_weights) != weights or any(not 0 <= target < self.n_targets for target in self.leaf_targetids):
-            raise RuleError("tree.leaves", f"{weights} leaf_weights and targets in [0, {self.n_targets - 1}] are needed")
+        if len(self.leaf_weights) != weights:
+            raise RuleError("tree.leaves", f"leaf_weights must have {weights} entries, got {len(self.leaf_weights)}")
+        if outside := [target for target in self.leaf_targetids if not 0 <= target < self.n_targets]:
+            raise RuleError("tree.leaves", f"leaf_targetids must be in [0, {self.n_targets - 1}], got {outside[0]}")
         if self.leaf_sizes and (sum(self.leaf_sizes) != weights or min(self.leaf_sizes) < 0):
             raise RuleError("tree.leaves", f"leaf_sizes (sum {sum(self.leaf_sizes)}) must add up to the weights ({weights})")
         if any(not 0 <= mode <= MEMBER for mode in self.nodes_modes) or self.nodes_modes.count(MEMBER) != len(
