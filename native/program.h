@@ -61,7 +61,7 @@ private:
     std::shared_ptr<WeightCache> weights_;
     std::shared_ptr<ArenaPool> arenas_;
     std::size_t arena_bytes_;
-    std::vector<ByteRange> ranges_;  // of every buffer, the arena first
+    std::vector<ByteRange> ranges_;  // address range of every buffer, the arena first
     std::size_t scratch_bytes_ = 0;
     std::vector<std::unique_ptr<Kernel>> kernels_;
 };

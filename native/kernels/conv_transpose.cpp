@@ -96,7 +96,7 @@ ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     }
 }
 
-// Restricts the operand to the pixels of these phases: `pixels` of every `stride`-th.
+// Restricts the operand to every `stride`-th pixel of each axis, from the first one of its phase.
 void restrict_pixels(Operand& operand, const std::vector<Phase>& phases, const std::vector<std::int64_t>& strides) {
     for (std::size_t i = 0; i < phases.size(); ++i) {
         operand.offset += phases[i].first * operand.strides[i + 2];

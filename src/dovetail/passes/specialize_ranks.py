@@ -144,7 +144,7 @@ class _Specializer:
         self.nodes_left -= 1
         if self.nodes_left < 0:
             raise UnsupportedError(
-                "if.rank", f"branches of different ranks must not multiply the nodes more than {GROWTH} times", node=node.label
+                "if.rank", f"branches of different ranks must multiply the nodes at most {GROWTH} times", node=node.label
             )
         if not node.inputs and (data := node.outputs[0].constant) is not None:
             results = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]

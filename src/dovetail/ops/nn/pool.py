@@ -359,7 +359,7 @@ class MaxUnpool(
                 raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(sizes)}")
             for size, whole in zip(inner, sizes, strict=True):
                 if symbolic.less(whole, size) is True:
-                    raise RuleError("pool.target", f"output_shape ({whole}) must hold the {size} elements of the axis")
+                    raise RuleError("pool.target", f"output_shape must be at least the size of its axis ({size}), got {whole}")
         return tuple(sizes)
 
     def default_output_shape(self, shape: Shape) -> tuple[Any, ...]:
