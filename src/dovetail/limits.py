@@ -23,6 +23,9 @@ FREE_INFERENCES = 16
 MAX_AXES = 64
 """The maximum number of axes of a numpy array."""
 
+MAX_UNROLLED_STEPS = 1024
+"""The most steps of a decomposition that writes nodes for each step."""
+
 FREE_ENDS = 16
 """Inputs and outputs of a node that do not count as further nodes."""
 
@@ -180,6 +183,22 @@ def refuse_array(sizes: Iterable[int], itemsize: int, subject: str) -> None:
         )
     if 0 not in sizes:
         refuse_memory(current().limits, nbytes, subject)
+
+
+def refuse_table(sizes: Iterable[int], itemsize: int, subject: str) -> None:
+    """Raise UnsupportedError [constant.bytes] where a constant that a rewrite computes from sizes exceeds ``folded_bytes``."""
+    limits = current().limits
+    nbytes = itemsize * prod(sizes)
+    if nbytes > limits.folded_bytes:
+        raise UnsupportedError(
+            "constant.bytes", f"{subject} would be a constant of {nbytes} bytes; {limits.describe('folded_bytes')}"
+        )
+
+
+def refuse_unrolling(count: int, subject: str) -> None:
+    """Raise UnsupportedError [unroll.steps] where ``subject`` would be written as more than MAX_UNROLLED_STEPS steps."""
+    if count > MAX_UNROLLED_STEPS:
+        raise UnsupportedError("unroll.steps", f"{subject} must have at most {MAX_UNROLLED_STEPS} steps, got {count}")
 
 
 @contextmanager

@@ -132,7 +132,8 @@ def _first_value(value: Value) -> Any:
         return None
     sizes = static(type.shape)
     count = prod(sizes)
-    if count > 64:
+    # numpy counts an axis of size 0 as 1.
+    if prod(size or 1 for size in sizes) > 64:
         return None
     low, high = type.dtype.range()
     array = np.empty(count, dtype=object)

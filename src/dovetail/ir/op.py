@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence as Several
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 import numpy as np
@@ -484,7 +485,8 @@ def infer_values(op: Op, xs: tuple[View | None, ...], types: list[Type]) -> list
             return none
         if not is_static(type) or len(type.shape or ()) > 8:
             return none
-        if symbolic.product(type.shape or ()) > VALUE_LIMIT:
+        # numpy counts an axis of size 0 as 1.
+        if prod(size or 1 for size in static(type.shape)) > VALUE_LIMIT:
             return none
     try:
         result = op.value(*xs)

@@ -10,6 +10,7 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, View, is_static
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class DetectionOutput(
     def _apply_objectness(self, b: Builder, scores: Value, aux_class_preds: Value, images: int, count: int, classes: int) -> Any:
         """Make a prior background where its objectness is too small."""
         objectness = b.Slice(b.Reshape(aux_class_preds, [images, count, 2], special_zero=False), [1], [2], [2])
+        refuse_table((classes,), 8, "the scores of a DetectionOutput")
         background_only = np.zeros((1, 1, classes), np.float32)
         if 0 <= self.background_label_id < classes:
             background_only[..., self.background_label_id] = 1
@@ -196,6 +198,7 @@ class DetectionOutput(
         """Return the candidates' scores, -inf for all others: [images, classes, priors]."""
         no_score = b.constant(np.float32(-np.inf))
         scores = b.Transpose(scores, [0, 2, 1])
+        refuse_table((classes,), 8, "the mask of classes of a DetectionOutput")
         is_allowed = np.arange(classes).reshape(1, -1, 1) != self.background_label_id
         if not self.decrease_label_id:
             return b.Where(b.And(b.constant(is_allowed), b.Greater(scores, self.confidence_threshold)), scores, no_score)
@@ -251,6 +254,8 @@ class DetectionOutput(
         order = b.Where(b.Greater(scores, _LOWEST_SCORE), class_id, b.constant(classes))
         order = b.TopK(order, [top_k], axis=1, largest=False)[1]
         scores, positions = (b.Reshape(b.GatherElements(x, order, axis=1), [-1]) for x in (scores, positions))
+        refuse_table((images, top_k), 8, "the image indices of a DetectionOutput")
+        refuse_table((rows, 7), 8, "the rows of a DetectionOutput")
         image = b.constant(np.repeat(np.arange(images), top_k))
         is_row = b.Greater(scores, _LOWEST_SCORE)
         total = images * top_k

@@ -11,6 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View, agree, is_static, static
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class _MulticlassNmsBase(Op):
         if not is_static(boxes.type) or not is_static(scores.type):
             raise UnsupportedError("detection.size", f"{type(self).__name__} of sizes known only at run time is not supported")
         images, classes, count = static(scores.shape)
+        refuse_table((classes,), 8, f"the mask of classes of a {type(self).__name__}")
         allowed = (np.arange(classes) != self.background_class).reshape(1, -1, 1)
         scores = as_type(b, scores, dtypes.f32)
         is_above = (b.GreaterEqual if inclusive else b.Greater)(scores, self.score_threshold)
@@ -97,6 +99,7 @@ class _MulticlassNmsBase(Op):
             scores, positions = (b.GatherElements(x, order, axis=1) for x in (scores, positions))
         counts = b.ReduceSum(b.Cast(is_selected, to=dtypes.i64), [1], keepdims=False)
         rows = b.Squeeze(b.NonZero(b.Greater(b.Reshape(scores, [-1]), _LOWEST_SCORE)), [0])
+        refuse_table((images, limit), 8, f"the image indices of a {type(self).__name__}")
         image = b.constant(np.repeat(np.arange(images), limit))
         scores, positions, image = (b.Gather(b.Reshape(x, [-1]), rows, axis=0) for x in (scores, positions, image))
         class_id, box = b.Divide(positions, b.constant(count)), b.Mod(positions, b.constant(count))
@@ -198,6 +201,7 @@ class MatrixNms(
     def decompose(self, b: Builder, boxes: Value, scores: Value) -> Any:
         top_scores, indices, candidates = self.select_candidates(b, boxes, scores, False)
         top_k = top_scores.dims[2]
+        refuse_table((top_k, top_k), 1, "the pairs of boxes of a MatrixNms")
         iou = b.Where(b.constant(np.tri(top_k, k=-1, dtype=bool)), self._iou_of_pairs(b, candidates), 0.0)
         max_iou = b.Unsqueeze(b.ReduceMax(iou, [3], keepdims=False), [2])
         if self.decay_function == "linear":

@@ -11,6 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import View
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.detection.roi_pool import bin_positions_of, int_size_of, pooled_shape_of, round_half_away, zero_of
 from dovetail.ops.nn.grid_sample import size_of
@@ -93,6 +94,7 @@ class PSROIPooling(
             first, last = (round_half_away(b, b.Gather(boxes, [column], axis=1)) for column in (4 - axis, 6 - axis))
             first, last = b.Multiply(first, self.spatial_scale), b.Multiply(b.Add(last, 1.0), self.spatial_scale)
             bin_size = b.Divide(b.Subtract(last, first), float(self.group_size))
+            refuse_table((self.group_size,), 16, "the bins of a PSROIPooling")
             steps = np.arange(self.group_size + 1).astype(boxes.dtype.numpy)
             size = size_of(b, x, axis, boxes.dtype)
             begin = b.Floor(b.Add(first, b.Multiply(bin_size, steps[:-1])))
@@ -123,6 +125,7 @@ class PSROIPooling(
             first, last = (
                 b.Multiply(b.Gather(boxes, [position], axis=1), self.spatial_scale) for position in (4 - axis, 6 - axis)
             )
+            refuse_table((count, self.group_size), 16, "the sample points of a PSROIPooling")
             fractions = np.linspace(0, 1, self.group_size) if self.group_size > 1 else np.array([0.5])
             fractions = ((np.arange(count)[:, None] + fractions) / count).reshape(1, -1).astype(boxes.dtype.numpy)
             size = size_of(b, x, axis, boxes.dtype)
@@ -232,6 +235,7 @@ class DeformablePSROIPooling(
         classes = 1 if offsets is None else offsets.dims[1] // 2
         group = self.group_size
         flat = flatten_bins(b, x, [classes, self.output_dim // classes, group, group], [0, 1, 3, 4, 5, 6, 2])
+        refuse_table((group, max(self.spatial_bins_y, self.spatial_bins_x)), 16, "the sample points of a DeformablePSROIPooling")
         part_of_bin = np.arange(group) * self.part_size // group
         taps, counts = [], []
         for axis, samples in ((2, self.spatial_bins_y), (3, self.spatial_bins_x)):

@@ -11,6 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import join_sizes
@@ -64,6 +65,7 @@ class _RoiAlignBase(Op):
         """Make the sample points along one axis of regions that begin at ``first`` and are ``size`` long, both [regions, 1]."""
         wide = first.dtype
         bin_size = b.Divide(size, float(count))
+        refuse_table((count, self.sampling_ratio or 1), 24, "the sample points of a region")
         bins = np.arange(count).reshape(-1, 1)
         if self.sampling_ratio:
             steps = b.constant((bins + (np.arange(self.sampling_ratio) + 0.5) / self.sampling_ratio).astype(wide.numpy), wide)

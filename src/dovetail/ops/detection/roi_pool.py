@@ -11,6 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, View
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import join_sizes
@@ -85,6 +86,7 @@ class RoiPool(
                 for column in (2 - axis, 4 - axis)
             )
             bin_size = b.Divide(b.Maximum(b.Add(b.Subtract(last, first), 1.0), 1.0), float(count))
+            refuse_table((count + 1,), 16, "the bins of a RoiPool")
             steps = np.arange(count + 1).astype(boxes.dtype.numpy)
             size = size_of(b, x, axis + 2, boxes.dtype)
             begin, end = (

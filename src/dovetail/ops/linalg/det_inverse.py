@@ -82,6 +82,9 @@ def _determinant(b: Builder, x: Value, rows: list[int], columns: list[int]) -> A
 def _cofactors(b: Builder, g: Value, x: Value) -> Any:
     """Return ``g`` times the matrix of cofactors, the gradient of a small determinant."""
     size = x.dims[-1]
+    if size == 0:
+        # The determinant is the constant 1, and its gradient has no elements.
+        return x
     cofactors = []
     for row in range(size):
         for column in range(size):

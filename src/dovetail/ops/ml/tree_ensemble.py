@@ -11,6 +11,7 @@ from dovetail.arrays import Array
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, axis_in
+from dovetail.limits import refuse_table
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -205,6 +206,7 @@ class _TreeWalk:
         b, op = self.b, self.op
         weights = self._rows_at(np.array([*[0.0] * self.count, *op.leaf_weights], self.x.dtype.numpy), position)
         targets = self._rows_at(np.array([*[0] * self.count, *op.leaf_targetids], np.int64), position)
+        refuse_table((op.n_targets,), 8, "the targets of a tree ensemble")
         has_weight = b.Equal(b.Unsqueeze(targets, [2]), b.constant(np.arange(op.n_targets)))
         return b.Where(has_weight, b.Unsqueeze(weights, [2]), _constant(b, self.x, 0)), has_weight
 

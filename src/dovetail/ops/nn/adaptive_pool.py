@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, View
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
@@ -53,6 +55,7 @@ class _Adaptive(Op):
 
     def bounds(self, b: Builder, x: Value, axis: int, target: int) -> tuple[Any, Any]:
         """Return the begins and ends of the windows of an axis: i64 vectors."""
+        refuse_table((target,), 24, "the window bounds of an adaptive pooling")
         length = size_of(b, x, axis, dtypes.i64)
         if length.constant is not None:
             size = int(length.constant)
@@ -123,7 +126,8 @@ class AdaptiveMaxPool(
         targets, rank = self.targets(x, size), len(x.dims)
         sizes = shape_value(b, x, range(2, rank))
         if isinstance(sizes, list):
-            indices = b.constant(np.arange(int(np.prod(sizes))).reshape(1, 1, *sizes))
+            refuse_table(sizes, 8, "the indices of an AdaptiveMaxPool")
+            indices = b.constant(np.arange(prod(sizes)).reshape(1, 1, *sizes))
         else:
             count = b.ReduceProd(sizes, keepdims=False)
             flat = b.Range(b.constant(0), count, b.constant(1))

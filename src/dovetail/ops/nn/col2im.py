@@ -12,6 +12,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
+from dovetail.limits import refuse_table
 from dovetail.ops.nn.sliding_window import SlidingWindowOp
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 
@@ -68,6 +69,7 @@ class Col2Im(
             raise UnsupportedError("blocks.size", "Col2Im needs image_shape and block_shape before run time")
         self.shape(x, image, block)
         geometry = self.geometry(sizes, kernel)
+        refuse_table((*kernel, *geometry.outs), 32, "the positions of a Col2Im")
         target = np.zeros((*kernel, *geometry.outs), np.int64)
         inside = np.ones(target.shape, bool)
         for axis, size in enumerate(sizes):

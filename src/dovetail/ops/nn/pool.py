@@ -15,6 +15,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Shape, Tensor, Type, Unknown, View, agree_shapes, static
+from dovetail.limits import refuse_table
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, concat_vectors, input_gradient, sizes_of
 from dovetail.ops.nn.sliding_window import (
@@ -307,6 +308,7 @@ class AveragePool(
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """Distribute the gradient of each window equally, as a transposed depthwise convolution with ones."""
+        refuse_table(self.kernel_shape, 8, "the ones of an AveragePool's gradient")
         ones = b.constant(np.ones((1, 1, *self.kernel_shape), dtype=x.dtype.numpy), x.dtype)
         conv = Conv(self.strides, self.pads, self.dilations, self.auto_pad)
         share = b.Divide(g, self._counts_value(b, conv, ones, x))
@@ -317,7 +319,9 @@ class AveragePool(
 
     def _counts_value(self, b: Builder, conv: Conv, ones: Any, x: Value) -> Any:
         try:
-            counts = np.maximum(self.counts(static(x.dims[2:])), 1)
+            sizes = static(x.dims[2:])
+            refuse_table(self.geometry(sizes, self.kernel_shape).outs, 16, "the divisors of an AveragePool's gradient")
+            counts = np.maximum(self.counts(sizes), 1)
             return b.constant(counts.astype(x.dtype.numpy), x.dtype)
         except Unknown:
             pass

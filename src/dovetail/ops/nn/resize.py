@@ -12,7 +12,7 @@ from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, axes_in
-from dovetail.limits import current, refuse_array, refuse_memory
+from dovetail.limits import current, refuse_array, refuse_memory, refuse_table
 from dovetail.ops.nn.interpolation import (
     COORDINATES,
     NEAREST,
@@ -271,7 +271,7 @@ class Resize(
 
     def matrix(self, row: ResizeAxis) -> Any:
         """Return the weights of one axis as a matrix [out, size] of f64; rows outside the input are 0."""
-        refuse_array((row.out, row.size), 16, "the matrix of a resize")
+        refuse_table((row.out, row.size), 16, "the matrix of a Resize")
         taps = self.taps(row)
         weights = np.zeros((row.out, row.size))
         np.add.at(weights, (np.arange(row.out)[:, None], taps.indices), taps.weights)
@@ -338,6 +338,7 @@ class Resize(
     def _outside(self, rows: Sequence[ResizeAxis], rank: int) -> Any:
         outside: Any = np.zeros((1,) * rank, dtype=bool)
         for row in rows:
+            refuse_table((row.out,), 32, "the mask of a Resize")
             outside = outside | self.taps(row).outside.reshape((-1, *(1,) * (rank - row.axis - 1)))
         return outside
 
@@ -438,6 +439,7 @@ class Resize(
         y = x
         for row in rows:
             if self.mode == "nearest":
+                refuse_table((row.out,), 32, "the indices of a Resize")
                 y = b.Gather(y, self.taps(row).indices[:, 0], axis=row.axis)
             else:
                 y = _product(b, y, row.axis, self.matrix(row))

@@ -9,6 +9,7 @@ from dovetail import arrays
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, View, agree
+from dovetail.limits import MAX_UNROLLED_STEPS
 from dovetail.ops.recurrent.cell_math import (
     DEFAULT_PARAMETERS,
     HAS_PARAMETERS,
@@ -224,7 +225,7 @@ class RecurrentLayer(Op):
         lengths: Value | None = None,
         *rest: Value | None,
     ) -> Any:
-        """Convert to layout sequence_first, then unroll the time steps; a Loop where only run time knows their number."""
+        """Convert to layout sequence_first, then unroll the time steps; a Loop for many or an unknown number of them."""
         if self.layout != "sequence_first":
             from dovetail.ops.recurrent.layouts import convert_form
 
@@ -254,7 +255,7 @@ class RecurrentLayer(Op):
             projected = m.matmul(x, m.prepare_weights(weights[0]))
             projected = projected if input_bias is None else projected + input_bias
             is_reverse = self.direction == "reverse" or direction == 1
-            if isinstance(sizes["s"], int):
+            if isinstance(sizes["s"], int) and (isinstance(m, ArrayBackend) or sizes["s"] <= MAX_UNROLLED_STEPS):
                 step_outputs, states_of_direction = unroll(
                     m, [projected[t] for t in range(sizes["s"])], step, first_states, lengths, is_reverse
                 )

@@ -45,6 +45,8 @@ class _Transform(Op):
         known_axes = integers_of(axes)
         if known_axes is None:
             return None
+        if not known_axes:
+            raise RuleError("fourier.axes", "a transform needs at least 1 axis, got 0")
         indices = axes_in(known_axes, len(shape))
         signal_sizes = [-1] * len(indices) if lengths is None else integers_of(lengths)
         if signal_sizes is None:
@@ -81,14 +83,15 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
     for axis, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
         sizes = list(static(x.shape))
         rows = sizes[axis] * sizes[-1]
+        columns = 2 * (length // 2 + 1) if onesided and not op.inverse else length if onesided else 2 * length
+        if max(rows, columns) * rows > _MATRIX_LIMIT:
+            text = f"the matrix of the transform must have at most {_MATRIX_LIMIT} elements, got {max(rows, columns) * rows}"
+            raise UnsupportedError("fourier.size", text)
         unit = np.eye(rows).reshape(rows, sizes[axis], sizes[-1])
         matrices = _transform(unit, [(1, int(length))], op.inverse, onesided)
-        if matrices.size > _MATRIX_LIMIT:
-            text = f"the matrix of the transform must have at most {_MATRIX_LIMIT} elements, got {matrices.size}"
-            raise UnsupportedError("fourier.size", text)
         order = [*(other for other in range(rank - 1) if other != axis), axis, rank - 1]
         moved = b.Reshape(b.Transpose(x, order), [*(sizes[other] for other in order[:-2]), rows], special_zero=False)
-        matrix = b.constant(matrices.reshape(rows, -1).astype(x.dtype.numpy), x.dtype)
+        matrix = b.constant(matrices.reshape(rows, math.prod(matrices.shape[1:])).astype(x.dtype.numpy), x.dtype)
         y = b.Reshape(b.MatMul(moved, matrix), [*(sizes[other] for other in order[:-2]), *matrices.shape[1:]], special_zero=False)
         x = b.Transpose(y, [order.index(other) for other in range(rank)])
     return x

@@ -12,6 +12,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, View, agree
+from dovetail.limits import refuse_table
 from dovetail.ops.shape_values import elements_of, join_sizes
 from dovetail.ops.signal.dft import DFT, IRDFT
 
@@ -92,7 +93,9 @@ class STFT(
             raise UnsupportedError("fourier.size", "the decomposition needs frame_length and frame_step before run time")
         self.shape(x, step, window, length)
         whole = x.dims[1]
+        refuse_table((size,), 8, "the sample indices of a frame")
         if isinstance(whole, int):
+            refuse_table(((whole - size) // every + 1, size), 8, "the sample indices of an STFT")
             starts = b.constant(np.arange((whole - size) // every + 1) * every)
         else:
             rest = b.Subtract(b.Gather(b.Shape(x), np.array(1), axis=0), b.constant(size))
@@ -174,6 +177,7 @@ class ISTFT(
         order = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
         pieces = b.add(IRDFT(), b.Transpose(x, order), b.constant([rank - 2]), b.constant([frame]))[0]
         count = int(pieces.dims[-2])
+        refuse_table((count, frame), 16, "the sample indices of an ISTFT")
         indices = np.arange(count)[:, None] * every + np.arange(frame)
         y = _overlap_add(b, b.Multiply(pieces, window), indices, whole)
         weights = _overlap_add(b, b.Expand(b.Multiply(window, window), [count, frame]), indices, whole)

@@ -11,6 +11,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree_shapes
+from dovetail.limits import refuse_unrolling
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import indices_of_axis
 
@@ -54,6 +55,7 @@ class GatherTree(
             raise UnsupportedError("beams.times", f"the number of times must be constant, got {times}")
         if not times:
             return b.Identity(step_ids)
+        refuse_unrolling(times, "the times of a GatherTree")
         until = b.Unsqueeze(as_type(b, max_seq_len, dtypes.i64), [1])
         beam = b.Expand(indices_of_axis(b, step_ids, 2), shape_value(b, step_ids, [1, 2]))
         tokens = []

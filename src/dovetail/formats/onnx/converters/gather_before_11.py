@@ -10,6 +10,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
+from dovetail.limits import refuse_table
 from dovetail.ops.elementwise.broadcast import scalar_like
 
 
@@ -70,6 +71,7 @@ def replace_gather_nd(b: Any, node: Node) -> Any:
     target = [prod(front), *(size if isinstance(size, int) else -1 for size in slice_shape)]
     numbers = _slice_numbers(b, indices, front[batch:])
     if batch:
+        refuse_table(batches, 16, "the flat indices of a GatherND")
         firsts = np.arange(prod(batches)).reshape(*batches, *(1,) * (len(indices.shape) - 1 - batch)) * prod(front[batch:])
         numbers = b.Add(numbers, b.constant(firsts, indices.dtype))
     return b.Gather(b.Reshape(x, target, special_zero=False), numbers, axis=0, bounds="natural")
@@ -106,6 +108,8 @@ def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int],
     """Return flat indices in ``shape``: ``indices`` along ``axis``, and the element's own coordinates along the others."""
     strides = _strides(shape)
     offsets = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
+    others = [size for index, size in enumerate(table) if index != axis]
+    refuse_table(others, 24, "the flat indices of a GatherElements")
     grid = np.zeros([1] * len(table), np.int64)
     for other_axis, size in enumerate(table):
         if other_axis != axis:

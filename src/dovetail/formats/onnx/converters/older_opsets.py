@@ -10,6 +10,7 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
+from dovetail.limits import refuse_table
 from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.cast import FNUZ
 from dovetail.ops.elementwise.clip import finite_range
@@ -285,6 +286,7 @@ def replace_slice(b: Any, node: Node) -> Any:
     if not all(isinstance(x.shape[axis], int) for axis in sliced_axes):
         return None
     for axis, start, stop, step in zip(sliced_axes, starts, stops, steps, strict=True):
+        refuse_table((x.dims[axis],), 8, "the indices of a Slice with steps")
         cut = (np.array([bound], np.int64) for bound in (start, stop, 0, step))
         indices = node.op.evaluate(np, np.arange(x.dims[axis], dtype=np.int64), *cut)
         x = b.Gather(x, b.constant(indices), axis=axis)

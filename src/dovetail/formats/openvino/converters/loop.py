@@ -19,6 +19,7 @@ from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
+from dovetail.limits import refuse_table
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
 from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
@@ -191,6 +192,7 @@ class _LoopImporter:
         type = self.results[layer].type
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             raise UnsupportedError("loop.last", f"an output of the last trip must have a static shape, got {type}")
+        refuse_table(static(type.shape), type.dtype.numpy.itemsize, "the initial value of a body's result")
         return self.ctx.b.constant(np.zeros(static(type.shape), type.dtype.numpy), type.dtype)
 
     def _copy_repeated_values(self, values: list[Value]) -> list[Value]:

@@ -10,6 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
+from dovetail.limits import refuse_table
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs, split_directions
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")
@@ -58,6 +59,7 @@ def legalize_cell(b: Any, node: Node) -> Any:
     x = xs[0]
     assert x is not None
     if xs[-1] is None:
+        refuse_table((layer.bias_count, size), 8, "the bias of a recurrent layer")
         xs[-1] = b.constant(np.zeros(layer.bias_count * size, x.dtype.numpy), x.dtype)
     new = op.canonical().with_(hidden_size=size, clip=op.clip or 0.0)
     new = new if new.activations else new.with_(activations=layer.default_activations)

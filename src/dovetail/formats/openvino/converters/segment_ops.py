@@ -13,6 +13,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import join_sizes
 
@@ -25,6 +26,7 @@ def import_slice_scatter(ctx: ImportContext) -> Value:
     axes = ctx.optional_input(5)
     sizes = shape_value(b, x)
     if isinstance(sizes, list):
+        refuse_table(sizes, 8, "the flat indices of a SliceScatter")
         numbers = b.constant(np.arange(prod(sizes)).reshape(sizes))
     else:
         count = b.ReduceProd(sizes, keepdims=False)

@@ -16,6 +16,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ir.types import INT64_MAX
+from dovetail.limits import refuse_unrolling
 from dovetail.ops.nn.sliding_window import split_padding
 from dovetail.ops.shape_values import as_i64, join_sizes
 
@@ -178,6 +179,7 @@ def import_extract_image_patches(ctx: ImportContext) -> Value:
     image_size = [x.dims[2], x.dims[3]]
     if not all(isinstance(size, int) for size in image_size):
         raise UnsupportedError("blocks.size", "ExtractImagePatches needs an image of static size")
+    refuse_unrolling(prod(sizes), "the elements of a patch of ExtractImagePatches")
     spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates, strict=True)]
     outs = []
     pads: list[list[int]] = [[0, 0], [0, 0]]

@@ -15,9 +15,9 @@ from dovetail.interpreter.evaluate import apply, constant_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import is_static, static
-from dovetail.limits import current
+from dovetail.limits import current, refuse_table
 from dovetail.ops.casts import as_type
-from dovetail.ops.signal.stft import STFT
+from dovetail.ops.signal.stft import STFT, scalar_of
 from dovetail.ops.tensor.reshape import Unsqueeze
 
 
@@ -44,13 +44,13 @@ def import_stft(ctx: ImportContext) -> Value:
     rank, count = len(x.dims), window.dims[0]
     if rank not in (1, 2):
         raise UnsupportedError("fourier.rank", f"STFT: the signal must have rank 1 or 2, got rank {rank}")
-    frame_length = length.constant
-    if not isinstance(count, int) or frame_length is None:
+    frame_length = scalar_of(length, "frame_size")
+    if not isinstance(count, int) or not isinstance(frame_length, int):
         raise UnsupportedError("fourier.size", "STFT needs a window and frames of static size")
-    less = int(frame_length) - count
+    less = frame_length - count
     if less < 0:
         raise UnsupportedError(
-            "fourier.window", f"STFT: the window ({count} elements) must not be longer than a frame ({int(frame_length)})"
+            "fourier.window", f"STFT: the window ({count} elements) must not be longer than a frame ({frame_length})"
         )
     window = b.Pad(window, [less // 2, less - less // 2]) if less else window
     y = b.add(STFT(), b.Unsqueeze(x, [-1] if rank == 2 else [0, 2]), step, window, length)[0]
@@ -79,6 +79,7 @@ def legalize_stft(b: Any, node: Node) -> Any:
     if not isinstance(size, int):
         return op.decompose(b, *node.inputs)
     if window is None:
+        refuse_table((size,), x.dtype.numpy.itemsize, "the window of an STFT")
         window = b.constant(np.ones(size, x.dtype.numpy), x.dtype)
     frame_step = step if step.shape == () else b.Reshape(step, [])
     maker = x.node
