@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -318,6 +319,53 @@ def test_a_transform_of_no_elements_is_an_empty_sum(tmp_path: Path, onesided: in
     for engine in ("native", "interpreter"):
         y = dovetail.run(tmp_path / "model.onnx", {"x": np.zeros((1, 0, 10, 1), np.float32)}, engine)["y"]
         np.testing.assert_array_equal(y, np.zeros((1, frequencies, 10, 2), np.float32))
+
+
+def test_a_transform_over_no_axes_is_refused(tmp_path: Path) -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (1, 10, 1))
+        b.output("y", b.DFT(x, [1], onesided=True))
+    old = 'element_type="i64" shape="1" offset="8" size="8"'
+    path = rewritten(b.model, tmp_path / "model.xml", old, 'element_type="i64" shape="0" offset="8" size="0"')
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(path)
+    assert {each.code for each in caught.value.diagnostics} == {"fourier.axes"}
+
+
+@pytest.mark.parametrize("offset", [8, 16])
+def test_a_frame_length_and_a_step_without_elements_are_refused(offset: int, tmp_path: Path) -> None:
+    with dovetail.Builder() as b:
+        x, window = b.input("x", "f32", (1, 20, 1)), b.input("window", "f32", (8,))
+        b.output("y", b.STFT(x, 4, window, 8))
+    old, new = (f'element_type="i64" shape="{shape}" offset="{offset}" size="{size}"' for shape, size in (("", 8), (0, 0)))
+    path = rewritten(b.model, tmp_path / "model.xml", old, new)
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(path)
+    assert "op.failed" not in {each.code for each in caught.value.diagnostics}
+
+
+@pytest.mark.parametrize("sizes", [(0, 2**62), (2**62, 0)])
+def test_integers_of_no_elements_and_a_huge_axis_are_loaded_or_refused(sizes: tuple[int, int], tmp_path: Path) -> None:
+    model = model_of(
+        [node("Trilu", ["x"], ["y"])],
+        [declared("x", list(sizes), onnx.TensorProto.INT64)],
+        [declared("y", None, onnx.TensorProto.INT64)],
+    )
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    try:
+        dovetail.load(tmp_path / "model.onnx")
+    except dovetail.DovetailError as error:
+        assert "op.failed" not in {each.code for each in error.diagnostics}
+
+
+def test_an_operator_of_unknown_type_without_an_opset_is_loaded_or_refused(tmp_path: Path) -> None:
+    made = [node("Unheard", ["x"], ["scale"], domain="nowhere"), node("QuantizeLinear", ["x", "scale"], ["y"])]
+    model = model_of(made, [declared("x", [3])], [declared("y", None, onnx.TensorProto.UINT8)])
+    del model.opset_import[:]
+    model.opset_import.add(domain="nowhere", version=1)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with suppress(dovetail.DovetailError):
+        dovetail.load(tmp_path / "model.onnx")
 
 
 def test_weights_of_no_axes_are_refused_by_name(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from dovetail import symbolic
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_node import Reading
+from dovetail.ir.types import Unknown
 
 
 def refuse_ambiguous(node: ForeignNode, first_version: int | None, read: Callable[[ForeignNode], Reading | None]) -> None:
@@ -23,9 +25,10 @@ def refuse_ambiguous(node: ForeignNode, first_version: int | None, read: Callabl
         return
     assert first_version is not None
     try:
-        older = read(replace(node, version=first_version))
-    except DovetailError:
+        older, newest = read(replace(node, version=first_version)), read(node)
+    except (DovetailError, Unknown, symbolic.Inexact):
+        # Where the newest version cannot be read either, the import that follows raises the error.
         return
-    if older is None or older != read(node):
+    if older is None or older != newest:
         versions = f"{node.kind}-{first_version} and {node.kind}-{node.version} differ"
         raise FormatError("opset.missing", f"the model does not import the domain {node.domain!r}, and {versions}")
