@@ -28,7 +28,9 @@ b.output('y', y)
 }
 """Models whose runs take many seconds."""
 CODE = """
-import sys, numpy as np, dovetail
+import signal, sys, numpy as np, dovetail
+# A parent in the background may have left SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with dovetail.Builder() as b:
     exec(sys.argv[1])
 program = dovetail.compile(b.model, threads=int(sys.argv[2]))
@@ -50,7 +52,10 @@ def test_a_signal_ends_a_native_run(name: str, threads: int) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == "running\n"
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=60)
+        try:
+            out, _ = child.communicate(timeout=60)
+        finally:
+            child.kill()
     assert out == "interrupted\n"
     assert child.returncode == 0
 
@@ -58,6 +63,7 @@ def test_a_signal_ends_a_native_run(name: str, threads: int) -> None:
 def test_a_program_runs_again_after_an_interrupt() -> None:
     code = """
 import os, signal, threading, time, numpy as np, dovetail
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with dovetail.Builder() as b:
     y = x = b.input('x', 'f32', ('n', 512))
     for _ in range(200):
