@@ -52,7 +52,7 @@ check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
 	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	@mkdir -p build
 	@$(venv) -m mypy >build/mypy.log 2>&1 & mypy=$$!; \
-		$(venv) -m pytest $(parallel) --quick -m "not slow" $$(grep -l "^test_case = hold" tests/laws/*.py) \
+		$(venv) -m pytest $(parallel) --quick -m "not slow and not whole_model" $$(grep -l "^test_case = hold" tests/laws/*.py) \
 			tests/laws/test_refusals.py $(checked:%=tests/unit/test_%.py); status=$$?; \
 		wait $$mypy || { cat build/mypy.log; exit 1; }; exit $$status
 

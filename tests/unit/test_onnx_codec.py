@@ -96,11 +96,13 @@ def assert_comes_back(source: Any, proto: ModelProto) -> None:
     assert codec.write(codec.read(written)) == written
 
 
+@pytest.mark.whole_model
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
 def test_light_models_come_back(path: Path) -> None:
     assert_comes_back(path, onnx.load(path))
 
 
+@pytest.mark.whole_model
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_models_of_real_exporters_come_back(path: Path) -> None:
     assert_comes_back(path, onnx.load(path))
@@ -118,6 +120,7 @@ def backend_models() -> list[tuple[str, ModelProto]]:
     return found
 
 
+@pytest.mark.whole_model
 def test_models_of_onnx_backend_tests_come_back() -> None:
     models = backend_models()
     assert len(models) > 1800

@@ -339,6 +339,7 @@ def test_string_constants_are_read_and_written_as_openvino_does(tmp_path: Path) 
 # Round trips
 
 
+@pytest.mark.whole_model
 @pytest.mark.parametrize("path", CORPUS_FILES, ids=lambda path: path.stem)
 @needs_corpus
 def test_writing_what_was_read_says_the_same(path: Path, tmp_path: Path) -> None:
