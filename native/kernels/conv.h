@@ -103,8 +103,8 @@ private:
     bool prefetches_input_ = false;  // tiles prefetch what the next tile is the first to read
     bool spans_rows_ = false;        // all rows of a plane are one line, so that a tile may continue in the next row
     Tiling tiling_{};
-    std::int64_t small_count_ = 0,
-                 large_tiles_ = 0;  // pixels of a tile; number of tiles, the first of a line, with one pixel more
+    std::int64_t small_count_ = 0;  // pixels of a small tile; a large tile has one more
+    std::int64_t large_tiles_ = 0;  // number of large tiles; they are the first of a line
     GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;  // panels of one task

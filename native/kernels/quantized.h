@@ -8,10 +8,10 @@
 
 namespace dovetail {
 
-constexpr std::int64_t kInt8Columns = 16;  // of a panel of weights
+constexpr std::int64_t kInt8Columns = 16;  // columns of a panel of weights
 constexpr std::int64_t kInt8Depth = 64;    // bytes of depth in a block
 constexpr std::int64_t kInt8Block = kInt8Columns * kInt8Depth;
-constexpr std::int64_t kInt8Pixels = 32;  // maximum of a tile
+constexpr std::int64_t kInt8Pixels = 32;  // most pixels of a tile
 constexpr std::int64_t kAccumulatorPitch = 2 * kInt8Columns;
 
 // accumulators[p, j] = offset[j] + sum over segments s, blocks k and bytes i < 64 of x[p * step + offsets[s] + 64 k + i] *

@@ -374,7 +374,7 @@ std::vector<npy_intp> lengths_of(PyObject* sequence, npy_intp whole) {
     return whole == 0 ? lengths : std::vector<npy_intp>();
 }
 
-// A list of the parts of a plain array; null if `out` does not fit or memory is exhausted.
+// A list of the parts of an array; null if `out` does not fit or memory is exhausted.
 PyObject* split_into(PyArrayObject* from, const std::vector<npy_intp>& lengths, int axis, PyObject* out_object, bool copies) {
     nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(lengths.size())));
     if (!list.is_valid()) return nullptr;

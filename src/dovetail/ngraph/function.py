@@ -93,7 +93,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
     incoming = [writer.value(start) for start in starts]
     for target, delta in zip(targets, incoming, strict=True):
         if target.dtype is not delta.dtype:
-            raise RuleError("type.disagree", f"an output of {target.dtype} and a delta of {delta.dtype}")
+            raise RuleError("type.disagree", f"the delta must have the output's type {target.dtype}, got {delta.dtype}")
         agree_shapes(target.shape, delta.shape)
     sources = [writer.values[Output(parameter, 0)] for parameter in parameters]
     gradients = pull_back(writer.b, targets, incoming, sources)
