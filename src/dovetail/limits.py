@@ -23,9 +23,6 @@ FREE_INFERENCES = 16
 MAX_AXES = 64
 """The maximum number of axes of a numpy array."""
 
-MAX_UNROLLED_STEPS = 1024
-"""The most steps of a decomposition that writes nodes for each step."""
-
 FREE_ENDS = 16
 """Inputs and outputs of a node that do not count as further nodes."""
 
@@ -195,10 +192,13 @@ def refuse_table(sizes: Iterable[int], itemsize: int, subject: str) -> None:
         )
 
 
-def refuse_unrolling(count: int, subject: str) -> None:
-    """Raise UnsupportedError [unroll.steps] where ``subject`` would be written as more than MAX_UNROLLED_STEPS steps."""
-    if count > MAX_UNROLLED_STEPS:
-        raise UnsupportedError("unroll.steps", f"{subject} must have at most {MAX_UNROLLED_STEPS} steps, got {count}")
+def refuse_unrolling(steps: int, nodes_per_step: int, subject: str) -> None:
+    """Raise UnsupportedError [unroll.steps] where ``steps`` of ``subject``, written one by one, exceed the limit ``nodes``."""
+    limits = current().limits
+    if steps * nodes_per_step > limits.nodes:
+        raise UnsupportedError(
+            "unroll.steps", f"{subject} ({steps}) would be written as {steps * nodes_per_step} nodes; {limits.describe('nodes')}"
+        )
 
 
 @contextmanager

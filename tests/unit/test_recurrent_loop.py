@@ -13,7 +13,7 @@ import oracles
 from dovetail.compare.verify import runner_for
 from dovetail.ir.types import Tensor
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, UNROLL_LIMIT
 
 HIDDEN, INPUT = 4, 5
 LAYERS = (
@@ -29,10 +29,10 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * np.float32(0.5)
 
 
-def layer_twice(op: Any, has_lengths: bool) -> dovetail.Model:
+def layer_twice(op: Any, has_lengths: bool, steps: int | str = "s") -> dovetail.Model:
     """A model that computes a layer by its own rule, and taken apart."""
     with dovetail.Builder("layer") as b:
-        axes = {"batch_first": ("b", "s", INPUT)}.get(op.layout, ("s", "b", INPUT))
+        axes = {"batch_first": ("b", steps, INPUT)}.get(op.layout, (steps, "b", INPUT))
         x = b.input("x", "f32", axes)
         w, r = (b.constant(floats(op.directions, HIDDEN * op.gate_count, size, seed=size)) for size in (INPUT, HIDDEN))
         bias = b.constant(floats(op.directions, 2 * HIDDEN * op.gate_count, seed=9))
@@ -58,6 +58,17 @@ def test_a_layer_taken_apart_gives_what_its_own_rule_gives(op: Any, has_lengths:
             whole, apart = made[f"whole{index}"], made[f"apart{index}"]
             assert whole.shape == apart.shape
             np.testing.assert_allclose(apart, whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", LAYERS, ids=str)
+def test_a_layer_of_many_time_steps_becomes_a_loop(op: Any) -> None:
+    model = layer_twice(op, True, UNROLL_LIMIT + 1)
+    if op.layout == "sequence_first":  # A layer of another layout becomes one of this layout first.
+        assert "Loop" in {type(node.op).__name__ for node in model.graph.nodes}
+    shape = (2, UNROLL_LIMIT + 1) if op.layout == "batch_first" else (UNROLL_LIMIT + 1, 2)
+    made = dovetail.run(model, {"x": floats(*shape, INPUT), "lengths": np.array([UNROLL_LIMIT + 1, 7], np.int32)}, "interpreter")
+    for index in range(op.outputs):
+        np.testing.assert_allclose(made[f"apart{index}"], made[f"whole{index}"], atol=1e-5)
 
 
 def test_a_layer_without_time_steps_runs_natively() -> None:

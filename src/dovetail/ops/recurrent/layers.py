@@ -9,7 +9,6 @@ from dovetail import arrays
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, View, agree
-from dovetail.limits import MAX_UNROLLED_STEPS
 from dovetail.ops.recurrent.cell_math import (
     DEFAULT_PARAMETERS,
     HAS_PARAMETERS,
@@ -34,6 +33,8 @@ X_AXES = {"sequence_first": "sbi", "batch_first": "bsi", "direction_second": "bs
 Y_AXES = {"sequence_first": "sdbh", "batch_first": "bsdh", "direction_second": "bdsh"}
 STATE_AXES = {"sequence_first": "dbh", "batch_first": "bdh", "direction_second": "bdh"}
 """The axes of data, output and states in each layout: sequence, batch, direction, input size, hidden size."""
+UNROLL_LIMIT = 1024
+"""The most time steps that a decomposition writes one by one; it writes a Loop over more."""
 
 
 def permutation_of(source: str, target: str) -> list[int]:
@@ -255,7 +256,7 @@ class RecurrentLayer(Op):
             projected = m.matmul(x, m.prepare_weights(weights[0]))
             projected = projected if input_bias is None else projected + input_bias
             is_reverse = self.direction == "reverse" or direction == 1
-            if isinstance(sizes["s"], int) and (isinstance(m, ArrayBackend) or sizes["s"] <= MAX_UNROLLED_STEPS):
+            if isinstance(sizes["s"], int) and (isinstance(m, ArrayBackend) or sizes["s"] <= UNROLL_LIMIT):
                 step_outputs, states_of_direction = unroll(
                     m, [projected[t] for t in range(sizes["s"])], step, first_states, lengths, is_reverse
                 )

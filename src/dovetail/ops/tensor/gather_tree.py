@@ -55,7 +55,7 @@ class GatherTree(
             raise UnsupportedError("beams.times", f"the number of times must be constant, got {times}")
         if not times:
             return b.Identity(step_ids)
-        refuse_unrolling(times, "the times of a GatherTree")
+        refuse_unrolling(times, 12, "the times of a GatherTree")
         until = b.Unsqueeze(as_type(b, max_seq_len, dtypes.i64), [1])
         beam = b.Expand(indices_of_axis(b, step_ids, 2), shape_value(b, step_ids, [1, 2]))
         tokens = []

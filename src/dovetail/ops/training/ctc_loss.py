@@ -82,7 +82,7 @@ class CTCLoss(
         times, classes = logits.dims[1:]
         if not isinstance(times, int) or not isinstance(classes, int) or not times:
             raise UnsupportedError("ctc.size", "CTCLoss of times or classes known only at run time is not supported")
-        refuse_unrolling(times, "the times of a CTCLoss")
+        refuse_unrolling(times, 24, "the times of a CTCLoss")
         blank = b.constant([[classes - 1]]) if blank_index is None else b.Reshape(as_type(b, blank_index, dtypes.i64), [1, 1])
         symbols, symbol_count = self._preprocess_labels(
             b, as_type(b, labels, dtypes.i64), as_type(b, label_length, dtypes.i64), blank, times

@@ -179,7 +179,7 @@ def import_extract_image_patches(ctx: ImportContext) -> Value:
     image_size = [x.dims[2], x.dims[3]]
     if not all(isinstance(size, int) for size in image_size):
         raise UnsupportedError("blocks.size", "ExtractImagePatches needs an image of static size")
-    refuse_unrolling(prod(sizes), "the elements of a patch of ExtractImagePatches")
+    refuse_unrolling(prod(sizes), 1, "the elements of a patch of ExtractImagePatches")
     spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates, strict=True)]
     outs = []
     pads: list[list[int]] = [[0, 0], [0, 0]]
