@@ -12,6 +12,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, axes_in, is_static, static
+from dovetail.limits import refuse_table
 from dovetail.ops.shape_values import integers_of, length_of_vector
 
 if TYPE_CHECKING:
@@ -84,9 +85,10 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
         sizes = list(static(x.shape))
         rows = sizes[axis] * sizes[-1]
         columns = 2 * (length // 2 + 1) if onesided and not op.inverse else length if onesided else 2 * length
-        if max(rows, columns) * rows > _MATRIX_LIMIT:
-            text = f"the matrix of the transform must have at most {_MATRIX_LIMIT} elements, got {max(rows, columns) * rows}"
+        if rows * columns > _MATRIX_LIMIT:
+            text = f"the matrix of the transform must have at most {_MATRIX_LIMIT} elements, got {rows * columns}"
             raise UnsupportedError("fourier.size", text)
+        refuse_table((rows, rows), 8, "the unit vectors of a transform")
         unit = np.eye(rows).reshape(rows, sizes[axis], sizes[-1])
         matrices = _transform(unit, [(1, int(length))], op.inverse, onesided)
         order = [*(other for other in range(rank - 1) if other != axis), axis, rank - 1]
