@@ -37,6 +37,7 @@ CASES: list[Case] = [
     moved(DFT(False, True), floats(4, 5, 1), i64(1, 0), "of one side over two axes"),
     moved(DFT(True, True), floats(2, 4, 2), i64(1), "from one side"),
     moved(DFT(True, True), floats(2, 4, 2), i64(1), "from one side, odd", 7),
+    moved(DFT(False, True), floats(1, 1200, 1), i64(1), "of one side, most of the axis cut off", 16),
     moved(RDFT(), floats(4, 5, 6), i64(2), "over the last axis"),
     moved(RDFT(), floats(4, 5, 6), i64(1, -1), "over two axes"),
     moved(RDFT(), floats(4, 5, 6), i64(1), "filled up", 8),
