@@ -45,7 +45,7 @@ class Limits:
     dense_bytes: int = 1 << 28
     """Bytes of the dense tensors from the sparse ones of a file."""
     folded_bytes: int = 1 << 28
-    """Bytes that constant folding adds in one operation, else nodes are not folded; bytes of a table computed from sizes."""
+    """Bytes that constant folding adds in one operation, and bytes of a table that a decomposition computes from sizes."""
     inference_steps: int = 200_000
     """Nodes of subgraphs that are inferred again, after 16 inferences of each subgraph."""
     text_bytes: int = 1 << 28

@@ -157,7 +157,7 @@ def _axis_order_of(layout: Layout, root: RunTensor) -> list[int] | None:
 
 
 def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> int:
-    """Return an operand's vote for a channels-last root, in bytes; negative where it is channels-last only without."""
+    """Return an operand's vote for a channels-last root, in bytes; negative where only a row-major root packs its channels."""
     if not tensor.count or tensor.count == tensor.sizes[0] * tensor.sizes[1]:
         return 0
     _, view = layouts.aliases.of(tensor)

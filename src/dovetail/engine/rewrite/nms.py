@@ -71,7 +71,10 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
 
 
 def rewrite_nms(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Sequence[Value] | None:
-    """Rewrite NonMaxSuppression to NmsTable and NmsRows; None for types other than f32 and an unknown number of boxes."""
+    """Rewrite NonMaxSuppression to NmsTable and NmsRows; None for types other than f32.
+
+    None, too, for a number of boxes per class that is not known.
+    """
     padded: list[Value | None] = [*xs, None, None, None]
     boxes, scores, max_boxes_input, iou_threshold, score_threshold, *others = padded
     thresholds = iou_threshold, score_threshold
