@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from dovetail.interpreter.evaluate import apply, constant_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import is_static, static
-from dovetail.limits import current, refuse_table
+from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 from dovetail.ops.signal.stft import STFT, scalar_of
 from dovetail.ops.tensor.reshape import Unsqueeze
@@ -94,10 +93,7 @@ def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
     values = [None if x is None else constant_value(x) for x in node.inputs]
     if any(item is None for item in values):
         raise UnsupportedError("mel.constant", "MelWeightMatrix needs constant inputs: OpenVINO has no such operator")
-    type = node.outputs[0].type
-    nbytes = node.outputs[0].dtype.numpy.itemsize * prod(static(node.outputs[0].shape)) if is_static(type) else 0
-    if nbytes > (limits := current().limits).folded_bytes:
-        raise UnsupportedError(
-            "mel.constant", f"MelWeightMatrix: the constant would have {nbytes} bytes; {limits.describe('folded_bytes')}"
-        )
+    y = node.outputs[0]
+    if is_static(y.type):
+        refuse_table(static(y.shape), y.dtype.numpy.itemsize, "MelWeightMatrix")
     return b.constant(apply(op, np, values)[0], op.output_datatype)
