@@ -145,6 +145,7 @@ class DetectionOutput(
         boxes = self._decode_boxes(
             b, box_logits, proposals, None if aux_box_preds is None else as_type(b, aux_box_preds, dtypes.f32), images, count
         )
+        refuse_table((classes,), 8, "the mask of classes of a DetectionOutput")
         scores = b.Reshape(class_preds, [images, count, classes], special_zero=False)
         if aux_class_preds is not None:
             scores = self._apply_objectness(b, scores, as_type(b, aux_class_preds, dtypes.f32), images, count, classes)
@@ -188,7 +189,6 @@ class DetectionOutput(
     def _apply_objectness(self, b: Builder, scores: Value, aux_class_preds: Value, images: int, count: int, classes: int) -> Any:
         """Make a prior background where its objectness is too small."""
         objectness = b.Slice(b.Reshape(aux_class_preds, [images, count, 2], special_zero=False), [1], [2], [2])
-        refuse_table((classes,), 8, "the scores of a DetectionOutput")
         background_only = np.zeros((1, 1, classes), np.float32)
         if 0 <= self.background_label_id < classes:
             background_only[..., self.background_label_id] = 1
@@ -198,7 +198,6 @@ class DetectionOutput(
         """Return the candidates' scores, -inf for all others: [images, classes, priors]."""
         no_score = b.constant(np.float32(-np.inf))
         scores = b.Transpose(scores, [0, 2, 1])
-        refuse_table((classes,), 8, "the mask of classes of a DetectionOutput")
         is_allowed = np.arange(classes).reshape(1, -1, 1) != self.background_label_id
         if not self.decrease_label_id:
             return b.Where(b.And(b.constant(is_allowed), b.Greater(scores, self.confidence_threshold)), scores, no_score)
