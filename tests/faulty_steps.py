@@ -55,7 +55,7 @@ def steps(every: int, networks: int) -> list[Step]:
         )
         return made
 
-    # Replaced while the cases are compiled, and restored below.
+    # Replaced while the cases are compiled, and restored below; to mypy a module's function is not assignable.
     executable.encode_step = record  # type: ignore[assignment]
     try:
         for _, case in CASES[::every]:
