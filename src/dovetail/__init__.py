@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.passes.infer import infer
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
+    from dovetail.transform.simplify import simplify
     from dovetail.validate import check
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ __all__ = [
     "plan",
     "run",
     "save",
+    "simplify",
     "split",
 ]
 
@@ -67,6 +69,7 @@ _MODULES = {
     "passes.infer": "infer",
     "program": "Program compile plan run",
     "symbolic": "Dim",
+    "transform.simplify": "simplify",
     "validate": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -28,6 +28,7 @@ LAYERS = (
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
     "program compare backend ngraph catalog",
+    "transform",
     "cli",
 )
 """The packages and modules, the lowest layer first; a module with a layer of its own is not of its package's."""

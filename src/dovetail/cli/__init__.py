@@ -19,6 +19,7 @@ COMMANDS = {
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
     "run": "Run a model on given or random inputs.",
+    "simplify": "Remove nodes that compute nothing of their own, with proof if asked.",
     "show": "Print the graph as text, with inferred types and shapes.",
 }
 

@@ -1,0 +1,1 @@
+"""Transformations of models: each takes a model and returns a new one."""
