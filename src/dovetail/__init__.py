@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.passes.infer import infer
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
+    from dovetail.transform.extract import extract
     from dovetail.validate import check
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ __all__ = [
     "compile",
     "concat",
     "copy",
+    "extract",
     "grad",
     "infer",
     "interpret",
@@ -67,6 +69,7 @@ _MODULES = {
     "passes.infer": "infer",
     "program": "Program compile plan run",
     "symbolic": "Dim",
+    "transform.extract": "extract",
     "validate": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
