@@ -25,9 +25,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from assertions import assert_close  # noqa: E402
-
 import dovetail  # noqa: E402
+from assertions import assert_close  # noqa: E402
 from dovetail.compare.runtimes import Names, runner  # noqa: E402
 from dovetail.errors import DovetailError, EngineError  # noqa: E402
 from dovetail.ir.graph import Model, Value  # noqa: E402
@@ -155,7 +154,8 @@ def check(part: Model, path: Path, known: Arrays, runtime: str, tolerance: float
         for where in ENGINES:
             results[where] = dict(dovetail.compile(loaded, where, threads=1 if where == "native" else None)(arrays))
         results["native, in memory"] = dict(dovetail.compile(part, threads=1)(arrays))
-        for where, outputs in results.items():
+        for engine, outputs in results.items():
+            where = engine
             for name in _names(part.outputs):
                 wanted = known[name]
                 limit = tolerance if np.asarray(wanted).dtype.kind not in "iub" or tolerance == TOLERANCE else None
