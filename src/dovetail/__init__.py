@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.passes.infer import infer
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
+    from dovetail.transform.extract import extract
     from dovetail.transform.simplify import simplify
     from dovetail.validate import check
 
@@ -45,6 +46,7 @@ __all__ = [
     "compile",
     "concat",
     "copy",
+    "extract",
     "grad",
     "infer",
     "interpret",
@@ -69,6 +71,7 @@ _MODULES = {
     "passes.infer": "infer",
     "program": "Program compile plan run",
     "symbolic": "Dim",
+    "transform.extract": "extract",
     "transform.simplify": "simplify",
     "validate": "check",
 }

@@ -14,6 +14,8 @@ COMMANDS = {
     "bench": "Time a model beside other engines: medians, ratios, peak memory.",
     "check": "Report every independent fault of a model in one pass.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
+    "edit": "Rename values, set outputs, constants, input types and metadata.",
+    "extract": "Write the part of a model between values.",
     "grad": "Write the gradient graph as an ordinary model.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",

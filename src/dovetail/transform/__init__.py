@@ -1,1 +1,1 @@
-"""Transformations of models: each takes a model and returns a new one."""
+"""Transformations of whole models that users call: each takes models and returns a new one."""
