@@ -57,7 +57,7 @@ class Samples:
 
 def draw_samples(
     model: Model,
-    batches: Sequence[FreedSize],
+    freed: Sequence[FreedSize],
     shapes: Mapping[int, Shape],
     count: int,
     seed: int,
@@ -65,11 +65,13 @@ def draw_samples(
 ) -> Samples:
     """Draw ``count`` samples, or make them of the arrays ``inputs`` of the original model and variations of them.
 
-    ``model`` is the original one, ``shapes`` has the shapes with the analysis' symbols of the inputs that change.
+    ``model`` is the original one, ``shapes`` has the shapes with the analysis' symbols of the inputs that change. Freed sizes
+    that are no batch keep their old size.
     """
     wide = copy_model(model)
+    batches = [size for size in freed if size.is_batch]
     old = batches[0].old
-    at_count = {batch.name: count for batch in batches}
+    at_count = {size.name: count if size.is_batch else size.old for size in freed}
     axes: dict[str, Axes] = {}
     for index, shape in shapes.items():
         value = wide.inputs[index]
