@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
     from dovetail.transform.extract import extract
+    from dovetail.transform.merge import merge
     from dovetail.validate import check
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ __all__ = [
     "infer",
     "interpret",
     "load",
+    "merge",
     "plan",
     "run",
     "save",
@@ -70,6 +72,7 @@ _MODULES = {
     "program": "Program compile plan run",
     "symbolic": "Dim",
     "transform.extract": "extract",
+    "transform.merge": "merge",
     "validate": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
