@@ -22,7 +22,7 @@ from extract import RUNTIMES, TOLERANCE, compare, feed, run_in_own_runtime
 
 import dovetail
 from dovetail.compare.runtimes import Names
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Tensor
 
@@ -55,7 +55,9 @@ def is_encoder(model: Model) -> bool:
     if len(model.outputs) != 1 or model.states:
         return False
     type = model.outputs[0].type
-    return isinstance(type, Tensor) and type.dtype == "f32" and type.shape is not None and len(type.shape) == 3
+    if not isinstance(type, Tensor) or type.dtype != "f32" or type.shape is None or len(type.shape) != 3:
+        return False
+    return not isinstance(type.shape[2], int) or type.shape[2] == 64
 
 
 def check_merge(merged: Model, inputs: Arrays, wanted: Arrays) -> list[str]:
@@ -81,9 +83,9 @@ def join(first: Path, second: Path) -> list[str] | None:
     try:
         merged = dovetail.merge(encoder, decoder, {encoder.outputs[0].name: port}, prefix_second="decoder/")
     except DovetailError as error:
-        if error.code == "merge.type":
-            return None
-        raise
+        if not isinstance(error, RuleError):
+            raise
+        return None
     # The encoder's batch decides: the stored inputs of the decoder are cut or repeated to it.
     inputs = stored_inputs(first, encoder)
     hidden = run_in_own_runtime(first, names_of(encoder), inputs)[encoder.outputs[0].name]
@@ -139,7 +141,10 @@ def main() -> None:
             counts["clash" if faults is None else "wrong" if faults else "merged"] += 1
             if faults:
                 print(f"{encoder.name} + {decoder.name}", *faults, sep="\n    ", flush=True)
-    print(f"encoders with decoders: {counts['merged']} equal, {counts['wrong']} wrong, {counts['clash']} with other types", flush=True)
+    print(
+        f"encoders with decoders: {counts['merged']} equal, {counts['wrong']} wrong, {counts['clash']} with other types",
+        flush=True,
+    )
     wrong = 0
     for path in (choose.choice(whole) for _ in range(options.splits)):
         try:

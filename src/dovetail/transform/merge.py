@@ -52,7 +52,8 @@ def merge(
 
     The result has the format and metadata of ``first`` with metadata of ``second`` that it lacks, the larger of both opsets, and
     the states of both. Raises RuleError [name.unknown], [merge.empty], [merge.input] (no input of the second, or one connected
-    twice), [merge.cycle] (a connection from the second model to the first), [merge.type] with every clash of types.
+    twice), [merge.cycle] (a connection from the second model to the first), [merge.type] with every clash of types, and the
+    errors of :func:`dovetail.infer` where a node of the second model refuses the sizes of the first.
     """
     one, other = copy_model(first), copy_model(second)
     connections = _select_connections(one, other, connect)
@@ -70,7 +71,8 @@ def merge(
     _join(one, other, connections, consumed)
     _merge_facts(one, other)
     one.warnings += drop_incomplete_states(one)
-    if any(_is_open(x) and not _is_open(value) for value, x in connections):
+    if substitution or any(_is_open(x) and not _is_open(value) for value, x in connections):
+        # The second model knows more of its inputs now, which its nodes may refuse.
         with counting(one.limits):
             infer_graph(one.graph, file=one.file)
     return one
