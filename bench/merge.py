@@ -134,11 +134,11 @@ def main() -> None:
     decoders = [path for path in files if any(PORT in (value.name, *value.names) for value in loaded[path].inputs)]
     encoders = [path for path in files if path not in decoders and is_encoder(loaded[path])]
     whole = [path for path in files if not loaded[path].states and "lowp" not in path.name]
-    counts = {"merged": 0, "wrong": 0, "clash": 0}
+    counts = {"equal": 0, "wrong": 0, "of other types": 0}
     for decoder in decoders:
         for encoder in encoders if options.limit is None else sorted(choose.sample(encoders, options.limit)):
             faults = join(encoder, decoder)
-            counts["clash" if faults is None else "wrong" if faults else "merged"] += 1
+            counts["of other types" if faults is None else "wrong" if faults else "equal"] += 1
             if faults:
                 print(f"{encoder.name} + {decoder.name}", *faults, sep="\n    ", flush=True)
     print(

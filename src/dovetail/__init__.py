@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dovetail.symbolic import Dim
     from dovetail.transform.extract import extract
     from dovetail.transform.merge import merge
+    from dovetail.transform.rebatch import rebatch
+    from dovetail.transform.simplify import simplify
     from dovetail.validate import check
 
 __version__ = "0.1.0"
@@ -53,8 +55,10 @@ __all__ = [
     "load",
     "merge",
     "plan",
+    "rebatch",
     "run",
     "save",
+    "simplify",
     "split",
 ]
 
@@ -73,6 +77,8 @@ _MODULES = {
     "symbolic": "Dim",
     "transform.extract": "extract",
     "transform.merge": "merge",
+    "transform.rebatch": "rebatch",
+    "transform.simplify": "simplify",
     "validate": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

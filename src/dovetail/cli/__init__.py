@@ -21,7 +21,9 @@ COMMANDS = {
     "merge": "Write one model in which values of a first are inputs of a second.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
+    "rebatch": "Change the batch or other input sizes, repair baked constants, compare each sample.",
     "run": "Run a model on given or random inputs.",
+    "simplify": "Remove nodes that compute nothing of their own, with proof if asked.",
     "show": "Print the graph as text, with inferred types and shapes.",
 }
 

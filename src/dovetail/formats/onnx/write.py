@@ -10,7 +10,7 @@ from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
-from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.onnx import codec, min_opset
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
@@ -120,11 +120,26 @@ def save(
     opset: int | None = None,
     external: bool | str | None = None,
     threshold: int = 1024,
+    types: bool = True,
 ) -> bytes | None:
     """Write ``model`` as ONNX; return the bytes where ``path`` is None. ``external`` and ``threshold``: see :func:`codec.write`.
+
+    Without ``types`` the file declares only the types that inference does not find: of inputs, outputs and unknown operators.
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
     foreign = find_fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
     check_readback(model, foreign, ONNX)
+    if not types:
+        _drop_types(foreign.graph)
     return codec.write(foreign, path, external=external, threshold=threshold)
+
+
+def _drop_types(graph: ForeignGraph) -> None:
+    """Remove the declarations of values that core operators produce, and of constants, in subgraphs too."""
+    for node in graph.nodes:
+        for attribute in node.attributes.values():
+            if isinstance(attribute, ForeignGraph):
+                _drop_types(attribute)
+    declared = {key for node in graph.nodes if node.domain for key in node.outputs}
+    graph.values = {key: value for key, value in graph.values.items() if key in declared or value.metadata.get("metadata_props")}
