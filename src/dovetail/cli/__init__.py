@@ -18,6 +18,7 @@ COMMANDS = {
     "extract": "Write the part of a model between values.",
     "grad": "Write the gradient graph as an ordinary model.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
+    "merge": "Write one model in which values of a first are inputs of a second.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
     "rebatch": "Change the batch or other input sizes, repair baked constants, compare each sample.",
