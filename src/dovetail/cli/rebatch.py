@@ -6,7 +6,6 @@ import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 
-
 CHANGES = ("node", "operator", "old", "new", "reason")
 COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 

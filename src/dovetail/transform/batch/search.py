@@ -11,7 +11,7 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
-from dovetail.errors import UnsupportedError, raise_all
+from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_graph, copy_model, disconnect
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Shape, Tensor
@@ -170,9 +170,10 @@ class Search:
         graphs = self.original.graph, attempt.model.graph
         return run_both(*graphs, attempt.counterpart, attempt.layout, self._samples(), self.batches[0].old, size)
 
-    def _differences(self, attempt: Attempt) -> list[FoundDifference]:
-        runs = self._run(attempt)
-        return find_differences(runs, self.original.graph, attempt.counterpart, attempt.layout, self.batches[0].old)
+    def _differences(self, attempt: Attempt, runs: Runs | None = None) -> list[FoundDifference]:
+        graph, old = self.original.graph, self.batches[0].old
+        blocked = {blocker.position for blocker in attempt.blockers}
+        return find_differences(runs or self._run(attempt), graph, attempt.counterpart, attempt.layout, old, blocked)
 
     def _samples(self) -> Samples:
         if self.samples is None:
@@ -193,7 +194,14 @@ class Search:
         for value in graph.values():
             value.type = substitute_type(value.type, values)
             value._value = None if value.node is None else value._value
-        infer_graph(graph, file=attempt.model.file)
+        try:
+            infer_graph(graph, file=attempt.model.file)
+        except DovetailError as error:
+            labels = [node.label for node in self.original.graph.nodes]
+            for item in error.diagnostics:
+                position = labels.index(item.node) if item.node in labels else self.end - 1
+                self._block(attempt, [FoundDifference(position, f"with the new sizes, {item.message}")])
+            return
         _fold_sizes(attempt)
         if not self.verify:
             return
@@ -244,13 +252,12 @@ class Search:
         return rows
 
     def _block(self, attempt: Attempt, found: Sequence[FoundDifference]) -> None:
-        """Make the nodes that differ first the ones that forbid the change."""
-        attempt.blockers = []
+        """Add the nodes that differ to those that forbid the change."""
         for position, why in found:
             node = attempt.counterpart[id(self.original.graph.nodes[position].outputs[0])].node
             assert node is not None
             attempt.blockers.append(Blocker(position, node, why, False))
-        attempt.position = found[0].position
+        attempt.position = min((blocker.position for blocker in attempt.blockers), default=self.end)
 
     def _notes(self, attempt: Attempt) -> list[str]:
         notes = []
@@ -267,6 +274,8 @@ class Search:
     def _refuse(self, attempt: Attempt) -> None:
         errors = []
         runs = self._run(attempt) if self.batches and self.is_comparable else None
+        if runs is not None:
+            self._block(attempt, self._differences(attempt, runs))
         for blocker in sorted(attempt.blockers, key=lambda item: item.position):
             why = blocker.why
             if runs is not None and not why.startswith("run with"):
