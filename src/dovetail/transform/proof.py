@@ -13,7 +13,6 @@ from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
-from dovetail.ops.constant import Constant
 from dovetail.program import compile
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
@@ -142,8 +141,8 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
         xs = [None if x is None else arrays[id(x)] for x in node.inputs]
         ys = evaluate_node(node, np, xs)
         for y, array in zip(node.outputs, ys, strict=False):
-            plain = isinstance(array, np.ndarray) and not isinstance(node.op, Constant)
-            arrays[id(y)] = np.ascontiguousarray(array).reshape(array.shape) if plain else array
+            is_array = isinstance(array, np.ndarray)
+            arrays[id(y)] = np.ascontiguousarray(array).reshape(array.shape) if is_array else array
         for key in last.get(index, ()):
             arrays.pop(key, None)
     return {y.name: arrays[id(y)] for y in graph.outputs}

@@ -141,5 +141,10 @@ def _drop_types(graph: ForeignGraph) -> None:
         for attribute in node.attributes.values():
             if isinstance(attribute, ForeignGraph):
                 _drop_types(attribute)
-    declared = {key for node in graph.nodes if node.domain for key in node.outputs}
-    graph.values = {key: value for key, value in graph.values.items() if key in declared or value.metadata.get("metadata_props")}
+    unknown = {key for node in graph.nodes if node.domain for key in node.outputs}
+    ports = {value.key for value in (*graph.inputs, *graph.outputs)}
+    graph.values = {
+        key: value
+        for key, value in graph.values.items()
+        if key in unknown or (key not in ports and value.metadata.get("metadata_props"))
+    }
