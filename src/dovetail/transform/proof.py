@@ -165,10 +165,10 @@ def _bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
 
 
 def _are_same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    if x.dtype.hasobject:
+    if x.dtype.hasobject or not x.size:
         return bool(np.array_equal(x, y))
     raw = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1) for array in (x, y)]
-    different = (raw[0] != raw[1]).any(axis=1) if x.size else np.zeros(0, bool)
+    different = (raw[0] != raw[1]).any(axis=1)
     if not different.any():
         return True
     rest = [array.reshape(-1)[different] for array in (x, y)]

@@ -9,6 +9,7 @@ import numpy as np
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
+from dovetail.ir.types import Tensor
 from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.transform.simplification.rules import Target, is_among
@@ -75,7 +76,7 @@ def _groups(graph: Graph) -> list[list[Product]]:
     """Return the products of each value that are worth merging."""
     groups: list[list[Product]] = []
     for value in graph.values():
-        if value.shape is None or len(value.shape) < 2 or len(value.uses) < 2:
+        if not isinstance(value.type, Tensor) or len(value.type.shape or ()) < 2 or len(value.uses) < 2:
             continue
         by_kind: dict[tuple[Any, ...], list[Product]] = {}
         for node, index in value.uses:
