@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
     from dovetail.transform.extract import extract
+    from dovetail.transform.merge import merge
+    from dovetail.transform.rebatch import rebatch
     from dovetail.transform.simplify import simplify
     from dovetail.validate import check
 
@@ -51,7 +53,9 @@ __all__ = [
     "infer",
     "interpret",
     "load",
+    "merge",
     "plan",
+    "rebatch",
     "run",
     "save",
     "simplify",
@@ -72,6 +76,8 @@ _MODULES = {
     "program": "Program compile plan run",
     "symbolic": "Dim",
     "transform.extract": "extract",
+    "transform.merge": "merge",
+    "transform.rebatch": "rebatch",
     "transform.simplify": "simplify",
     "validate": "check",
 }
