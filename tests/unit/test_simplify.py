@@ -199,3 +199,15 @@ def test_the_command_reports_each_changed_node(tmp_path: Path) -> None:
     report = json.loads(result.stdout)
     assert (report["nodes_before"], report["nodes_after"]) == (4, 1) and len(report["proved"]) == 2
     assert kinds((tmp_path / "s.onnx").read_bytes()) == Counter(expected)
+
+
+def test_a_factor_and_the_merged_products_need_no_more_weights() -> None:
+    b = Builder("g")
+    draw = np.random.default_rng(0)
+    x = b.input("x", "f32", ("n", 8, 64))
+    weights = [draw.standard_normal((64, 64)).astype(np.float32) for _ in range(3)]
+    q, k, v = (b.Add(b.MatMul(x, w), draw.standard_normal(64).astype(np.float32)) for w in weights)
+    b.output("y", b.MatMul(b.MatMul(b.Multiply(q, np.float32(0.5)), b.Transpose(k, [0, 2, 1])), v))
+    model, report = dovetail.simplify(b.model, prove=True)
+    assert not report.refutations and kinds(saved(model))["MatMul"] == 3
+    assert len(saved(model)) <= 1.01 * len(saved(b.model))

@@ -99,7 +99,8 @@ def _product_of(graph: Graph, node: Node) -> Product | None:
     data, y = weights.constant, node.outputs[0]
     if data is None or data.ndim != 2 or len(weights.uses) != 1 or weights.dtype.name not in ("f32", "f64"):
         return None
-    if is_among(y, graph.outputs):
+    # A dead node, which an earlier pass has replaced, is not worth merging.
+    if is_among(y, graph.outputs) or not y.uses:
         return None
     product = Product(node, node, data, None)
     if len(y.uses) != 1:
@@ -107,6 +108,8 @@ def _product_of(graph: Graph, node: Node) -> Product | None:
     ((add, index),) = y.uses
     if not isinstance(add.op, Add) or not add.op.broadcast or is_among(add.outputs[0], graph.outputs):
         return product
+    if not add.outputs[0].uses:
+        return None
     bias = add.input(1 - index).constant
     if bias is None or bias.shape != (product.columns,):
         return product
