@@ -13,7 +13,6 @@ from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
-from dovetail.ops.constant import Constant
 from dovetail.program import compile
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
@@ -142,8 +141,8 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
         xs = [None if x is None else arrays[id(x)] for x in node.inputs]
         ys = evaluate_node(node, np, xs)
         for y, array in zip(node.outputs, ys, strict=False):
-            plain = isinstance(array, np.ndarray) and not isinstance(node.op, Constant)
-            arrays[id(y)] = np.ascontiguousarray(array).reshape(array.shape) if plain else array
+            is_array = isinstance(array, np.ndarray)
+            arrays[id(y)] = np.ascontiguousarray(array).reshape(array.shape) if is_array else array
         for key in last.get(index, ()):
             arrays.pop(key, None)
     return {y.name: arrays[id(y)] for y in graph.outputs}
@@ -166,10 +165,10 @@ def _bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
 
 
 def _are_same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    if x.dtype.hasobject:
+    if x.dtype.hasobject or not x.size:
         return bool(np.array_equal(x, y))
     raw = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1) for array in (x, y)]
-    different = (raw[0] != raw[1]).any(axis=1) if x.size else np.zeros(0, bool)
+    different = (raw[0] != raw[1]).any(axis=1)
     if not different.any():
         return True
     rest = [array.reshape(-1)[different] for array in (x, y)]

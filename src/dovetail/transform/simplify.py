@@ -127,7 +127,10 @@ def _apply(model: Model, each: Pass, target: Target, report: PassReport, proof: 
     """Apply one pass to all graphs of a model, and take it back where the proof refuses it. Returns the number of changes."""
     before = copy_graph(model.graph) if proof is not None else None
     target.changes = []
-    changed = sum(each.apply(graph, target) for graph in list(graphs_of(model.graph)))
+    changed = 0
+    for graph in list(graphs_of(model.graph)):
+        target.is_subgraph = graph is not model.graph
+        changed += each.apply(graph, target)
     if changed and proof is not None and before is not None:
         reason = proof.refute(model.graph, is_exact=each.is_exact)
         if reason:

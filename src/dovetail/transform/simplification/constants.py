@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from dovetail.interpreter.evaluate import FOLD_LIMIT, fold_op
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import connect
@@ -59,7 +61,8 @@ def _evaluate(graph: Graph) -> dict[int, Value]:
             continue
         for y, (array, dtype) in zip(node.outputs, arrays, strict=True):
             constant = Value(y.name, y.type)
-            connect(Node(Constant(array, dtype), [], [constant]))
+            # The bits of a sum depend on the order of its addends, and that on the strides: those of a file are row-major.
+            connect(Node(Constant(np.ascontiguousarray(array).reshape(array.shape), dtype), [], [constant]))
             results[id(y)] = constant
     return results
 

@@ -55,7 +55,8 @@ def _keys(node: Node, sizes: set[Hashable]) -> list[Hashable]:
     op = node.op
     if isinstance(op, Constant):
         key = _size_key(op)
-        return [("constant", *key, _digest(op.data))] if key in sizes and _is_comparable(op.data) else []
+        is_compared = key in sizes and _is_comparable(op.data) and not _is_quantized(node)
+        return [("constant", *key, _digest(op.data))] if is_compared else []
     if isinstance(op, Foreign) or op.holds_graphs or not node.inputs or draws(op, node.inputs):
         return []
     inputs = [0 if x is None else id(x) for x in node.inputs]
@@ -93,6 +94,14 @@ def _shared_sizes(graph: Graph) -> set[Hashable]:
             key = _size_key(node.op)
             (twice if key in once else once).add(key)
     return twice
+
+
+def _is_quantized(node: Node) -> bool:
+    """Return whether quantized operators read a constant.
+
+    onnxruntime names tensors of its own after their scales and zero points, and refuses a file where two of them are shared.
+    """
+    return any("quantiz" in type(reader.op).__module__ for reader, _ in node.outputs[0].uses)
 
 
 def _is_comparable(data: np.ndarray[Any, Any]) -> bool:

@@ -30,11 +30,18 @@ _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 def remove_identities(graph: Graph, target: Target) -> int:
     """Remove nodes whose output has the bits of an input for all inputs. Returns their number."""
-    return apply_rules(graph, RULES, target)
+    return apply_rules(graph, {**RULES, Identity: _remove_in_subgraph} if target.is_subgraph else RULES, target)
 
 
 def _first_input(b: Builder, node: Node) -> Result:
     return node.input(0)
+
+
+def _remove_in_subgraph(b: Builder, node: Node) -> Result:
+    """Keep an Identity that Scan needs: between a result of the body and the same result as a scan output."""
+    x, y = node.input(0), node.outputs[0]
+    is_scan_output = all(isinstance(each.op, Unsqueeze) and is_among(each.outputs[0], b.graph.outputs) for each, _ in y.uses)
+    return None if y.uses and is_scan_output and is_among(x, (*b.graph.inputs, *b.graph.outputs)) else x
 
 
 def _only_input(b: Builder, node: Node) -> Result:

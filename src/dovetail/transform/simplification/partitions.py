@@ -5,7 +5,7 @@ from __future__ import annotations
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
-from dovetail.ir.types import INT64_MAX
+from dovetail.ir.types import INT64_MAX, Tensor
 from dovetail.ops.tensor.slice import Slice
 from dovetail.transform.simplification.rules import Target
 from dovetail.transform.simplification.slices import cuts_of
@@ -37,6 +37,8 @@ def _partitions(graph: Graph) -> dict[int, tuple[int, list[tuple[int, int, Node]
     """Return by slice its axis and all slices of its partition, in order."""
     found: dict[int, tuple[int, list[tuple[int, int, Node]]]] = {}
     for value in graph.values():
+        if not isinstance(value.type, Tensor):
+            continue
         by_axis: dict[int, list[tuple[int, int, Node]]] = {}
         for node, index in value.uses:
             if index or not isinstance(node.op, Slice):

@@ -15,6 +15,7 @@ from dovetail.transform.simplification.expands import remove_expands
 from dovetail.transform.simplification.gemm import fuse_gemm
 from dovetail.transform.simplification.identities import remove_identities
 from dovetail.transform.simplification.partitions import split_partitions
+from dovetail.transform.simplification.products import merge_products
 from dovetail.transform.simplification.reshapes import merge_reshapes
 from dovetail.transform.simplification.rules import Target
 from dovetail.transform.simplification.shapes import fold_known_values
@@ -46,6 +47,7 @@ PASSES = {
         Pass("slices", merge_slices),
         Pass("partitions", split_partitions),
         Pass("weights", fold_into_weights, is_exact=False),
+        Pass("products", merge_products, is_exact=False),
         Pass("gemm", fuse_gemm, is_exact=False),
         Pass("dead", remove_dead_nodes),
     )

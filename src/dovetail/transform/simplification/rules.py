@@ -33,11 +33,13 @@ class Change:
 class Target:
     """The file that the simplified model will be written to, and the log of the pass that runs.
 
-    ``format`` is "onnx", "openvino" or "" (unknown), ``opset`` the version of ONNX's operators (0: none).
+    ``format`` is "onnx", "openvino" or "" (unknown), ``opset`` the version of ONNX's operators (0: none); ``is_subgraph`` is true
+    while the pass changes a subgraph.
     """
 
     format: str = ""
     opset: int = 0
+    is_subgraph: bool = False
     changes: list[Change] = field(default_factory=list)
 
     def log(self, node: Node) -> None:
