@@ -182,6 +182,29 @@ def test_a_table_with_the_rows_of_all_samples_is_read_within_each_sample(tmp_pat
     judge(b.model, new, tmp_path / "new.onnx", {"x": 0}, {})
 
 
+def test_repeated_indices_are_found_though_the_given_inputs_hide_them(tmp_path: Path) -> None:
+    """The pattern of an exported mask: rows of all samples on one axis, and indices that follow from constants and sizes."""
+    with Builder() as b:
+        mask = b.input("mask", "i64", (1, 4))
+        flat = b.Reshape(mask, [-1, 1])
+        stride = b.Gather(b.Shape(mask, output_type="i64"), [1], axis=0)
+        indices = b.Add(b.constant(np.arange(4).reshape(1, 4)), b.Multiply(b.constant(np.zeros((1, 1), np.int64)), stride))
+        b.output("y", b.Gather(flat, indices, axis=0))
+    ones = {"mask": np.ones((1, 4), np.int64)}
+    new, _ = rebatch(b.model, {"0": "N"}, inputs=ones)
+    for suffix in ("onnx", "xml"):
+        judge(b.model, new, tmp_path / f"new.{suffix}", {"mask": 0}, {})
+
+
+def test_given_samples_that_are_alike_do_not_hide_a_fault() -> None:
+    original = parsed("g (int64[1, 4] mask) => (int64[1, 4] y) <int64[1] z = {0}> { m = ReduceMax(mask, z) y = Add(m, mask) }")
+    with pytest.raises(UnsupportedError):
+        rebatch(original, {"0": "N"}, inputs={"mask": np.ones((1, 4), np.int64)})
+    mixed = parsed("g (int64[1, 4] mask) => (int64[1, 4] y) <int64 z = {0}> { y = CumSum(mask, z) }")
+    with pytest.raises(UnsupportedError):
+        rebatch(mixed, {"0": "N"}, inputs={"mask": np.zeros((1, 4), np.int64)})
+
+
 def test_a_squeeze_without_axes_keeps_a_batch_of_one(tmp_path: Path) -> None:
     original = parsed("g (float[4, 1, 3] x) => (float[4, 3] y) { y = Squeeze(x) }")
     new, _ = rebatch(original, {"0": "N"})

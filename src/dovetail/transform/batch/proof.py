@@ -145,6 +145,16 @@ def compare_samples(name: str, references: Sequence[Any], array: Any, axes: Axes
     return SampleComparison(name, size, row.dtype, row.absolute, row.relative, row.tolerance, row.agrees, row.why)
 
 
+def worst_rows(rows: Sequence[SampleComparison]) -> list[SampleComparison]:
+    """Return the row of the largest difference for each output and batch."""
+    found: dict[tuple[str, int], SampleComparison] = {}
+    for row in rows:
+        known = found.get((row.output, row.batch))
+        if known is None or (known.agrees, -known.relative) > (row.agrees, -row.relative):
+            found[row.output, row.batch] = row
+    return list(found.values())
+
+
 class Runs(NamedTuple):
     """The values of both graphs, by identity: of the new one for all samples, of the original one for each chunk of them.
 
@@ -256,4 +266,14 @@ def _run_nodes(
     return arrays, failed
 
 
-__all__ = ["Runs", "SampleComparison", "Samples", "compare_samples", "draw_samples", "find_differences", "prove", "run_both"]
+__all__ = [
+    "Runs",
+    "SampleComparison",
+    "Samples",
+    "compare_samples",
+    "draw_samples",
+    "find_differences",
+    "prove",
+    "run_both",
+    "worst_rows",
+]

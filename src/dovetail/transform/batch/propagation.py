@@ -12,11 +12,12 @@ from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import faults, infer_types, infer_values
-from dovetail.ir.types import Tensor, Type, View, is_unnamed
+from dovetail.ir.types import Tensor, Type, View, axis_in, is_unnamed
+from dovetail.ops.tensor.gather import Gather
 from dovetail.symbolic import Dim, Inexact
 from dovetail.transform.batch.axes import FreedSize, carries, has_symbol
 from dovetail.transform.batch.operands import repair_operands
-from dovetail.transform.batch.repairs import ALWAYS, REPAIRS, force_random
+from dovetail.transform.batch.repairs import ALWAYS, COORDINATES, REPAIRS, force_random
 from dovetail.transform.batch.state import RepairState
 
 RESTRICTED = ("Constant", "Foreign")
@@ -81,7 +82,11 @@ def _visit(state: RepairState, node: Node) -> str:
         rule = REPAIRS.get(type(node.op))
         if rule is not None and freed in carrying and _try(state, node, rule, freed):
             outcome = _infer(state, node, node.inputs)
-        if outcome.fault and repair_operands(state, node, freed, lambda views: not _infer(state, node, views).fault):
+        if (
+            outcome.fault
+            and not _has_coordinates(state, node, freed)
+            and repair_operands(state, node, freed, lambda views: not _infer(state, node, views).fault)
+        ):
             outcome = _infer(state, node, node.inputs)
     if outcome.fault:
         return outcome.fault
@@ -89,6 +94,15 @@ def _visit(state: RepairState, node: Node) -> str:
         y.type, y.value = type_, value
     _propagate_nesting(state, node)
     return ""
+
+
+def _has_coordinates(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Return whether indices of the node select along the batch axis of its data: repeated, all would select one sample."""
+    op = node.op
+    if not isinstance(op, COORDINATES) or op.__dict__.get("batch_dims", 0):
+        return False
+    axes = [place.axis for place in state.axes(node.input(0), freed)]
+    return axis_in(op.axis, len(node.input(0).dims)) in axes if isinstance(op, Gather) else bool(axes)
 
 
 def _try(state: RepairState, node: Node, rule: Any, freed: FreedSize) -> bool:

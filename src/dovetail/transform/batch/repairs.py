@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.interpreter.evaluate import constant_value
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.types import INT64_MAX, Size, Tensor, axes_in, axis_in
+from dovetail.ir.types import INT64_MAX, Size, Tensor, axes_in, axis_in, is_static, static
 from dovetail.ops.constant import Identity
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.random import RandomNormal, RandomUniform
@@ -16,6 +17,7 @@ from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.gather import Gather, GatherND
 from dovetail.ops.tensor.reshape import Reshape, Squeeze
+from dovetail.ops.tensor.scatter import ScatterND
 from dovetail.ops.tensor.slice import Slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 from dovetail.transform.batch.axes import BatchAxis, FreedSize
@@ -122,6 +124,14 @@ def repair_gather(state: RepairState, node: Node, freed: FreedSize) -> bool:
     return _repair_flat_gather(state, node, freed, place)
 
 
+def _elements_of(indices: Value) -> np.ndarray[Any, Any] | None:
+    """Return the elements of indices that follow from constants, or from sizes that do not change; None where they do not."""
+    numbers = integers_of(indices)
+    if numbers is None or not is_static(indices.type):
+        return constant_value(indices)
+    return np.array(numbers, np.int64).reshape(static(indices.shape))
+
+
 def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place: BatchAxis) -> bool:
     """Gather within each sample where the rows of all samples lie on one axis: indices lose the offset of their sample."""
     data, indices = node.input(0), node.input(1)
@@ -142,7 +152,7 @@ def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place:
         state.add_change(node, "indices of one sample", f"indices + {rows} * sample", "the rows of all samples lie on one axis")
         state.replace_input(node, 1, b.Add(indices, offset))
         return True
-    numbers = indices.constant
+    numbers = _elements_of(indices)
     if numbers is None or numbers.shape[0] != freed.old:
         return False
     own = numbers - rows * np.arange(freed.old).reshape(-1, *[1] * (numbers.ndim - 1))
@@ -160,7 +170,7 @@ def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place:
     )
     node.op = Gather(axis=1, bounds=node.op.__dict__["bounds"])
     state.replace_input(node, 0, split)
-    state.replace_input(node, 1, b.constant(own[0].astype(numbers.dtype)))
+    state.replace_input(node, 1, b.constant(own[0].astype(indices.dtype.numpy)))
     return True
 
 
@@ -173,7 +183,7 @@ def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
         return False
     if [(place.axis, place.inner) for place in state.axes(data, freed)] != [(0, 1)]:
         return False
-    numbers = indices.constant
+    numbers = _elements_of(indices)
     if numbers is not None:
         sample = np.arange(freed.old).reshape(-1, *[1] * (numbers.ndim - 2))
         rows = numbers[..., 1:]
@@ -181,7 +191,7 @@ def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
             return False
         if any(not np.array_equal(rows[0], row) for row in rows):
             return False
-        new: Value = state.b.constant(np.ascontiguousarray(rows))
+        new: Value = state.b.constant(np.ascontiguousarray(rows, dtype=indices.dtype.numpy))
         new = state.write_rows(new, BatchAxis(0, freed.name, 1), False)
     else:
         new = state.b.Slice(indices, [1], [INT64_MAX], [len(old) - 1])
@@ -274,5 +284,7 @@ REPAIRS: dict[type, Repair] = {
     Resize: repair_resize,
 }
 """Repairs of operators whose inference fails, or whose outputs lose the batch."""
+COORDINATES = (Gather, GatherND, ScatterND)
+"""Operators whose indices may count samples: with ``batch_dims`` 0 such indices are never repeated."""
 RANDOM = (RandomUniform, RandomNormal)
 """Random operators that read a shape."""

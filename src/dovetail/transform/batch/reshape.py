@@ -105,8 +105,8 @@ def repair_reshape(state: RepairState, node: Node, freed: FreedSize) -> bool:
         if old_target is None
         else [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(old_target)]
     )
-    if old is not None and found and not found[0].is_exact:
-        inferred = [placement for placement in found if old[placement.axis] == -1]
+    if old is not None and found and (found[0].is_moved or not found[0].is_exact):
+        inferred = [placement for placement in found if old[placement.axis] == -1 and not placement.is_moved]
         found = [*inferred, *(placement for placement in found if placement not in inferred)]
     if not found:
         return False

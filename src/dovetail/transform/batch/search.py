@@ -25,11 +25,13 @@ from dovetail.transform.batch.proof import (
     Runs,
     SampleComparison,
     Samples,
+    chunks_of,
     compare_samples,
     draw_samples,
     find_differences,
     prove,
     run_both,
+    worst_rows,
 )
 from dovetail.transform.batch.propagation import Blocker, describe, propagate, sweep_nodes
 from dovetail.transform.batch.requests import SizeRequest, substitute_type
@@ -77,7 +79,9 @@ class Search:
         self.is_comparable = all(freed.is_batch or isinstance(freed.new, symbolic.Dim) for freed in request.freed)
         self.forced: dict[str, tuple[int, str]] = {}
         self.shapes = self._new_shapes()
-        self.samples: Samples | None = None
+        self.sample_sets: list[Samples] = []
+        self.current = 0
+        self.notes: list[str] = []
         self.attempts = 0
         self.end = len(original.graph.nodes)
 
@@ -176,11 +180,26 @@ class Search:
         return find_differences(runs or self._run(attempt), graph, attempt.counterpart, attempt.layout, old, blocked)
 
     def _samples(self) -> Samples:
-        if self.samples is None:
+        """Return the samples in use. With inputs of the caller there are random ones too: a mask of ones shows little."""
+        if not self.sample_sets:
             old = self.batches[0].old
             count = max(-(-size // old) * old for size in self._sizes())
-            self.samples = draw_samples(self.original, self.request.freed, self.shapes, count, self.seed, self.inputs)
-        return self.samples
+            for inputs in [self.inputs] if self.inputs is None else [self.inputs, None]:
+                samples = draw_samples(self.original, self.request.freed, self.shapes, count, self.seed, inputs)
+                if self.sample_sets and (why := self._fault_of_original(samples, old)):
+                    self.notes.append(f"the original does not run on random samples, which are left out: {why}")
+                else:
+                    self.sample_sets.append(samples)
+        return self.sample_sets[self.current]
+
+    def _fault_of_original(self, samples: Samples, old: int) -> str:
+        program = compile(self.original)
+        try:
+            for chunk in chunks_of(samples.count, old):
+                program(samples.take(chunk))
+        except DovetailError as error:
+            return error.diagnostics[0].message
+        return ""
 
     def _sizes(self) -> tuple[int, ...]:
         new = self.batches[0].new
@@ -208,12 +227,21 @@ class Search:
         if not self.batches or not self.is_comparable:
             self._run_whole(attempt)
             return
-        attempt.comparisons = self._compare(attempt, outputs)
-        if all(row.agrees for row in attempt.comparisons):
-            return
+        self._samples()
+        for index in range(len(self.sample_sets)):
+            self.current = index
+            rows = self._compare(attempt, outputs)
+            attempt.comparisons = worst_rows([*attempt.comparisons, *rows])
+            if not all(row.agrees for row in rows):
+                self._blame(attempt, rows)
+                return
+        self.current = 0
+
+    def _blame(self, attempt: Attempt, rows: Sequence[SampleComparison]) -> None:
+        """Find the nodes that make the outputs differ."""
         found = self._differences(attempt)
         if not found:
-            row = next(row for row in attempt.comparisons if not row.agrees)
+            row = next(row for row in rows if not row.agrees)
             names = [value.name for value in self.original.outputs]
             y = self.original.outputs[names.index(row.output) if row.output in names else -1]
             position = next((index for index, node in enumerate(self.original.graph.nodes) if y.node is node), self.end - 1)
@@ -260,7 +288,7 @@ class Search:
         attempt.position = min((blocker.position for blocker in attempt.blockers), default=self.end)
 
     def _notes(self, attempt: Attempt) -> list[str]:
-        notes = []
+        notes = list(self.notes)
         for value in attempt.model.outputs:
             count = len(attempt.layout.get(id(value), ()))
             if self.batches and not count:
