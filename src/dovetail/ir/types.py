@@ -265,7 +265,7 @@ def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
 
 
 def broadcast_size(first: Size, second: Size) -> Size | None:
-    """Broadcast one axis as numpy does; None where the size depends on the values of symbols."""
+    """Broadcast one axis as numpy does; None where the expression grows too large. Raises RuleError [shape.disagree]."""
     if first == second or symbolic.equal(first, second) is True or second == 1:
         return first
     if first == 1:
@@ -276,11 +276,14 @@ def broadcast_size(first: Size, second: Size) -> Size | None:
             if symbolic.equal(other, 1) is False:
                 return agree(known, other)
             return known
-    return None
+    try:
+        return symbolic.broadcast_sizes((first, second))
+    except symbolic.Inexact:
+        return None
 
 
 def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
-    """Broadcast shapes as numpy does: None where a rank is unknown, and for a size that only run time can tell.
+    """Broadcast shapes as numpy does: None where a rank is unknown, and for a size whose expression grows too large.
 
     Raises RuleError [shape.broadcast].
     """
