@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "Report every independent fault of a model in one pass.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
     "grad": "Write the gradient graph as an ordinary model.",
+    "infer": "Infer every shape as an expression over the input dimensions, and write it.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence as Seq
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -189,6 +191,20 @@ class Bounded(NamedTuple):
     high: int | None
 
 
+_demanded: ContextVar[list[tuple[Size, Size]] | None] = ContextVar("demanded", default=None)
+
+
+@contextmanager
+def collect_equations() -> Iterator[list[tuple[Size, Size]]]:
+    """Collect the pairs of sizes that ``agree`` cannot decide, which every run must make equal."""
+    pairs: list[tuple[Size, Size]] = []
+    token = _demanded.set(pairs)
+    try:
+        yield pairs
+    finally:
+        _demanded.reset(token)
+
+
 def agree(first: Size, second: Size) -> Size:
     """Unify two sizes that must be equal. Returns the integer one where only run time can tell.
 
@@ -199,6 +215,8 @@ def agree(first: Size, second: Size) -> Size:
     equal = symbolic.equal(first, second)
     if equal is False:
         raise RuleError("shape.disagree", f"dimensions must be equal, got {first} and {second}")
+    if equal is None and (pairs := _demanded.get()) is not None:
+        pairs.append((first, second))
     return second if isinstance(second, int) else first
 
 

@@ -33,7 +33,7 @@ def broadcast_sizes(sizes: Sequence[Size]) -> Size:
     for item in candidates:
         if equal(item, 1) is False:
             return item
-    candidates = _drop_dominated(candidates)
+    candidates = _drop_redundant(candidates)
     if len(candidates) == 1:
         return candidates[0]
     if len(candidates) > 16:
@@ -41,7 +41,7 @@ def broadcast_sizes(sizes: Sequence[Size]) -> Size:
     return dim_of(intern_atom(KIND, tuple(sorted(candidates, key=size_order))))
 
 
-def _drop_dominated(candidates: list[Size]) -> list[Size]:
+def _drop_redundant(candidates: list[Size]) -> list[Size]:
     """Drop each ``y`` that adds nothing to an ``x``.
 
     With ``min(x, 1) <= y <= x`` it is ``x``, or 1, or ``x`` is 1 and it is too. ``max(x, 0)`` is ``x``, since no dimension is
