@@ -37,7 +37,7 @@ def infer(model: str, output: str | None, as_json: bool) -> int:
     if as_json:
         _say_report(model, output, report)
         return 0
-    table(("input symbol", "at least", "at most"), [(name, *map(_bound, bounds)) for name, bounds in report.bounds.items()])
+    table(("input symbol", "at least", "at most"), [(name, *map(_bound_text, bounds)) for name, bounds in report.bounds.items()])
     for equation in report.equations:
         narrate(f"equal: {equation}")
     rows = [
@@ -51,7 +51,7 @@ def infer(model: str, output: str | None, as_json: bool) -> int:
     return 0
 
 
-def _bound(number: int | None) -> str:
+def _bound_text(number: int | None) -> str:
     return "" if number is None else str(number)
 
 

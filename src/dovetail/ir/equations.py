@@ -147,7 +147,7 @@ def _within_bounds(symbol: Dim, solution: Size) -> tuple[Dim, Size] | None:
     return symbol, symbolic.symbol(name, max(lows, default=None), min(highs, default=None))
 
 
-def least_value_of(size: Size) -> tuple[Dim, int] | None:
+def min_value_of(size: Size) -> tuple[Dim, int] | None:
     """Return the symbol of a dimension and its least value at which the dimension is not negative.
 
     None where its bounds say so already, or no such value is known.

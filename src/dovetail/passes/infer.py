@@ -10,7 +10,7 @@ from dovetail import symbolic
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_model
-from dovetail.ir.equations import Equation, Substitution, least_value_of, solve
+from dovetail.ir.equations import Equation, Substitution, min_value_of, solve
 from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import bodies, infer_types, infer_values
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
@@ -157,7 +157,7 @@ def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) ->
             if isinstance(size, int) or size in seen:
                 continue
             seen.add(size)
-            bound = least_value_of(size)
+            bound = min_value_of(size)
             if bound is not None and (name := str(symbolic.name_of(bound[0]))) in inputs:
                 found[name] = max(found.get(name, bound), bound, key=lambda item: item[1])
     for symbol, low in found.values():

@@ -128,9 +128,7 @@ def _is_data(value: Value) -> bool:
             continue
         seen.add(id(x))
         node = x.node
-        if node is None or node.op.sizes_depend_on_data or not isinstance(x.type, Tensor) or not _is_integer(x):
-            return True
-        if any(True for _ in bodies(node.op)):
+        if node is None or node.op.sizes_depend_on_data or not isinstance(x.type, Tensor) or any(True for _ in bodies(node.op)):
             return True
         stack += [item for item in node.inputs if item is not None]
     return False
