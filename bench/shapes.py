@@ -7,7 +7,7 @@ symbolic_shape_infer (auto_merge). A dimension is known where it is a number, or
 value is an output of a node of the file's main graph; one that ours has folded away counts as known. ``fresh`` counts dimensions
 that ours names anew, at operators whose output size depends on data. ``checked`` counts expressions that were evaluated at the
 sizes of the stored inputs and compared with the shapes of a run, at up to two sizes. Time is the median of three calls of each
-tool in turns, without reading the file. --page writes docs/shapes.md.
+tool interleaved, without reading the file. --page writes docs/shapes.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Row:
 
 
 def median_seconds(calls: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, Any]]:
-    """Return for each call the median of three runs in turns and its result; an exception is the result of a call that fails."""
+    """Return for each call the median of three runs interleaved and its result; an exception is the result of a call that fails."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     results: dict[str, Any] = {}
     for _ in range(3):
@@ -234,7 +234,7 @@ def _introduction(rows: dict[str, dict[str, Row]]) -> list[str]:
         "- **every dimension known**: each is a number or an expression over the symbols of the inputs.",
         "- **fresh**: dimensions at operators whose output size depends on data, such as NonMaxSuppression.",
         "- **checked**: expressions compared with the shapes of a run, at the sizes of one or two stored inputs.",
-        "- **s**: the sum over models of the median of three calls in turns, without reading the file.",
+        "- **s**: the sum over models of the median of three calls interleaved, without reading the file.",
     ]
 
 

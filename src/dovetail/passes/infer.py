@@ -100,16 +100,23 @@ def keep_names(new: Type, old: Type) -> Type:
 def infer(model: Model) -> Model:
     """Return a copy of ``model`` with types, shapes and shape values on every value.
 
-    Dimensions that an operator demands to be equal, such as those of the inputs of a Concat beside its axis, become one symbol in
-    the whole graph; a symbol takes the bounds without which a dimension would be negative. :func:`dovetail.infer_report` lists
-    both. Raises RuleError with every independent fault in its ``diagnostics``; [shape.disagree] where two operators demand
-    different sizes, with both.
+    :func:`dovetail.infer_report` also solves the equations between dimensions that operators demand. Raises RuleError with every
+    independent fault in its ``diagnostics``.
     """
-    return infer_with_equations(model)[0]
+    new = copy_model(model)
+    with counting(model.limits):
+        infer_graph(new.graph, file=new.file)
+    return new
 
 
 def infer_with_equations(model: Model) -> tuple[Model, Substitution, list[Equation]]:
-    """Infer a copy of ``model``, and solve the equations of its operators. Returns the equations that replaced a symbol."""
+    """Infer a copy of ``model``, and solve the equations of its operators.
+
+    Returns the copy, the substitution of symbols, and the equations that replaced one. Dimensions that an operator demands to be
+    equal, such as those of the inputs of a Concat beside its axis, become one symbol in the whole graph; a symbol takes the bounds
+    without which a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``;
+    [shape.disagree] where two operators demand different sizes, with both.
+    """
     new = copy_model(model)
     substitution = Substitution()
     used: list[Equation] = []

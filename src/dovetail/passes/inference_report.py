@@ -70,7 +70,12 @@ class InferenceReport:
 
 
 def infer_report(model: Model) -> InferenceReport:
-    """Infer a copy of ``model`` as :func:`dovetail.infer` does, and report on its dimensions. Raises RuleError."""
+    """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
+
+    Dimensions that an operator demands to be equal become one symbol in the whole graph, and symbols take the bounds without which
+    a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``; [shape.disagree] where two
+    operators demand different sizes, with both.
+    """
     new, substitution, equations = infer_with_equations(model)
     known: dict[str, tuple[int | None, int | None]] = {}
     for value in new.graph.inputs:
