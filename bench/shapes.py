@@ -59,7 +59,7 @@ class Row:
 
 
 def median_seconds(calls: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, Any]]:
-    """Return for each call the median of three runs interleaved and its result; an exception is the result of a call that fails."""
+    """Return each call's median of three interleaved runs and its result, which is the exception of a call that fails."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     results: dict[str, Any] = {}
     for _ in range(3):

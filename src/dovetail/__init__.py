@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
+    from dovetail.transform.extract import extract
+    from dovetail.transform.merge import merge
+    from dovetail.transform.rebatch import rebatch
+    from dovetail.transform.simplify import simplify
     from dovetail.validate import check
 
 __version__ = "0.1.0"
@@ -46,14 +50,18 @@ __all__ = [
     "compile",
     "concat",
     "copy",
+    "extract",
     "grad",
     "infer",
     "infer_report",
     "interpret",
     "load",
+    "merge",
     "plan",
+    "rebatch",
     "run",
     "save",
+    "simplify",
     "split",
 ]
 
@@ -71,6 +79,10 @@ _MODULES = {
     "passes.inference_report": "InferenceReport infer_report",
     "program": "Program compile plan run",
     "symbolic": "Dim",
+    "transform.extract": "extract",
+    "transform.merge": "merge",
+    "transform.rebatch": "rebatch",
+    "transform.simplify": "simplify",
     "validate": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

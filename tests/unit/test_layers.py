@@ -28,11 +28,12 @@ LAYERS = (
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
     "program compare backend ngraph catalog",
+    "transform",
     "cli",
 )
 """The packages and modules, the lowest layer first; a module with a layer of its own is not of its package's."""
 
-ACYCLIC = ("ir", "arrays", "formats", "interpreter", "passes", "ngraph", "engine", "report", "compare", "cli")
+ACYCLIC = ("ir", "arrays", "formats", "interpreter", "passes", "ngraph", "engine", "report", "compare", "transform", "cli")
 """The packages without an import cycle, deferred imports included."""
 
 # What `import dovetail` leaves to those who need it: array libraries, file formats' packages, the terminal's.

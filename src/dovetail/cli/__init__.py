@@ -14,12 +14,17 @@ COMMANDS = {
     "bench": "Time a model beside other engines: medians, ratios, peak memory.",
     "check": "Report every independent fault of a model in one pass.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
+    "edit": "Rename values, set outputs, constants, input types and metadata.",
+    "extract": "Write the part of a model between values.",
     "grad": "Write the gradient graph as an ordinary model.",
     "infer": "Infer every shape as an expression over the input dimensions, and write it.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
+    "merge": "Write one model in which values of a first are inputs of a second.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
+    "rebatch": "Change the batch or other input sizes, repair baked constants, compare each sample.",
     "run": "Run a model on given or random inputs.",
+    "simplify": "Remove nodes that compute nothing of their own, with proof if asked.",
     "show": "Print the graph as text, with inferred types and shapes.",
 }
 

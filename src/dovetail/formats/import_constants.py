@@ -12,6 +12,9 @@ from dovetail.ir.graph import Value
 MAX_SHARED_ELEMENTS = 64
 """Larger constants are not compared with the existing ones."""
 
+FOLDED = "folded"
+"""Metadata of a constant that was also read as an attribute, or folded, when the model was imported."""
+
 
 class ImportedConstants:
     """The constants of one graph during its import."""
@@ -31,19 +34,31 @@ class ImportedConstants:
         return self._shared[key]
 
     def mark_folded_constant(self, x: Value) -> None:
-        """Note that the constant ``x`` was read as an attribute."""
-        if x.constant is not None:
-            self._b.folded_inputs.add(id(x))
+        """Note that ``x`` was read as an attribute: the constant itself, or the constants that it is computed from."""
+        pending = [x]
+        while pending:
+            value = pending.pop()
+            if id(value) in self._b.folded_inputs:
+                continue
+            self._b.folded_inputs.add(id(value))
+            if value.node is not None:
+                pending += [operand for operand in value.node.inputs if operand is not None]
 
     def remove_folded_constants(self) -> None:
-        """Remove constants that were folded into attributes or other constants, and that no node reads."""
+        """Remove constants that were folded into attributes or other constants, and that no node reads.
+
+        The others have the metadata FOLDED: replacing such a constant would change only some of its readers.
+        """
         graph = self._b.graph
         outputs = {id(value) for value in graph.outputs}
         nodes = []
         for node in graph.nodes:
             value = node.outputs[0] if node.outputs else None
-            if value is not None and id(value) in self._b.folded_inputs and not value.uses and id(value) not in outputs:
+            is_folded = value is not None and value.constant is not None and id(value) in self._b.folded_inputs
+            if value is not None and is_folded and not value.uses and id(value) not in outputs:
                 graph.release(value.name)
-            else:
-                nodes.append(node)
+                continue
+            if value is not None and is_folded:
+                value.metadata[FOLDED] = True
+            nodes.append(node)
         graph.nodes = nodes

@@ -113,14 +113,19 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
     new._released, new.fault = dict(graph._released), graph.fault
     copies: dict[int, Value] = {} if mapping is None else mapping
-    new.inputs = [_copy_value(value, copies) for value in graph.inputs]
+    new.inputs = [copy_value(value, copies) for value in graph.inputs]
     for node in graph.nodes:
-        copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.location)
-        copy.outputs = [_copy_value(value, copies) for value in node.outputs]
-        copy.doc, copy.metadata = node.doc, dict(node.metadata)
-        new.nodes.append(connect(copy))
+        new.nodes.append(copy_node(node, copies))
     new.outputs = [copies[id(value)] for value in graph.outputs]
     return new
+
+
+def copy_node(node: Node, copies: dict[int, Value]) -> Node:
+    """Copy a node with its outputs; its inputs are in ``copies``, which also receives the outputs."""
+    copy = Node(copy_op(node.op), [None if x is None else copies[id(x)] for x in node.inputs], [], node.name, node.location)
+    copy.outputs = [copy_value(value, copies) for value in node.outputs]
+    copy.doc, copy.metadata = node.doc, dict(node.metadata)
+    return connect(copy)
 
 
 def copy_op(op: Op) -> Op:
@@ -129,7 +134,8 @@ def copy_op(op: Op) -> Op:
     return op.with_(**changes) if changes else op
 
 
-def _copy_value(value: Value, copies: dict[int, Value]) -> Value:
+def copy_value(value: Value, copies: dict[int, Value]) -> Value:
+    """Copy a value without its producer and readers, and enter the copy into ``copies`` by the identity of ``value``."""
     new = Value(value.name, value.type)
     new.names, new._value, new.doc, new.metadata = value.names, value._value, value.doc, dict(value.metadata)
     copies[id(value)] = new

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +15,7 @@ from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, View, is_static, sha
 from dovetail.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
-    from dovetail.dtypes import DType
+    from dovetail.dtypes import DType, DTypeLike
     from dovetail.errors import DovetailError
     from dovetail.ir.op import Op
 
@@ -297,6 +297,34 @@ class Model:
     def values(self) -> ValuesByName:
         return ValuesByName((value.name, value) for value in self.graph.values())
 
+    def rename_values(self, names: Mapping[str, str]) -> Model:
+        """Return a model with values renamed; see :func:`dovetail.transform.edit.rename_values`."""
+        return EXTENSIONS.rename_values(self, names)
+
+    def set_outputs(self, names: str | Iterable[str]) -> Model:
+        """Return a model with these values as its outputs; see :func:`dovetail.transform.edit.set_outputs`."""
+        return EXTENSIONS.set_outputs(self, names)
+
+    def add_outputs(self, names: str | Iterable[str]) -> Model:
+        """Return a model with more outputs; see :func:`dovetail.transform.edit.add_outputs`."""
+        return EXTENSIONS.add_outputs(self, names)
+
+    def drop_outputs(self, names: str | Iterable[str]) -> Model:
+        """Return a model with fewer outputs; see :func:`dovetail.transform.edit.drop_outputs`."""
+        return EXTENSIONS.drop_outputs(self, names)
+
+    def replace_constants(self, data: Mapping[str, Operand]) -> Model:
+        """Return a model with other elements of constants; see :func:`dovetail.transform.edit.replace_constants`."""
+        return EXTENSIONS.replace_constants(self, data)
+
+    def convert_inputs(self, dtypes: Mapping[str, DTypeLike]) -> Model:
+        """Return a model with other element types of inputs; see :func:`dovetail.transform.edit.convert_inputs`."""
+        return EXTENSIONS.convert_inputs(self, dtypes)
+
+    def set_metadata(self, entries: Mapping[str, str]) -> Model:
+        """Return a model with more metadata; see :func:`dovetail.transform.edit.set_metadata`."""
+        return EXTENSIONS.set_metadata(self, entries)
+
     def __repr__(self) -> str:
         def signature_text(values: Iterable[Value]) -> str:
             return printable(", ".join(f"{value.name}: {value.type}" for value in values))
@@ -326,6 +354,13 @@ class Extensions:
     copy_model: Callable[[Model], Model]
     reduce_graph: Callable[[Graph], tuple[Any, ...]]
     fold_operator: Callable[[Op, Sequence[Value | None]], list[tuple[np.ndarray[Any, Any], DType]] | None]
+    rename_values: Callable[[Model, Mapping[str, str]], Model]
+    set_outputs: Callable[[Model, str | Iterable[str]], Model]
+    add_outputs: Callable[[Model, str | Iterable[str]], Model]
+    drop_outputs: Callable[[Model, str | Iterable[str]], Model]
+    replace_constants: Callable[[Model, Mapping[str, Operand]], Model]
+    convert_inputs: Callable[[Model, Mapping[str, DTypeLike]], Model]
+    set_metadata: Callable[[Model, Mapping[str, str]], Model]
     model_text: Callable[[Model], str]
     model_html: Callable[[Model], str]
 
@@ -344,6 +379,13 @@ _MODULE_OF_EXTENSION = {
     "copy_model": "dovetail.ir.edit",
     "reduce_graph": "dovetail.ir.edit",
     "fold_operator": "dovetail.interpreter.evaluate",
+    "rename_values": "dovetail.transform.edit",
+    "set_outputs": "dovetail.transform.edit",
+    "add_outputs": "dovetail.transform.edit",
+    "drop_outputs": "dovetail.transform.edit",
+    "replace_constants": "dovetail.transform.edit",
+    "convert_inputs": "dovetail.transform.edit",
+    "set_metadata": "dovetail.transform.edit",
     "model_text": "dovetail.ir.printer",
     "model_html": "dovetail.report.notebook",
 }

@@ -112,10 +112,10 @@ def infer(model: Model) -> Model:
 def infer_with_equations(model: Model) -> tuple[Model, Substitution, list[Equation]]:
     """Infer a copy of ``model``, and solve the equations of its operators.
 
-    Returns the copy, the substitution of symbols, and the equations that replaced one. Dimensions that an operator demands to be
-    equal, such as those of the inputs of a Concat beside its axis, become one symbol in the whole graph; a symbol takes the bounds
-    without which a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``;
-    [shape.disagree] where two operators demand different sizes, with both.
+    Returns the copy, the substitution of symbols, and the equations that replaced one. Dimensions that an operator demands to
+    be equal, such as those of the inputs of a Concat beside its axis, become one symbol in the whole graph. A symbol takes the
+    bounds without which a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``,
+    [shape.disagree] where two operators demand different sizes.
     """
     new = copy_model(model)
     substitution = Substitution()

@@ -72,9 +72,9 @@ class InferenceReport:
 def infer_report(model: Model) -> InferenceReport:
     """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
 
-    Dimensions that an operator demands to be equal become one symbol in the whole graph, and symbols take the bounds without which
-    a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``; [shape.disagree] where two
-    operators demand different sizes, with both.
+    Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols take the bounds without which
+    a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``, [shape.disagree] where
+    two operators demand different sizes.
     """
     new, substitution, equations = infer_with_equations(model)
     known: dict[str, tuple[int | None, int | None]] = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any, BinaryIO
 
+from dovetail import symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
-from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignValue
 from dovetail.formats.onnx import codec, min_opset
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
@@ -19,6 +20,7 @@ from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.formats.readback import check_readback
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
+from dovetail.ir.types import is_unnamed, sizes_in
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 
 CONTRIB = "com.microsoft"
@@ -120,11 +122,43 @@ def save(
     opset: int | None = None,
     external: bool | str | None = None,
     threshold: int = 1024,
+    types: bool = True,
 ) -> bytes | None:
     """Write ``model`` as ONNX; return the bytes where ``path`` is None. ``external`` and ``threshold``: see :func:`codec.write`.
+
+    Without ``types`` the file declares only the types that inference does not find: of inputs, outputs and unknown operators.
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
     foreign = find_fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
     check_readback(model, foreign, ONNX)
+    if not types:
+        _drop_types(foreign.graph)
     return codec.write(foreign, path, external=external, threshold=threshold)
+
+
+def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> None:
+    """Remove the declarations that inference finds again: not those of unknown operators and of new symbols.
+
+    Subgraphs too; ``outer`` are the symbols of the graphs around it.
+    """
+    known = {*outer, *(name for value in graph.inputs for name in _symbol_names(value))}
+    unknown = {key for node in graph.nodes if node.domain for key in node.outputs}
+    ports = {value.key for value in (*graph.inputs, *graph.outputs)}
+    kept = {}
+    for key, value in graph.values.items():
+        names = _symbol_names(value)
+        if key in unknown or not names <= known or (key not in ports and value.metadata.get("metadata_props")):
+            kept[key] = value
+            known |= names
+    graph.values = kept
+    for node in graph.nodes:
+        for attribute in node.attributes.values():
+            if isinstance(attribute, ForeignGraph):
+                _drop_types(attribute, frozenset(known))
+
+
+def _symbol_names(value: ForeignValue) -> set[str]:
+    """Return the names of the symbols in a declared type, without those of inference."""
+    sizes = [] if value.type is None else [size for size in sizes_in(value.type) if not isinstance(size, int)]
+    return {str(symbol) for size in sizes for symbol in symbolic.symbols(size) if not is_unnamed(symbol)}

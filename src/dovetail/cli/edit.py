@@ -1,0 +1,111 @@
+"""dovetail edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from dovetail.cli.output import load, loading, narrate, progress, say_json, target_of
+from dovetail.cli.transformation import narrate_warnings, save_options, saving, split_names, split_pairs
+from dovetail.errors import DovetailError, raise_all
+from dovetail.ir.graph import Model
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@click.option("--constant", "constants", multiple=True, metavar="NAME=FILE|NUMBER", help="Other elements of a constant: .npy.")
+@click.option("--input-type", "types", multiple=True, metavar="NAME=TYPE", help="Another element type of an input, with a Cast.")
+@click.option("--output", "outputs", multiple=True, metavar="NAME", help="Make a value an output, after those there are.")
+@click.option("--drop-output", "drops", multiple=True, metavar="NAME", help="Remove an output, and the nodes only it needs.")
+@click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Rename a value.")
+@click.option("--metadata", multiple=True, metavar="KEY=TEXT", help="Set metadata: metadata_props of ONNX, rt_info of IR.")
+@saving
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def edit(
+    source: str,
+    target: str,
+    constants: tuple[str, ...],
+    types: tuple[str, ...],
+    outputs: tuple[str, ...],
+    drops: tuple[str, ...],
+    renames: tuple[str, ...],
+    metadata: tuple[str, ...],
+    opset: int | None,
+    external: bool,
+    as_json: bool,
+) -> int:
+    """Write SOURCE with edits, each option any number of times. - is stdin, or ONNX on stdout.
+
+    All options name values as SOURCE names them. A number fills the shape of its constant. All faults are reported in one
+    pass, and nothing is written.
+    """
+    from dovetail.formats import save
+
+    options = save_options(target, opset, external)
+    to = target_of(target, as_json)
+    texts = split_pairs(metadata, "--metadata", at_first=True)
+    data = split_pairs(constants, "--constant")
+    dtypes = split_pairs(types, "--input-type")
+    names = split_pairs(renames, "--rename")
+    if not (texts or data or dtypes or names or outputs or drops):
+        raise click.UsageError("edit needs at least one edit")
+    model = load(source)
+    count = len(model.warnings)
+    steps: list[Callable[[Model], Model]] = [
+        lambda model: model.replace_constants(_elements(model, data)) if data else model,
+        lambda model: model.convert_inputs(dtypes) if dtypes else model,
+        lambda model: model.add_outputs(split_names(outputs)) if outputs else model,
+        lambda model: model.drop_outputs(split_names(drops)) if drops else model,
+        lambda model: model.set_metadata(texts) if texts else model,
+        lambda model: model.rename_values(names) if names else model,
+    ]
+    errors: list[DovetailError] = []
+    with progress(f"editing {source}"):
+        for step in steps:
+            try:
+                model = step(model)
+            except DovetailError as error:
+                errors.append(error)
+        raise_all(errors, "faults of the edits")
+        save(model, to, **options)
+    model.warnings = model.warnings[count:]
+    narrate_warnings(model)
+    narrate(f"wrote {target}: {model!r}")
+    if as_json:
+        say_json(
+            "edit",
+            source=source,
+            target=target,
+            inputs=[x.name for x in model.inputs],
+            outputs=[y.name for y in model.outputs],
+            warnings=[{"code": item.code, "message": item.message} for item in model.warnings],
+        )
+    return 0
+
+
+def _elements(model: Model, texts: dict[str, str]) -> dict[str, Any]:
+    """Return the elements for each constant: those of a .npy file, or a number. Raises UsageError for any other text."""
+    from dovetail.cli.arrays import as_input, read_array
+
+    values = model.values
+    elements: dict[str, Any] = {}
+    for name, text in texts.items():
+        if text.endswith(".npy"):
+            array = read_array(text)
+            elements[name] = as_input(values[name].type, array) if name in values else array
+        else:
+            elements[name] = _number(text)
+    return elements
+
+
+def _number(text: str) -> int | float:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    raise click.UsageError(f"--constant takes a .npy file or a number, not {text!r}")

@@ -1,0 +1,59 @@
+"""dovetail extract."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli.output import load, loading, narrate, progress, say_json, target_of
+from dovetail.cli.transformation import narrate_warnings, save_options, saving, split_names
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@click.option(
+    "--from", "sources", multiple=True, metavar="NAME[,NAME...]", help="The inputs of the part (default: graph inputs)."
+)
+@click.option(
+    "--to", "targets", multiple=True, metavar="NAME[,NAME...]", help="The outputs of the part (default: graph outputs)."
+)
+@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@saving
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def extract(
+    source: str,
+    sources: tuple[str, ...],
+    targets: tuple[str, ...],
+    target: str,
+    opset: int | None,
+    external: bool,
+    as_json: bool,
+) -> int:
+    """Write the part of SOURCE that computes the values --to from the values --from, with its constants.
+
+    Any value of the graph may be an end of the part, and "node/value" one of a subgraph of If or Loop. A name with a comma has
+    an option of its own and a backslash before the comma. Graph inputs that the part also needs stay its inputs, and are
+    reported. - is stdin, or ONNX on stdout.
+    """
+    from dovetail.formats import save
+    from dovetail.transform.extract import extract as extract_part
+
+    options = save_options(target, opset, external)
+    to = target_of(target, as_json)
+    model = load(source)
+    with progress(f"extracting from {source}"):
+        part = extract_part(model, split_names(sources) or None, split_names(targets) or None)
+        save(part, to, **options)
+    narrate_warnings(part)
+    narrate(f"wrote {target}: {part!r}")
+    if as_json:
+        say_json(
+            "extract",
+            source=source,
+            target=target,
+            inputs=[x.name for x in part.inputs],
+            outputs=[y.name for y in part.outputs],
+            nodes=len(part.graph.nodes),
+            warnings=[{"code": item.code, "message": item.message} for item in part.warnings],
+        )
+    return 0

@@ -1,0 +1,83 @@
+"""dovetail merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from dovetail.cli.output import load, loading, narrate, progress, say_json, target_of
+from dovetail.cli.transformation import narrate_warnings, save_options, saving
+from dovetail.ir.graph import Model
+
+
+@click.command()
+@click.argument("first", type=click.Path())
+@click.argument("second", type=click.Path())
+@click.option("--connect", "connections", multiple=True, metavar="VALUE:INPUT", help="A value of FIRST and an input of SECOND.")
+@click.option("--side-by-side", is_flag=True, help="Connect nothing.")
+@click.option("--prefix-first", default="", metavar="TEXT", help="Put TEXT before all names of FIRST.")
+@click.option("--prefix-second", default="", metavar="TEXT", help="Put TEXT before all names of SECOND.")
+@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@saving
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def merge(
+    first: str,
+    second: str,
+    connections: tuple[str, ...],
+    side_by_side: bool,
+    prefix_first: str,
+    prefix_second: str,
+    target: str,
+    opset: int | None,
+    external: bool,
+    as_json: bool,
+) -> int:
+    """Write one model in which values of FIRST are inputs of SECOND; either may be in either format.
+
+    Without --connect outputs of FIRST become the inputs of SECOND that have the same names. A name that both models have
+    becomes name_2 in SECOND. An ONNX file gets the larger opset of both. - is stdin (once), or ONNX on stdout.
+    """
+    from dovetail.formats import save
+    from dovetail.transform.merge import merge as merge_models
+
+    if connections and side_by_side:
+        raise click.UsageError("--side-by-side connects nothing, and --connect is given too")
+    options = save_options(target, opset, external)
+    to = target_of(target, as_json)
+    models = load(first), load(second)
+    pairs = [split_connection(text, *models) for text in connections]
+    with progress(f"merging {first} and {second}"):
+        merged = merge_models(
+            *models, pairs if pairs or side_by_side else None, prefix_first=prefix_first, prefix_second=prefix_second
+        )
+        save(merged, to, **options)
+    narrate_warnings(merged)
+    narrate(f"wrote {target}: {merged!r}")
+    if as_json:
+        say_json(
+            "merge",
+            sources=[first, second],
+            target=target,
+            inputs=[x.name for x in merged.inputs],
+            outputs=[y.name for y in merged.outputs],
+            warnings=[{"code": item.code, "message": item.message} for item in merged.warnings],
+        )
+    return 0
+
+
+def split_connection(text: str, first: Model, second: Model) -> tuple[str, str]:
+    """Split ``VALUE:INPUT``; names may contain colons. Raises UsageError for a text without one."""
+    pairs = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == ":"]
+    if not pairs:
+        raise click.UsageError(f"--connect takes VALUE:INPUT, not {text!r}")
+    names = {name for value in first.graph.values() for name in (value.name, *value.names)}
+    inputs = _names_of(second)
+    complete = [pair for pair in pairs if pair[0] in names and pair[1] in inputs]
+    partial = [pair for pair in pairs if pair[0] in names or pair[1] in inputs]
+    return (complete or partial or pairs)[0]
+
+
+def _names_of(model: Model) -> Sequence[str]:
+    return [name for value in model.inputs for name in (value.name, *value.names)]

@@ -1,0 +1,114 @@
+"""dovetail rebatch."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@click.option("-o", "--output", "target", required=True, type=click.Path(), help="The file to write; - is ONNX on stdout.")
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="WHICH=SIZE",
+    help="A symbol (batch=4, batch=N), an axis of all inputs (0=batch, 0=8) or of one (x.0=batch).",
+)
+@click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZE,...", help="The whole shape of an input: x=1,3,224,W.")
+@click.option("--opset", type=int, help="The ONNX opset to write (default: the source's own, or 21).")
+@click.option("--verify/--no-verify", default=True, help="Compare each sample with the original at several batches [on].")
+@click.option(
+    "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs of SOURCE to make the samples of; else random."
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def rebatch(
+    source: str,
+    target: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    opset: int | None,
+    verify: bool,
+    inputs: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Change the batch of SOURCE, or other sizes of its inputs, and repair the constants that depend on them.
+
+    Fixed sizes become symbols, and symbols fixed or renamed. The result is run at batch 1, 3 and 8 (a fixed one at its own), and
+    each sample is compared with the original. Exit code 4: a node combines samples, or cannot be repaired; all are listed.
+    """
+    from dovetail.formats import save
+    from dovetail.formats.model_source import format_of
+    from dovetail.transform.rebatch import rebatch as change_sizes
+
+    if not dims and not shapes:
+        raise click.UsageError("--dim or --shape says which sizes to change")
+    if inputs and not verify:
+        raise click.UsageError("--input is for the comparison, which --no-verify leaves out")
+    is_onnx = target == STREAM or format_of(target) == "onnx"
+    if opset is not None and not is_onnx:
+        raise click.UsageError("--opset is for ONNX targets")
+    to = target_of(target, as_json)
+    model = load(source)
+    arrays = None
+    if inputs:
+        from dovetail.cli.arrays import read_inputs
+
+        arrays, _ = read_inputs(model, inputs, seed, ())
+    with progress(f"changing the sizes of {source}"):
+        new, report = change_sizes(model, _dims_of(dims), _shapes_of(shapes), verify=verify, seed=seed, inputs=arrays)
+    with progress(f"writing {target}"):
+        save(new, to, **({"opset": opset} if is_onnx else {}))
+    for note in report.notes:
+        narrate(note)
+    narrate(f"{len(report.changes)} constants changed; wrote {target}")
+    if as_json:
+        say_json(
+            "rebatch",
+            source=source,
+            target=target,
+            verified=verify,
+            inputs={value.name: str(value.type) for value in new.inputs},
+            outputs={value.name: str(value.type) for value in new.outputs},
+            changes=[change._asdict() for change in report.changes],
+            comparisons=[row._asdict() for row in report.comparisons],
+            notes=report.notes,
+        )
+    elif target != STREAM:
+        table(("node", "operator", "old", "new", "reason"), report.changes)
+        rows = [
+            (row.output, row.batch or "", f"{row.absolute:.3g}", f"{row.relative:.3g}", "agrees") for row in report.comparisons
+        ]
+        if rows:
+            table(("output", "batch", "max abs", "max rel", ""), rows)
+    return 0
+
+
+def _dims_of(pairs: tuple[str, ...]) -> dict[str, int | str]:
+    found: dict[str, int | str] = {}
+    for pair in pairs:
+        key, mark, size = pair.rpartition("=")
+        if not mark or not key or not size:
+            raise click.UsageError(f"--dim takes WHICH=SIZE, not {pair!r}")
+        found[key] = _size_of(size)
+    return found
+
+
+def _shapes_of(pairs: tuple[str, ...]) -> dict[str, list[int | str]]:
+    found: dict[str, list[int | str]] = {}
+    for pair in pairs:
+        name, mark, text = pair.rpartition("=")
+        sizes = [size.strip() for size in text.split(",")]
+        if not mark or not all(sizes):
+            raise click.UsageError(f"--shape takes INPUT=SIZE,SIZE,..., not {pair!r}")
+        found[name] = [_size_of(size) for size in sizes]
+    return found
+
+
+def _size_of(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() else text

@@ -1,0 +1,98 @@
+"""dovetail simplify."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", "target", type=click.Path(), required=True, help="The file to write (.onnx, .xml), or -.")
+@click.option("--keep", multiple=True, metavar="PASS", help="Apply this pass, and no other that is not named.")
+@click.option("--skip", multiple=True, metavar="PASS", help="Leave this pass out.")
+@click.option("--prove", is_flag=True, help="Run the model before and after each pass; take back a pass that changes an answer.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    help="Allowed difference for --prove as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp].",
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs for --prove.")
+@click.option("--types", is_flag=True, help="Declare the types of all values in an ONNX file, not only those not inferable.")
+@click.option("--external", is_flag=True, help="Put the tensors of an ONNX file into one file beside it.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every changed node.")
+def simplify(
+    model: str,
+    target: str,
+    keep: tuple[str, ...],
+    skip: tuple[str, ...],
+    prove: bool,
+    tolerance: float | None,
+    seed: int,
+    types: bool,
+    external: bool,
+    as_json: bool,
+) -> int:
+    """Write MODEL with fewer nodes to the output: a table of what each pass changed. - is stdin, or ONNX on stdout.
+
+    Inputs, outputs, their names, types and order stay. The file keeps its opset. With --prove a pass that changes an answer is
+    taken back and named; the exit code stays 0.
+    """
+    from dovetail.formats import save
+    from dovetail.formats.model_source import format_of
+    from dovetail.transform.simplify import simplify as simplify_model
+
+    is_onnx = target == STREAM or format_of(target) == "onnx"
+    if not is_onnx and (external or types):
+        raise click.UsageError("--types and --external are for ONNX targets")
+    if target == STREAM and external:
+        raise click.UsageError("--external writes a second file and needs a name for the first, not -")
+    if not prove and tolerance is not None:
+        raise click.UsageError("--tolerance is for --prove")
+    to = target_of(target, as_json)
+    source = load(model)
+    with progress(f"simplifying {model}"):
+        new, report = simplify_model(source, keep=keep or None, skip=skip, prove=prove, seed=seed, tolerance=tolerance)
+    options: dict[str, Any] = {"types": types, "external": external or None} if is_onnx else {}
+    with progress(f"writing {target}"):
+        save(new, to, **options)
+    for note in report.notes:
+        narrate(f"warning {note}")
+    for each in report.refutations:
+        narrate(f"warning pass {each.name} taken back: {each.reverted}")
+    if prove and report.sizes:
+        narrate(f"proved at {'; '.join(_sizes_text(sizes) for sizes in report.sizes)}")
+    narrate(f"{report.nodes_before} nodes before, {report.nodes_after} after; wrote {target}")
+    if as_json:
+        passes = [
+            {
+                "name": each.name,
+                "changed": len(each.changes),
+                "reverted": each.reverted or None,
+                "nodes": [{"node": change.node, "op": change.op} for change in each.changes],
+            }
+            for each in report.passes
+        ]
+        say_json(
+            "simplify",
+            source=model,
+            target=target,
+            nodes_before=report.nodes_before,
+            nodes_after=report.nodes_after,
+            rounds=report.rounds,
+            proved=report.sizes if prove else None,
+            notes=report.notes,
+            passes=passes,
+        )
+    elif target != STREAM:
+        rows = [(each.name, len(each.changes), each.reverted) for each in report.passes if each.changes or each.reverted]
+        table(("pass", "changed nodes", "taken back"), rows)
+    return 0
+
+
+def _sizes_text(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "fixed sizes"

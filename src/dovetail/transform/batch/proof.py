@@ -1,0 +1,252 @@
+"""Proof of a new batch: each sample through the original model at its own batch, all of them through the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.compare.random_inputs import random_inputs
+from dovetail.compare.verify import compare
+from dovetail.errors import DovetailError
+from dovetail.interpreter.evaluate import evaluate_node
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import draws
+from dovetail.ir.types import Shape, Tensor
+from dovetail.program import compile
+from dovetail.transform.batch.axes import FreedSize, axes_of, take_samples
+
+SIZES = (1, 3, 8)
+"""The batch sizes at which a symbolic batch is run."""
+
+Axes = list[tuple[int, int]]
+
+
+class SampleComparison(NamedTuple):
+    """The largest difference of one output at one batch size over its samples; ``why`` where they do not agree."""
+
+    output: str
+    batch: int
+    dtype: str
+    absolute: float
+    relative: float
+    tolerance: float
+    agrees: bool
+    why: str = ""
+
+
+class Samples:
+    """Inputs of a number of samples, and what cuts them: ``axes`` are the batch axes of each input of the new model."""
+
+    def __init__(self, arrays: Mapping[str, Any], axes: Mapping[str, Axes], count: int) -> None:
+        self.arrays, self.axes, self.count = dict(arrays), dict(axes), count
+
+    def take(self, indices: Sequence[int]) -> dict[str, Any]:
+        """Return the inputs of some samples."""
+        return {name: self._take_array(name, indices) for name in self.arrays}
+
+    def _take_array(self, name: str, indices: Sequence[int]) -> Any:
+        array = self.arrays[name]
+        for pair in self.axes.get(name, ()):
+            array = np.concatenate([take_samples(array, [pair], self.count, index, index + 1) for index in indices], pair[0])
+        return array
+
+
+def draw_samples(
+    model: Model,
+    batches: Sequence[FreedSize],
+    shapes: Mapping[int, Shape],
+    count: int,
+    seed: int,
+    inputs: Mapping[str, Any] | None,
+) -> Samples:
+    """Draw ``count`` samples, or make them of the arrays ``inputs`` of the original model and variations of them.
+
+    ``model`` is the original one, ``shapes`` has the shapes with the analysis' symbols of the inputs that change.
+    """
+    wide = copy_model(model)
+    old = batches[0].old
+    at_count = {batch.name: count for batch in batches}
+    axes: dict[str, Axes] = {}
+    for index, shape in shapes.items():
+        value = wide.inputs[index]
+        assert isinstance(value.type, Tensor)
+        sizes = tuple(symbolic.substitute(size, at_count) if isinstance(size, symbolic.Dim) else size for size in shape)
+        value.type = Tensor(value.type.dtype, sizes)
+        axes[value.name] = [(place.axis, 1) for batch in batches for place in axes_of(shape, batch)]
+    if inputs is None:
+        return Samples(random_inputs(wide, seed=seed), axes, count)
+    arrays = {name: np.asarray(array) for name, array in inputs.items()}
+    generator = np.random.default_rng(seed)
+    for name, pairs in axes.items():
+        for axis, _ in pairs:
+            parts = [np.take(arrays[name], [index], axis) for index in range(old)]
+            parts += [_vary(parts[index % old], generator) for index in range(old, count)]
+            arrays[name] = np.concatenate(parts, axis)
+    return Samples(arrays, axes, count)
+
+
+def _vary(sample: Any, generator: np.random.Generator) -> Any:
+    """Return another sample: elements of this one drawn with replacement, floats scaled by factors around 1."""
+    drawn = generator.choice(sample.reshape(-1), sample.shape) if sample.size else sample
+    return drawn * generator.uniform(0.5, 1.5, sample.shape).astype(sample.dtype) if sample.dtype.kind == "f" else drawn
+
+
+def chunks_of(count: int, batch: int) -> list[list[int]]:
+    """Return the samples of each run of the original; the last run is filled up with the first samples."""
+    return [[index % count for index in range(start, start + batch)] for start in range(0, count, batch)]
+
+
+def prove(
+    original: Model, new: Model, batch: int, samples: Samples, outputs: Mapping[str, Axes], sizes: Sequence[int]
+) -> list[SampleComparison]:
+    """Run both models in the native engine; compare each output sample by sample. Stops at a run that fails."""
+    reference, program = compile(original), compile(new)
+    runs: dict[tuple[int, ...], dict[str, Any]] = {}
+    rows: list[SampleComparison] = []
+    for size in sizes:
+        try:
+            whole = dict(program(samples.take(range(size))))
+        except DovetailError as error:
+            why = f"{error.diagnostics[0].message}{error.diagnostics[0].location}"
+            return [*rows, SampleComparison("", size, "", np.inf, np.inf, 0, False, why)]
+        chunks = chunks_of(size, batch)
+        for chunk in chunks:
+            if tuple(chunk) not in runs:
+                runs[tuple(chunk)] = dict(reference(samples.take(chunk)))
+        for name, array in whole.items():
+            references = [runs[tuple(chunk)][name] for chunk in chunks]
+            rows.append(compare_samples(name, references, array, outputs.get(name, []), batch, size))
+    return rows
+
+
+def compare_samples(name: str, references: Sequence[Any], array: Any, axes: Axes, batch: int, size: int) -> SampleComparison:
+    """Compare a value with those of the original for each chunk; a difference is relative to the largest magnitude of all."""
+    starts = range(0, size, batch)
+    first, second = [], []
+    try:
+        for reference, start in zip(references, starts, strict=True):
+            for index in range(min(batch, size - start)):
+                first.append(take_samples(np.asarray(reference), axes, batch, index, index + 1) if axes else reference)
+                second.append(take_samples(np.asarray(array), axes, size, start + index, start + index + 1) if axes else array)
+    except (ValueError, IndexError):
+        why = f"a run of the original has the shape {list(np.shape(references[0]))}, the new one {list(np.shape(array))}"
+        return SampleComparison(name, size, "", np.inf, np.inf, 0, False, why)
+    for index, (x, y) in enumerate(zip(first, second, strict=True)):
+        if np.shape(x) != np.shape(y):
+            why = f"sample {index} has the shape {list(np.shape(y))} instead of {list(np.shape(x))}"
+            return SampleComparison(name, size, "", np.inf, np.inf, 0, False, why)
+    row = compare({name: np.stack(first)}, {name: np.stack(second)})[0]
+    return SampleComparison(name, size, row.dtype, row.absolute, row.relative, row.tolerance, row.agrees, row.why)
+
+
+class Runs(NamedTuple):
+    """The values of both graphs, by identity: of the new one for all samples, of the original one for each chunk of them.
+
+    ``failed`` has the nodes of the new graph that fail, with their errors.
+    """
+
+    arrays: dict[int, Any]
+    failed: list[tuple[Node, DovetailError]]
+    references: list[dict[int, Any]]
+    size: int
+
+
+def run_both(
+    original: Graph,
+    new: Graph,
+    counterpart: Mapping[int, Value],
+    layout: Mapping[int, Axes],
+    samples: Samples,
+    batch: int,
+    size: int,
+) -> Runs:
+    """Run both graphs in the interpreter. Both draw the same random numbers for a sample.
+
+    ``counterpart`` has the new value of each original one by identity, ``layout`` the batch axes of each new value.
+    """
+    arrays, failed = _run_nodes(new, samples.take(range(size)), {})
+    random = [(y, counterpart[id(y)]) for node in original.nodes if draws(node.op, node.inputs) for y in node.outputs]
+    references = []
+    for chunk in chunks_of(size, batch):
+        noise = {
+            id(y): _take_chunk(arrays[id(other)], layout.get(id(other), []), size, chunk)
+            for y, other in random
+            if id(other) in arrays
+        }
+        references.append(_run_nodes(original, samples.take(chunk), noise)[0])
+    return Runs(arrays, failed, references, size)
+
+
+def find_differences(
+    runs: Runs, original: Graph, counterpart: Mapping[int, Value], layout: Mapping[int, Axes], batch: int
+) -> list[FoundDifference]:
+    """Return the nodes whose results differ for a sample, or that fail, while none does before them.
+
+    Values without an entry in ``layout`` are not compared.
+    """
+    errors = {id(node): error for node, error in runs.failed}
+    found: list[FoundDifference] = []
+    tainted: set[int] = set()
+    for position, node in enumerate(original.nodes):
+        if any(id(x) in tainted for x in node.inputs if x is not None):
+            tainted.update(id(y) for y in node.outputs)
+            continue
+        why = next(filter(None, (_difference(runs, y, counterpart[id(y)], errors, layout, batch) for y in node.outputs)), "")
+        if why:
+            found.append(FoundDifference(position, f"run with {runs.size} samples, {why}"))
+            tainted.update(id(y) for y in node.outputs)
+    return found
+
+
+def _difference(
+    runs: Runs, y: Value, other: Value, errors: Mapping[int, DovetailError], layout: Mapping[int, Axes], batch: int
+) -> str:
+    error = errors.get(id(other.node))
+    if error is not None:
+        return f"it fails: {error.diagnostics[0].message}"
+    array = runs.arrays.get(id(other))
+    references = [values[id(y)] for values in runs.references if id(y) in values]
+    if id(other) not in layout or not isinstance(array, np.ndarray) or len(references) != len(runs.references):
+        return ""
+    row = compare_samples("", references, array, layout[id(other)], batch, runs.size)
+    if row.agrees:
+        return ""
+    return f"a sample differs by {row.absolute:.3g} from the original" if row.why in ("", "not equal") else row.why
+
+
+class FoundDifference(NamedTuple):
+    """A node, by its position in the original graph, whose result differs from the original's, and how."""
+
+    position: int
+    why: str
+
+
+def _take_chunk(array: Any, axes: Axes, size: int, chunk: Sequence[int]) -> Any:
+    for pair in axes:
+        array = np.concatenate([take_samples(array, [pair], size, index, index + 1) for index in chunk], pair[0])
+    return array
+
+
+def _run_nodes(
+    graph: Graph, inputs: Mapping[str, Any], noise: Mapping[int, Any]
+) -> tuple[dict[int, Any], list[tuple[Node, DovetailError]]]:
+    """Run nodes in the interpreter. Returns all values, and the nodes that fail; what depends on those is left out."""
+    arrays: dict[int, Any] = {id(value): inputs[value.name] for value in graph.inputs if value.name in inputs}
+    failed = []
+    for node in graph.nodes:
+        if any(x is not None and id(x) not in arrays for x in node.inputs):
+            continue
+        try:
+            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+        except DovetailError as error:
+            failed.append((node, error))
+            continue
+        arrays.update({id(y): noise.get(id(y), array) for y, array in zip(node.outputs, ys, strict=False)})
+    return arrays, failed
+
+
+__all__ = ["Runs", "SampleComparison", "Samples", "compare_samples", "draw_samples", "find_differences", "prove", "run_both"]

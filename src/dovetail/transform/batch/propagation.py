@@ -1,0 +1,190 @@
+"""Propagation of freed sizes through a graph: each node is inferred with them, compared with its old types, and repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.errors import DovetailError
+from dovetail.ir.builder import describe_op
+from dovetail.ir.edit import disconnect
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import faults, infer_types, infer_values
+from dovetail.ir.types import Tensor, Type, View, is_unnamed
+from dovetail.symbolic import Dim, Inexact
+from dovetail.transform.batch.axes import FreedSize, carries, has_symbol
+from dovetail.transform.batch.operands import repair_operands
+from dovetail.transform.batch.repairs import ALWAYS, REPAIRS, force_random
+from dovetail.transform.batch.state import RepairState
+
+RESTRICTED = ("Constant", "Foreign")
+SIZES_ONLY = ("Shape", "Size")
+"""Operators that read the sizes of their input alone."""
+
+
+class Blocker(NamedTuple):
+    """A node that forbids the change, its position in the graph, and why. ``is_loss``: its result has no batch axis."""
+
+    position: int
+    node: Node
+    why: str
+    is_loss: bool
+
+
+LOSS = "its result has no axis for the samples"
+
+
+class _Outcome(NamedTuple):
+    types: list[Type]
+    values: list[Any]
+    fault: str = ""
+
+
+def propagate(state: RepairState) -> list[Blocker]:
+    """Infer and repair every node in order. Returns the nodes that forbid the change; nodes that depend on them are skipped."""
+    graph = state.graph
+    nodes, graph.nodes = graph.nodes, []
+    state.dead = {id(node) for node in nodes if not any(y.uses for y in node.outputs)}
+    poisoned: set[int] = set()
+    blockers: list[Blocker] = []
+    try:
+        for position, node in enumerate(nodes):
+            if any(id(x) in poisoned for x in node.inputs if x is not None):
+                poisoned.update(id(y) for y in node.outputs)
+            elif why := _visit(state, node):
+                blockers.append(Blocker(position, node, why, why == LOSS))
+                poisoned.update(id(y) for y in node.outputs)
+            graph.nodes.append(node)
+    except BaseException:
+        graph.nodes.extend(nodes[position:])
+        raise
+    sweep_nodes(graph, state.dead)
+    return blockers
+
+
+def _visit(state: RepairState, node: Node) -> str:
+    """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
+    if node.outputs and node.outputs[0].name in state.forced:
+        force_random(state, node)
+    carrying = [freed for freed in state.freed if any(x is not None and carries(x.type, freed.name) for x in node.inputs)]
+    if type(node.op).__name__ in RESTRICTED:
+        return f"the rules of {node.op} are not known" if carrying else ""
+    for freed in carrying:
+        if (rule := ALWAYS.get(type(node.op))) is not None:
+            _try(state, node, rule, freed)
+    outcome = _infer(state, node, node.inputs)
+    for freed in state.freed:
+        if not outcome.fault:
+            break
+        rule = REPAIRS.get(type(node.op))
+        if rule is not None and freed in carrying and _try(state, node, rule, freed):
+            outcome = _infer(state, node, node.inputs)
+        if outcome.fault and repair_operands(state, node, freed, lambda views: not _infer(state, node, views).fault):
+            outcome = _infer(state, node, node.inputs)
+    if outcome.fault:
+        return outcome.fault
+    for y, type_, value in zip(node.outputs, outcome.types, outcome.values, strict=True):
+        y.type, y.value = type_, value
+    _propagate_nesting(state, node)
+    return ""
+
+
+def _try(state: RepairState, node: Node, rule: Any, freed: FreedSize) -> bool:
+    """Apply a repair; a repair that does not apply leaves the node as it was."""
+    count = len(state.changes)
+    try:
+        return bool(rule(state, node, freed))
+    except (Inexact, DovetailError):
+        del state.changes[count:]
+        return False
+
+
+def _infer(state: RepairState, node: Node, inputs: Sequence[View | None]) -> _Outcome:
+    """Infer a node's outputs, and compare them with their old types."""
+    name = node.outputs[0].name if node.outputs else ""
+    try:
+        types = infer_types(node.op, tuple(inputs), name)
+        values = infer_values(node.op, tuple(inputs), types)
+    except DovetailError as error:
+        return _Outcome([], [], f"with the new sizes, {error.diagnostics[0].message}")
+    if node.op.holds_graphs and (fault := next(faults(node.op), None)) is not None:
+        return _Outcome(types, values, f"in its subgraph, {fault.diagnostics[0].message}")
+    for y, new in zip(node.outputs, types, strict=True):
+        if why := _contradiction(state, y, new):
+            return _Outcome(types, values, why)
+    for freed in state.freed:
+        if why := _loss(node, inputs, types, values, freed):
+            return _Outcome(types, values, why)
+    return _Outcome(types, values)
+
+
+def _contradiction(state: RepairState, y: Value, new: Type) -> str:
+    """Return how a new type at the old sizes contradicts the old type; empty where it does not."""
+    old = state.old_types[id(y)]
+    if not isinstance(old, Tensor) or not isinstance(new, Tensor) or old.shape is None:
+        return ""
+    if new.shape is None:
+        return "the rank of its result depends on the new size"
+    if len(new.shape) != len(old.shape):
+        return f"its result would have the rank {len(new.shape)} instead of {len(old.shape)}"
+    for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)):
+        same = state.at_old_sizes(after)
+        if isinstance(before, int) and same != before:
+            if isinstance(same, Dim) and not is_unnamed(same) and any(has_symbol(after, freed.name) for freed in state.freed):
+                continue
+            shown = "unknown" if isinstance(same, Dim) else f"{state.at_new_sizes(after)}"
+            return f"axis {axis} of its result, {before} before, would be {shown}"
+    return ""
+
+
+def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], values: Sequence[Any], freed: FreedSize) -> str:
+    """Return that the outputs lose the samples; empty where they do not, or read sizes alone."""
+    if type(node.op).__name__ in SIZES_ONLY or not any(x is not None and carries(x.type, freed.name) for x in inputs):
+        return ""
+    if any(carries(type, freed.name) for type in types) or not types:
+        return ""
+    if any(not isinstance(type, Tensor) for type in types):
+        return ""
+    if any(value is not None and any(has_symbol(item, freed.name) for item in np.ravel(value).tolist()) for value in values):
+        return ""
+    return LOSS
+
+
+def _propagate_nesting(state: RepairState, node: Node) -> None:
+    """Give merged batch axes of outputs the nesting of an input's axis of the same size."""
+    for freed in state.freed:
+        for y in node.outputs:
+            own = state.inner.get(id(y), {})
+            for place in state.axes(y, freed):
+                if (place.axis, freed.name) in own:
+                    continue
+                size = y.dims[place.axis]
+                for x in node.inputs:
+                    known = state.inner.get(id(x), {})
+                    for (axis, name), inner in known.items():
+                        assert x is not None
+                        if name == freed.name and x.dims[axis] == size:
+                            state.inner.setdefault(id(y), {})[place.axis, name] = inner
+
+
+def sweep_nodes(graph: Graph, dead: set[int]) -> None:
+    """Remove the nodes that the repairs left without readers; those that had none before stay."""
+    outputs = {id(value) for value in graph.outputs}
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if id(node) in dead or any(y.uses or id(y) in outputs for y in node.outputs):
+            nodes.append(node)
+            continue
+        disconnect(node)
+        for y in node.outputs:
+            graph.release(y.name)
+    graph.nodes = nodes[::-1]
+
+
+def describe(blocker: Blocker) -> str:
+    return describe_op(blocker.node.op, blocker.node.inputs)
+
+
+__all__ = ["Blocker", "describe", "propagate", "sweep_nodes"]

@@ -1,0 +1,175 @@
+"""Proof of a transformation: a model runs before and after it on seeded inputs, by the interpreter and the native engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.random_inputs import choose_sizes, flatten_outputs, random_inputs
+from dovetail.compare.verify import compare, random_outputs
+from dovetail.errors import DovetailError
+from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model
+from dovetail.program import compile
+
+OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
+"""Sizes of open dimensions that are tried for the second run, until the model runs at one."""
+Outputs = dict[str, Any]
+
+
+class Case:
+    """Inputs, and the outputs of the original model for them: by the interpreter, and by the native engine."""
+
+    def __init__(self, inputs: Mapping[str, Any], exact: Outputs, native: Outputs) -> None:
+        self.inputs = inputs
+        self.exact = exact
+        self.native = native
+
+
+class Proof:
+    """The runs of one model to which those of its transformed graphs are compared.
+
+    ``sizes`` are the open dimensions of each case, ``notes`` the reasons where a case could not run.
+    """
+
+    def __init__(self, model: Model, seed: int = 0, tolerance: float | None = None) -> None:
+        self._model = model
+        self._tolerance = tolerance
+        self._random = random_outputs(model)
+        self.cases: list[Case] = []
+        self.sizes: list[dict[str, int]] = []
+        self.notes: list[str] = []
+        self._add_cases(seed)
+
+    def refute(self, graph: Graph, *, is_exact: bool) -> str:
+        """Compare the answers of ``graph`` with those before. Returns the first difference as text, empty where there is none.
+
+        Bits are compared for an exact transformation in the interpreter; otherwise outputs within the tolerance. The answers of
+        a graph that is not refuted are those with which the next ones are compared bit by bit.
+        """
+        model = copy_model(self._model, graph)
+        exact: list[Outputs] = []
+        for case in self.cases:
+            try:
+                outputs = run_row_major(model, case.inputs)
+                native = dict(compile(model, engine="native")(case.inputs))
+            except DovetailError as error:
+                return f"the run fails: [{error.code}] {error.message}"
+            reason = (
+                _bit_difference(case.exact, outputs, self._random) if is_exact else self._difference(case.exact, outputs)
+            ) or self._difference(case.native, native)
+            if reason:
+                return reason
+            exact.append(outputs)
+        for case, outputs in zip(self.cases, exact, strict=True):
+            case.exact = outputs
+        return ""
+
+    def _difference(self, before: Outputs, after: Outputs) -> str:
+        for row in compare(before, after, self._tolerance, self._random):
+            is_random = row.output in self._random and row.why.startswith("not compared")
+            if not row.agrees and not is_random:
+                return f"output {row.output!r} {row.why or f'differs by {row.relative:.3g} of its largest magnitude'}"
+        return ""
+
+    def _add_cases(self, seed: int) -> None:
+        first = self._add_case(seed, {})
+        if first is None:
+            return
+        names = list(first)
+        if not names:
+            return
+        for size in OTHER_SIZES:
+            wanted = {name: size for name in names if first[name] != size}
+            if wanted and self._add_case(seed + 1, wanted) is not None:
+                return
+        for name in names:
+            for size in OTHER_SIZES:
+                if first[name] != size and self._add_case(seed + 1, {**first, name: size}) is not None:
+                    return
+        self.notes.append(f"the model runs at one size of its open dimensions alone: {first}")
+
+    def _add_case(self, seed: int, sizes: Mapping[str, int]) -> dict[str, int] | None:
+        """Add the case of these sizes. Returns all sizes; None, with a note for the first case, where the model does not run."""
+        try:
+            inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside={} if not sizes else None)
+            chosen = _sizes_of(self._model, inputs, choose_sizes(self._model, sizes))
+            exact = run_row_major(self._model, inputs)
+            native = dict(compile(self._model, engine="native")(inputs))
+        except DovetailError as error:
+            if not sizes:
+                self.notes.append(f"nothing is proved, the model does not run: [{error.code}] {error.message}")
+            return None
+        self.cases.append(Case(inputs, exact, native))
+        self.sizes.append(chosen)
+        return chosen
+
+
+def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of the open dimensions that the inputs have, as far as an axis is one symbol."""
+    from dovetail import symbolic
+    from dovetail.ir.types import Tensor
+
+    found: dict[str, int] = {}
+    for value in model.inputs:
+        shape = value.type.shape if isinstance(value.type, Tensor) else None
+        array = inputs.get(value.name)
+        if shape is None or not isinstance(array, np.ndarray):
+            continue
+        for size, actual in zip(shape, array.shape, strict=True):
+            name = None if isinstance(size, int) else symbolic.name_of(size)
+            if name is not None and name in names:
+                found.setdefault(name, int(actual))
+    return found
+
+
+def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
+    """Run a model in numpy, with every result stored in row-major order.
+
+    A sum of floats depends on the order of its addends, which numpy chooses by the strides of its input. Two graphs that move
+    elements by different views then have the same bits only if every operator reads the same layout.
+    """
+    graph = model.graph
+    arrays: dict[int, Any] = {id(x): inputs[x.name] for x in graph.inputs}
+    last, live = last_readers(graph), live_nodes(graph)
+    for index, node in enumerate(graph.nodes):
+        if index not in live:
+            continue
+        xs = [None if x is None else arrays[id(x)] for x in node.inputs]
+        ys = evaluate_node(node, np, xs)
+        for y, array in zip(node.outputs, ys, strict=False):
+            is_array = isinstance(array, np.ndarray)
+            arrays[id(y)] = np.ascontiguousarray(array).reshape(array.shape) if is_array else array
+        for key in last.get(index, ()):
+            arrays.pop(key, None)
+    return {y.name: arrays[id(y)] for y in graph.outputs}
+
+
+def _bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
+    """Return the first output whose bits differ, as text; NaN of any payload are equal."""
+    first, second = flatten_outputs(before), flatten_outputs(after)
+    if first.keys() != second.keys():
+        return "the outputs have other elements"
+    for name, x in first.items():
+        y = second[name]
+        if name in random:
+            continue
+        if np.asarray(x).dtype != np.asarray(y).dtype or np.shape(x) != np.shape(y):
+            return f"output {name!r} has another type or shape"
+        if not _are_same_bits(np.asarray(x), np.asarray(y)):
+            return f"output {name!r} differs in bits"
+    return ""
+
+
+def _are_same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+    if x.dtype.hasobject or not x.size:
+        return bool(np.array_equal(x, y))
+    raw = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1) for array in (x, y)]
+    different = (raw[0] != raw[1]).any(axis=1)
+    if not different.any():
+        return True
+    rest = [array.reshape(-1)[different] for array in (x, y)]
+    return all(bool(np.all(array != array)) for array in rest)

@@ -1,0 +1,87 @@
+"""dovetail.rebatch: fixed sizes of inputs become symbols and back, with the constants that depend on them repaired, and proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compare.random_inputs import random_inputs
+from dovetail.compare.verify import compare, random_outputs
+from dovetail.errors import UnsupportedError, raise_all
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model
+from dovetail.ir.types import Size
+from dovetail.limits import counting
+from dovetail.passes.infer import infer_graph
+from dovetail.program import compile
+from dovetail.transform.batch.requests import NewSize, read_request, substitute_type
+
+if TYPE_CHECKING:
+    from dovetail.transform.batch.proof import SampleComparison
+    from dovetail.transform.batch.search import RebatchReport
+
+
+def rebatch(
+    model: Model,
+    dims: Mapping[str, NewSize] | None = None,
+    shapes: Mapping[str, Sequence[NewSize]] | None = None,
+    *,
+    verify: bool = True,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> tuple[Model, RebatchReport]:
+    """Return a copy of ``model`` with other sizes of its inputs, and a report. Fixed sizes become symbols or others.
+
+    ``dims`` maps a symbol (``"batch"``), an axis of all inputs (``"0"``) or of one (``"x.0"``) to a size or the name of a symbol;
+    ``shapes`` maps inputs to whole shapes. Constants that hold an old size are repaired. With ``verify`` the result is run at
+    batch 1, 3 and 8, a fixed one at its own, and each sample is compared with the original at its own batch. Samples are random,
+    or ``inputs`` of the original model and variations of them.
+
+    Raises RuleError [rebatch.request] for sizes that the model does not have, UnsupportedError [rebatch.sample] with every node
+    that combines samples or cannot be repaired, [rebatch.differs] where a renamed or fixed symbol changes a result.
+    """
+    # Deferred for start-up time: the repairs import the operators that they repair.
+    from dovetail.transform.batch.search import RebatchReport, Search
+
+    request = read_request(model, dims or {}, shapes or {})
+    with counting(model.limits):
+        base = _substitute_symbols(model, request.symbols)
+        compared = _compare_whole(model, base, seed) if verify and request.symbols else []
+        if not request.freed:
+            return base, RebatchReport([], compared)
+        new, report = Search(base, request, verify, seed, inputs).run()
+    return new, RebatchReport(report.changes, [*compared, *report.comparisons], report.notes)
+
+
+def _substitute_symbols(model: Model, symbols: Mapping[str, Size]) -> Model:
+    new = copy_model(model)
+    for value in new.graph.values():
+        value.type = substitute_type(value.type, symbols)
+    if symbols:
+        infer_graph(new.graph, file=new.file)
+    return new
+
+
+def _compare_whole(model: Model, new: Model, seed: int) -> list[SampleComparison]:
+    """Compare both models on the same inputs."""
+    from dovetail.transform.batch.proof import SampleComparison
+
+    arrays = random_inputs(new, seed=seed)
+    drawn = random_outputs(model)
+    rows = [
+        row for row in compare(dict(compile(model)(arrays)), dict(compile(new)(arrays)), random=drawn) if row.output not in drawn
+    ]
+    raise_all(
+        [
+            UnsupportedError(
+                "rebatch.differs", f"output {row.output} differs by {row.absolute:.3g} from the original {row.why}".strip()
+            )
+            for row in rows
+            if not row.agrees
+        ],
+        "outputs differ at the new sizes",
+    )
+    return [SampleComparison(row.output, 0, row.dtype, row.absolute, row.relative, row.tolerance, True) for row in rows]
+
+
+__all__ = ["rebatch"]

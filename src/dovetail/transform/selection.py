@@ -1,0 +1,115 @@
+"""Selection of values of a model by name, in its graph or in one of its subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dovetail.errors import DovetailError, RuleError, raise_all
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.suggestions import closest
+
+
+class Scope(NamedTuple):
+    """A graph that values are selected from: the graph of the model, or the subgraph ``attribute`` of ``node``.
+
+    ``path`` is the name of the node, after those of the nodes around it; empty for the graph of the model.
+    """
+
+    graph: Graph
+    path: str = ""
+    node: Node | None = None
+    attribute: str = ""
+
+    @property
+    def description(self) -> str:
+        """The subgraph as text, for messages."""
+        if self.node is None:
+            return "the graph"
+        return f"the subgraph {self.attribute!r} of {type(self.node.op).__name__} {self.path!r}"
+
+
+def names_of(names: str | Iterable[str]) -> list[str]:
+    """Return one name or several as a list, each once."""
+    return list(dict.fromkeys([names] if isinstance(names, str) else names))
+
+
+def values_by_name(graph: Graph) -> dict[str, Value]:
+    """Return the values of a graph by all of their names; a primary name precedes other names."""
+    values = {value.name: value for value in graph.values()}
+    for value in graph.values():
+        for name in value.names:
+            values.setdefault(name, value)
+    return values
+
+
+def select_values(model: Model, names: Sequence[str]) -> list[Value]:
+    """Return the values of the model's graph with these names. Raises RuleError [name.unknown] with all unknown names."""
+    values = values_by_name(model.graph)
+    raise_all([unknown_name(model, values, name) for name in names if name not in values], "unknown names")
+    return [values[name] for name in names]
+
+
+def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]]:
+    """Return the graph that has all values of these names, and the values.
+
+    A value of a subgraph is named "node/value", or "node/attribute/value" where several subgraphs of the node have one. Raises
+    RuleError [name.unknown], [name.ambiguous], and [name.scope] where the names are those of different graphs.
+    """
+    values = values_by_name(model.graph)
+    scopes: list[Scope] = []
+    selected: list[Value] = []
+    errors: list[DovetailError] = []
+    inner: dict[str, list[tuple[Scope, Value]]] | None = None
+    for name in names:
+        if name in values:
+            candidates = [(Scope(model.graph), values[name])]
+        else:
+            inner = _values_of_subgraphs(model.graph) if inner is None else inner
+            candidates = inner.get(name, [])
+        if not candidates:
+            errors.append(unknown_name(model, values, name))
+        elif len(candidates) > 1:
+            attributes = ", ".join(f"{scope.path}/{scope.attribute}/{value.name}" for scope, value in candidates)
+            errors.append(RuleError("name.ambiguous", f"{name!r} is a value of several subgraphs: name one of {attributes}"))
+        else:
+            scopes.append(candidates[0][0])
+            selected.append(candidates[0][1])
+    raise_all(errors, "unknown names")
+    others = [scope for scope in scopes if scope.graph is not scopes[0].graph]
+    if others:
+        raise RuleError(
+            "name.scope", f"all values must be in one graph, got values of {scopes[0].description} and of {others[0].description}"
+        )
+    return (scopes[0] if scopes else Scope(model.graph)), selected
+
+
+def _values_of_subgraphs(graph: Graph) -> dict[str, list[tuple[Scope, Value]]]:
+    """Return the values of all subgraphs by "node/value" and by "node/attribute/value"."""
+    values: dict[str, list[tuple[Scope, Value]]] = {}
+    for scope in _subgraphs(graph, ""):
+        for name, value in values_by_name(scope.graph).items():
+            values.setdefault(f"{scope.path}/{name}", []).append((scope, value))
+            values.setdefault(f"{scope.path}/{scope.attribute}/{name}", []).append((scope, value))
+    return values
+
+
+def _subgraphs(graph: Graph, prefix: str) -> Iterator[Scope]:
+    """Yield every subgraph, nested ones included, in topological order."""
+    for node in graph.nodes:
+        for attribute, body in bodies(node.op):
+            yield Scope(body, f"{prefix}{node.label}", node, attribute)
+            yield from _subgraphs(body, f"{prefix}{node.label}/")
+
+
+def unknown_name(model: Model, values: dict[str, Value], name: str) -> DovetailError:
+    """Return RuleError [name.unknown] for a name that the graph lacks: its place in a subgraph, or the most similar name."""
+    for scope in _subgraphs(model.graph, ""):
+        if name in values_by_name(scope.graph):
+            return RuleError(
+                "name.unknown",
+                f"the graph has no value {name!r}; {scope.description} has one: name it '{scope.path}/{name}'",
+                file=model.file,
+            )
+    return RuleError("name.unknown", f"the model has no value {name!r}{closest(name, values)}", file=model.file)

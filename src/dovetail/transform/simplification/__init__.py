@@ -1,0 +1,1 @@
+"""The passes of :func:`dovetail.simplify`, one module each."""

@@ -1,0 +1,55 @@
+"""The passes of :func:`dovetail.simplify` by name, in the order in which a round applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dovetail.ir.graph import Graph
+from dovetail.transform.simplification.algebra import simplify_algebra
+from dovetail.transform.simplification.conditions import inline_conditions
+from dovetail.transform.simplification.constants import fold_constants
+from dovetail.transform.simplification.dead import remove_dead_nodes
+from dovetail.transform.simplification.duplicates import merge_duplicates
+from dovetail.transform.simplification.expands import remove_expands
+from dovetail.transform.simplification.gemm import fuse_gemm
+from dovetail.transform.simplification.identities import remove_identities
+from dovetail.transform.simplification.partitions import split_partitions
+from dovetail.transform.simplification.products import merge_products
+from dovetail.transform.simplification.reshapes import merge_reshapes
+from dovetail.transform.simplification.rules import Target
+from dovetail.transform.simplification.shapes import fold_known_values
+from dovetail.transform.simplification.slices import merge_slices
+from dovetail.transform.simplification.transposes import merge_transposes
+from dovetail.transform.simplification.weights import fold_into_weights
+
+
+class Pass(NamedTuple):
+    """One pass: ``apply`` changes a graph and returns the number of changes; an exact one keeps the bits of every result."""
+
+    name: str
+    apply: Callable[[Graph, Target], int]
+    is_exact: bool = True
+
+
+PASSES = {
+    each.name: each
+    for each in (
+        Pass("duplicates", merge_duplicates),
+        Pass("conditions", inline_conditions),
+        Pass("identities", remove_identities),
+        Pass("constants", fold_constants),
+        Pass("shapes", fold_known_values),
+        Pass("algebra", simplify_algebra),
+        Pass("reshapes", merge_reshapes),
+        Pass("transposes", merge_transposes),
+        Pass("expands", remove_expands),
+        Pass("slices", merge_slices),
+        Pass("partitions", split_partitions),
+        Pass("weights", fold_into_weights, is_exact=False),
+        Pass("products", merge_products, is_exact=False),
+        Pass("gemm", fuse_gemm, is_exact=False),
+        Pass("dead", remove_dead_nodes),
+    )
+}
+"""The passes by name, in the order in which a round applies them."""

@@ -1,0 +1,30 @@
+"""States of a model whose inputs and outputs change."""
+
+from __future__ import annotations
+
+from dovetail.errors import Diagnostic
+from dovetail.ir.graph import Model
+
+
+def drop_incomplete_states(model: Model) -> list[Diagnostic]:
+    """Remove the states of ``model`` whose input or outputs are no longer those of its graph; return a warning for each."""
+    inputs = {value.name for value in model.inputs}
+    outputs = {value.name for value in model.outputs}
+    warnings = []
+    complete = []
+    for state in model.states:
+        missing = [name for name in (state.input,) if name not in inputs]
+        missing += [name for name in state.outputs if name not in outputs]
+        if not missing:
+            complete.append(state)
+            continue
+        warnings.append(
+            Diagnostic(
+                "state.incomplete",
+                f"the state {state.variable!r} is dropped, because the model no longer has {', '.join(map(repr, missing))}",
+                file=model.file,
+                severity="warning",
+            )
+        )
+    model.states = complete
+    return warnings

@@ -1,0 +1,83 @@
+"""merge: against onnxruntime running one model after the other, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import dovetail
+from dovetail.errors import RuleError
+
+ort = pytest.importorskip("onnxruntime")
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+HEAD = '<ir_version: 8, opset_import: ["" : {opset}]>\n'
+FIRST = "f (float[n, 4] x) => (float[n, 4] h, float[n, 4] y) { t = Relu (x) h = Neg (t) y = Abs (x) }"
+SECOND = "s (float[m, 4] h, float[m, 4] x) => (float[m, 4] y) { t = Exp (h) y = Add (t, x) }"
+
+
+def model_of(text: str, opset: int = 17) -> dovetail.Model:
+    return dovetail.load(onnx.parser.parse_model(HEAD.format(opset=opset) + text))
+
+
+def run_in_onnxruntime(model: dovetail.Model, path: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    dovetail.save(model, path)
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return dict(zip([y.name for y in session.get_outputs()], session.run(None, inputs), strict=True))
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".xml"])
+@pytest.mark.parametrize("second_suffix", [".onnx", ".xml"])
+def test_a_merged_model_equals_both_in_sequence(tmp_path: Path, suffix: str, second_suffix: str) -> None:
+    first, second = model_of(FIRST), model_of(SECOND, 13)
+    one = run_in_onnxruntime(first, tmp_path / "first.onnx", {"x": X})
+    other = run_in_onnxruntime(second, tmp_path / "second.onnx", {"h": one["h"], "x": 2 * X})
+    dovetail.save(second, tmp_path / f"stored{second_suffix}")
+    merged = dovetail.merge(first, dovetail.load(tmp_path / f"stored{second_suffix}"))
+    assert merged.versions[""] == 17
+    assert [x.name for x in merged.inputs] == ["x", "x_2"] and [y.name for y in merged.outputs] == ["y", "y_2"]
+    assert [item.code for item in merged.warnings] == ["merge.name", "merge.name"] + ["merge.metadata"] * (
+        second_suffix == ".xml"
+    )
+    assert [str(x.type) for x in merged.inputs] == ["f32[n, 4]", "f32[n, 4]"]
+    dovetail.save(merged, tmp_path / f"merged{suffix}")
+    found = dovetail.run(tmp_path / f"merged{suffix}", {"x": X, "x_2": 2 * X})
+    np.testing.assert_allclose(found["y"], one["y"], rtol=1e-6)
+    np.testing.assert_allclose(found["y_2"], other["y"], rtol=1e-6)
+
+
+def test_prefixes_shared_inputs_and_side_by_side() -> None:
+    first, second = model_of(FIRST), model_of(SECOND)
+    shared = dovetail.merge(first, second, [("h", "h"), ("x", "x")], prefix_second="b/")
+    assert [x.name for x in shared.inputs] == ["x"] and [y.name for y in shared.outputs] == ["y", "b/y"]
+    np.testing.assert_allclose(dovetail.run(shared, X)["b/y"], np.exp(-np.maximum(X, 0)) + X, rtol=1e-6)
+    both = dovetail.merge(first, second, {})
+    assert [str(x.type) for x in both.inputs] == ["f32[n, 4]", "f32[m, 4]", "f32[m, 4]"]
+
+
+def test_sizes_are_unified_by_substitution() -> None:
+    fixed = model_of("s (float[3, 4] h) => (float[3, 4] z) { z = Exp (h) }")
+    merged = dovetail.merge(model_of(FIRST), fixed)
+    assert [str(x.type) for x in merged.inputs] == ["f32[3, 4]"]
+
+
+@pytest.mark.parametrize(
+    ("second", "connect", "codes"),
+    [
+        (SECOND, {"hh": "h", "h": "xx"}, ["name.unknown", "merge.input"]),
+        (SECOND, [("h", "x"), ("y", "x")], ["merge.input"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.empty"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", {"r": "x"}, ["merge.cycle"]),
+        (
+            "s (double[m, 4] h, float[m, 5] y, float[m] x) => (double[m, 4] r) { r = Exp (h) }",
+            {"h": "h", "y": "y", "x": "x"},
+            ["merge.type"] * 3,
+        ),
+    ],
+)
+def test_faults(second: str, connect: dict[str, str] | list[tuple[str, str]] | None, codes: list[str]) -> None:
+    with pytest.raises(RuleError) as caught:
+        dovetail.merge(model_of(FIRST), model_of(second), connect)
+    assert [item.code for item in caught.value.diagnostics] == codes

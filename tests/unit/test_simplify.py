@@ -1,0 +1,213 @@
+"""simplify: answers as onnxruntime gives them before and after, the proof, and the same bytes each time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+
+import dovetail
+from dovetail.cli.simplify import simplify as command
+from dovetail.errors import RuleError
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.transform.proof import run_row_major
+from dovetail.transform.simplification import passes
+from dovetail.transform.simplification.algebra import Add
+from dovetail.transform.simplification.rules import Target, apply_rules
+from networks.generator import generate
+from oracles import run_onnxruntime
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+HEADER = '<ir_version: 8, opset_import: ["" : 17]>'
+
+
+def saved(model: Model) -> bytes:
+    stream = io.BytesIO()
+    dovetail.save(model, stream, types=False)
+    return stream.getvalue()
+
+
+def kinds(data: bytes) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load_from_string(data).graph.node)
+
+
+GRAPHS: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
+    "identities": (
+        "g (float[n, 4] x) => (float[n, 4] y) { a = Identity(x) b = Cast<to = 1>(a) c = Dropout(b) y = Relu(c) }",
+        {"x": (3, 4)}, {"Relu": 1},
+    ),
+    "inverse transposes": (
+        "g (float[n, 4, 5] x) => (float[n, 4, 5] y) { a = Transpose<perm = [2, 0, 1]>(x) b = Transpose<perm = [1, 2, 0]>(a) "
+        "y = Relu(b) }",
+        {"x": (3, 4, 5)}, {"Relu": 1},
+    ),
+    "shape chain": (
+        "g (float[n, s, 12] x) => (float[n, s, 3, 4] y) <int64 zero = {0}, int64 one = {1}, int64[1] axis = {0}, "
+        "int64[2] tail = {3, 4}> { d = Shape(x) n0 = Gather(d, zero) s0 = Gather(d, one) n1 = Unsqueeze(n0, axis) "
+        "s1 = Unsqueeze(s0, axis) t = Concat<axis = 0>(n1, s1, tail) y = Reshape(x, t) }",
+        {"x": (0, 5, 12)}, {"Reshape": 1},
+    ),
+    "expand before an operator that broadcasts": (
+        "g (float[4] x, float[3, 4] z) => (float[3, 4] y) <int64[2] t = {3, 4}> { e = Expand(x, t) y = Add(e, z) }",
+        {"x": (4,), "z": (3, 4)}, {"Add": 1},
+    ),
+    "concat of a split": (
+        "g (float[4, 6] x) => (float[4, 6] y) <int64[2] t = {2, 4}> { a, b = Split<axis = 1>(x, t) "
+        "c = Concat<axis = 1>(a, b) y = Relu(c) }",
+        {"x": (4, 6)}, {"Relu": 1},
+    ),
+    "slice of a concat": (
+        "g (float[4, 6] x, float[4, 2] z) => (float[4, 2] y) <int64[1] s = {6}, int64[1] e = {8}, int64[1] a = {1}> "
+        "{ c = Concat<axis = 1>(x, z) d = Slice(c, s, e, a) y = Relu(d) }",
+        {"x": (4, 6), "z": (4, 2)}, {"Relu": 1},
+    ),
+    "negative zero": (
+        "g (float[4] x) => (float[4] y) <float[1] zero = {0.0}> { y = Add(x, zero) }",
+        {"x": (4,)}, {"Add": 1},
+    ),
+    "random operators": (
+        "g (float[4] x) => (float[4] y) { a = RandomUniformLike(x) b = RandomUniformLike(x) c = Sub(a, b) d = Mul(c, x) "
+        "y = Sub(d, d) }",
+        {"x": (4,)}, {"RandomUniformLike": 2, "Sub": 2, "Mul": 1},
+    ),
+    "a folded result that would grow the file": (
+        "g (float[1000] x) => (float[1000] y) <int64[1] t = {1000}, float[1] c = {2.0}> { e = Expand(c, t) f = Neg(e) "
+        "y = Concat<axis = 0>(x, f) }".replace("float[1000] y", "float[2000] y"),
+        {"x": (1000,)}, {"Expand": 1, "Neg": 1, "Concat": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_onnxruntime_gives_the_same_bits_with_the_expected_nodes(name: str) -> None:
+    text, shapes, expected = GRAPHS[name]
+    source = onnx.parser.parse_model(f"{HEADER} {text}").SerializeToString()
+    model, _ = dovetail.simplify(dovetail.load(source))
+    data = saved(model)
+    assert kinds(data) == Counter(expected)
+    draw = np.random.default_rng(0)
+    inputs = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    if name == "negative zero":
+        inputs["x"][:] = -0.0
+    if "RandomUniformLike" not in expected:
+        for before, after in zip(run_onnxruntime(source, inputs), run_onnxruntime(data, inputs), strict=True):
+            assert before.dtype == after.dtype and before.shape == after.shape and before.tobytes() == after.tobytes()
+
+
+def test_batch_normalization_folds_into_a_convolution() -> None:
+    b = Builder("g")
+    draw = np.random.default_rng(0)
+    x = b.input("x", "f32", ("n", 3, 8, 8))
+    y = b.Conv(x, draw.standard_normal((6, 3, 3, 3)).astype(np.float32))
+    rows = [draw.uniform(0.5, 2, 6).astype(np.float32) for _ in range(4)]
+    b.output("y", b.Relu(b.BatchNormalization(y, *rows)))
+    model, report = dovetail.simplify(b.model, prove=True)
+    assert not report.refutations and len(report.sizes) == 2
+    source, data = saved(b.model), saved(model)
+    assert kinds(data) == Counter({"Conv": 1, "Relu": 1})
+    inputs = {"x": draw.standard_normal((2, 3, 8, 8)).astype(np.float32)}
+    np.testing.assert_allclose(run_onnxruntime(data, inputs)[0], run_onnxruntime(source, inputs)[0], rtol=1e-4, atol=1e-4)
+
+
+def _subtract(b: Builder, node: Node) -> Value:
+    return b.Subtract(node.input(0), node.input(1))
+
+
+def _break(graph: Graph, target: Target) -> int:
+    return apply_rules(graph, {Add: _subtract}, target)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_a_broken_pass_is_taken_back_and_named(is_exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(passes.PASSES, "broken", passes.Pass("broken", _break, is_exact))
+    b = Builder("g")
+    x = b.input("x", "f32", ("n", 3))
+    b.output("y", b.Identity(b.Add(x, b.Relu(x))))
+    array = np.ones((2, 3), np.float32)
+    wrong, _ = dovetail.simplify(b.model)
+    assert not np.array_equal(dovetail.run(wrong, array)["y"], 2 * array)
+    model, report = dovetail.simplify(b.model, prove=True)
+    assert [each.name for each in report.refutations] == ["broken"] and "'y'" in report.refutations[0].reverted
+    assert np.array_equal(dovetail.run(model, array)["y"], 2 * array)
+    assert len(model.graph.nodes) == 2
+
+
+@pytest.mark.parametrize("seed", range(0, 400, 4))
+def test_exact_passes_keep_the_bits_of_random_networks(seed: int) -> None:
+    network = generate(seed)
+    model = network.model()
+    exact = [name for name, each in passes.PASSES.items() if each.is_exact]
+    new, _ = dovetail.simplify(model, keep=exact)
+    assert dovetail.simplify(new, keep=exact)[1].changes == 0
+    assert [(y.name, y.type) for y in new.outputs] == [(y.name, y.type) for y in model.outputs]
+    assert [(x.name, x.type) for x in new.inputs] == [(x.name, x.type) for x in model.inputs]
+    for shot in network.shots:
+        inputs = {x.name: shot[x.name] for x in model.inputs}
+        before, after = run_row_major(model, inputs), run_row_major(new, inputs)
+        for name, first in before.items():
+            second = after[name]
+            same = np.asarray(first).tobytes() == np.asarray(second).tobytes()
+            assert same or np.array_equal(first, second, equal_nan=np.asarray(first).dtype.kind in "fc"), name
+
+
+@pytest.mark.parametrize("name", ["light_squeezenet", "light_shufflenet", "light_inception_v1"])
+def test_a_simplified_model_stays_as_it_is(name: str) -> None:
+    model, report = dovetail.simplify(dovetail.load(LIGHT / f"{name}.onnx"))
+    data = saved(model)
+    again, second = dovetail.simplify(dovetail.load(data))
+    assert report.changes > 0 and second.changes == 0 and saved(again) == data
+
+
+def test_the_bytes_do_not_depend_on_the_seed_of_hashes() -> None:
+    code = (
+        "import dovetail, io, sys, hashlib\n"
+        "stream = io.BytesIO()\n"
+        "dovetail.save(dovetail.simplify(dovetail.load(sys.argv[1]))[0], stream)\n"
+        "print(hashlib.sha256(stream.getvalue()).hexdigest())"
+    )
+    digests: set[Any] = set()
+    for seed in ("0", "1", "77"):
+        arguments = [sys.executable, "-c", code, str(LIGHT / "light_shufflenet.onnx")]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed})
+        digests.add(done.stdout)
+    assert len(digests) == 1 and len(digests.pop().strip()) == hashlib.sha256().digest_size * 2
+
+
+def test_a_name_of_no_pass_is_refused() -> None:
+    with pytest.raises(RuleError, match=r"\[simplify\.pass\]|must be one of") as caught:
+        dovetail.simplify(Builder("g").model, skip=["nothing"])
+    assert caught.value.code == "simplify.pass"
+
+
+def test_the_command_reports_each_changed_node(tmp_path: Path) -> None:
+    text, _, expected = GRAPHS["identities"]
+    onnx.save(onnx.parser.parse_model(f"{HEADER} {text}"), tmp_path / "m.onnx")
+    result = CliRunner().invoke(command, [str(tmp_path / "m.onnx"), "-o", str(tmp_path / "s.onnx"), "--prove", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["nodes_before"], report["nodes_after"]) == (4, 1) and len(report["proved"]) == 2
+    assert kinds((tmp_path / "s.onnx").read_bytes()) == Counter(expected)
+
+
+def test_a_factor_and_the_merged_products_need_no_more_weights() -> None:
+    b = Builder("g")
+    draw = np.random.default_rng(0)
+    x = b.input("x", "f32", ("n", 8, 64))
+    weights = [draw.standard_normal((64, 64)).astype(np.float32) for _ in range(3)]
+    q, k, v = (b.Add(b.MatMul(x, w), draw.standard_normal(64).astype(np.float32)) for w in weights)
+    b.output("y", b.MatMul(b.MatMul(b.Multiply(q, np.float32(0.5)), b.Transpose(k, [0, 2, 1])), v))
+    model, report = dovetail.simplify(b.model, prove=True)
+    assert not report.refutations and kinds(saved(model))["MatMul"] == 3
+    assert len(saved(model)) <= 1.01 * len(saved(b.model))
