@@ -47,7 +47,10 @@ def convert(model: Model, folder: Path) -> Model:
     dovetail.save(model, folder / "tour.xml")
     diagnostics: list[Diagnostic] = dovetail.check(folder / "tour.xml")
     assert diagnostics == []
-    return dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
+    model = dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
+    report: dovetail.InferenceReport = dovetail.infer_report(model)
+    assert not report.losses
+    return report.model
 
 
 def run_everywhere(model: Model, x: F32Array) -> None:
