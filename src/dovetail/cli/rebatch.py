@@ -6,6 +6,9 @@ import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 
+CHANGES = ("node", "operator", "old", "new", "reason")
+COMPARISONS = ("output", "batch", "max abs", "max rel", "")
+
 
 @click.command()
 @click.argument("source", type=click.Path())
@@ -80,12 +83,12 @@ def rebatch(
             notes=report.notes,
         )
     elif target != STREAM:
-        table(("node", "operator", "old", "new", "reason"), report.changes)
         rows = [
             (row.output, row.batch or "", f"{row.absolute:.3g}", f"{row.relative:.3g}", "agrees") for row in report.comparisons
         ]
-        if rows:
-            table(("output", "batch", "max abs", "max rel", ""), rows)
+        for columns, lines in ((CHANGES, report.changes), (COMPARISONS, rows)):
+            if lines:
+                table(columns, lines)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ class Samples:
 
 def draw_samples(
     model: Model,
-    batches: Sequence[FreedSize],
+    freed: Sequence[FreedSize],
     shapes: Mapping[int, Shape],
     count: int,
     seed: int,
@@ -65,11 +65,13 @@ def draw_samples(
 ) -> Samples:
     """Draw ``count`` samples, or make them of the arrays ``inputs`` of the original model and variations of them.
 
-    ``model`` is the original one, ``shapes`` has the shapes with the analysis' symbols of the inputs that change.
+    ``model`` is the original one, ``shapes`` has the shapes with the analysis' symbols of the inputs that change. Freed sizes
+    that are no batch keep their old size.
     """
     wide = copy_model(model)
+    batches = [size for size in freed if size.is_batch]
     old = batches[0].old
-    at_count = {batch.name: count for batch in batches}
+    at_count = {size.name: count if size.is_batch else size.old for size in freed}
     axes: dict[str, Axes] = {}
     for index, shape in shapes.items():
         value = wide.inputs[index]
@@ -182,17 +184,22 @@ def run_both(
 
 
 def find_differences(
-    runs: Runs, original: Graph, counterpart: Mapping[int, Value], layout: Mapping[int, Axes], batch: int
+    runs: Runs,
+    original: Graph,
+    counterpart: Mapping[int, Value],
+    layout: Mapping[int, Axes],
+    batch: int,
+    skipped: Collection[int] = (),
 ) -> list[FoundDifference]:
     """Return the nodes whose results differ for a sample, or that fail, while none does before them.
 
-    Values without an entry in ``layout`` are not compared.
+    Values without an entry in ``layout`` are not compared, nor are nodes at the positions ``skipped`` and those that read them.
     """
     errors = {id(node): error for node, error in runs.failed}
     found: list[FoundDifference] = []
     tainted: set[int] = set()
     for position, node in enumerate(original.nodes):
-        if any(id(x) in tainted for x in node.inputs if x is not None):
+        if position in skipped or any(id(x) in tainted for x in node.inputs if x is not None):
             tainted.update(id(y) for y in node.outputs)
             continue
         why = next(filter(None, (_difference(runs, y, counterpart[id(y)], errors, layout, batch) for y in node.outputs)), "")

@@ -33,7 +33,7 @@ class Blocker(NamedTuple):
     is_loss: bool
 
 
-LOSS = "its result has no axis for the samples"
+LOSS = "its result has no axis of the new size"
 
 
 class _Outcome(NamedTuple):

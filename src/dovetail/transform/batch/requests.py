@@ -153,7 +153,10 @@ def _new_size(key: str, new: NewSize) -> Size:
     if isinstance(new, str) and new.strip().isdigit():
         new = int(new)
     if isinstance(new, str):
-        size = symbolic.parse(new)
+        try:
+            size = symbolic.parse(new)
+        except DovetailError as error:
+            raise _fault(f"the new size of {key} must be an integer or a name: {error.message}") from None
         if not isinstance(size, int) and symbolic.name_of(size) is None:
             raise _fault(f"the new size of {key} must be an integer or a name, got {new!r}")
         return size

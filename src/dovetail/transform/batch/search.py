@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes, symbolic
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
-from dovetail.errors import UnsupportedError, raise_all
+from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_graph, copy_model, disconnect
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Shape, Tensor
 from dovetail.ops.constant import Constant
 from dovetail.passes.infer import infer_graph
+from dovetail.program import compile
 from dovetail.transform.batch.axes import FreedSize
 from dovetail.transform.batch.proof import (
     SIZES,
@@ -72,6 +74,7 @@ class Search:
     def __init__(self, original: Model, request: SizeRequest, verify: bool, seed: int, inputs: Mapping[str, Any] | None) -> None:
         self.original, self.request, self.verify, self.seed, self.inputs = original, request, verify, seed, inputs
         self.batches = [freed for freed in request.freed if freed.is_batch]
+        self.is_comparable = all(freed.is_batch or isinstance(freed.new, symbolic.Dim) for freed in request.freed)
         self.forced: dict[str, tuple[int, str]] = {}
         self.shapes = self._new_shapes()
         self.samples: Samples | None = None
@@ -147,7 +150,7 @@ class Search:
         attempt.position = min((blocker.position for blocker in attempt.blockers), default=self.end)
         if not attempt.blockers:
             self._finish(attempt)
-        elif self.batches and self.verify:
+        elif self.batches and self.verify and self.is_comparable:
             found = [difference for difference in self._differences(attempt) if difference.position < attempt.position]
             if found:
                 self._block(attempt, found)
@@ -167,15 +170,16 @@ class Search:
         graphs = self.original.graph, attempt.model.graph
         return run_both(*graphs, attempt.counterpart, attempt.layout, self._samples(), self.batches[0].old, size)
 
-    def _differences(self, attempt: Attempt) -> list[FoundDifference]:
-        runs = self._run(attempt)
-        return find_differences(runs, self.original.graph, attempt.counterpart, attempt.layout, self.batches[0].old)
+    def _differences(self, attempt: Attempt, runs: Runs | None = None) -> list[FoundDifference]:
+        graph, old = self.original.graph, self.batches[0].old
+        blocked = {blocker.position for blocker in attempt.blockers}
+        return find_differences(runs or self._run(attempt), graph, attempt.counterpart, attempt.layout, old, blocked)
 
     def _samples(self) -> Samples:
         if self.samples is None:
             old = self.batches[0].old
             count = max(-(-size // old) * old for size in self._sizes())
-            self.samples = draw_samples(self.original, self.batches, self.shapes, count, self.seed, self.inputs)
+            self.samples = draw_samples(self.original, self.request.freed, self.shapes, count, self.seed, self.inputs)
         return self.samples
 
     def _sizes(self) -> tuple[int, ...]:
@@ -190,9 +194,19 @@ class Search:
         for value in graph.values():
             value.type = substitute_type(value.type, values)
             value._value = None if value.node is None else value._value
-        infer_graph(graph, file=attempt.model.file)
+        try:
+            infer_graph(graph, file=attempt.model.file)
+        except DovetailError as error:
+            labels = [node.label for node in self.original.graph.nodes]
+            for item in error.diagnostics:
+                position = labels.index(item.node) if item.node in labels else self.end - 1
+                self._block(attempt, [FoundDifference(position, f"with the new sizes, {item.message}")])
+            return
         _fold_sizes(attempt)
-        if not self.verify or not self.batches:
+        if not self.verify:
+            return
+        if not self.batches or not self.is_comparable:
+            self._run_whole(attempt)
             return
         attempt.comparisons = self._compare(attempt, outputs)
         if all(row.agrees for row in attempt.comparisons):
@@ -206,6 +220,20 @@ class Search:
             why = row.why or f"a sample differs by {row.absolute:.3g} from the original"
             found = [FoundDifference(position, f"run with {row.batch} samples, {why}")]
         self._block(attempt, found)
+
+    def _run_whole(self, attempt: Attempt) -> None:
+        """Run the new model at the old sizes and compare its outputs; at its own sizes where these are fixed."""
+        if not self.is_comparable:
+            compile(attempt.model)(random_inputs(attempt.model, seed=self.seed))
+            return
+        arrays = self.inputs or random_inputs(self.original, seed=self.seed)
+        reference, found = dict(compile(self.original)(arrays)), dict(compile(attempt.model)(arrays))
+        outputs = [name for name in reference if name not in random_outputs(self.original)]
+        attempt.comparisons = [compare_samples(name, [reference[name]], found[name], [], 1, 1) for name in outputs]
+        wrong = [row for row in attempt.comparisons if not row.agrees]
+        if wrong:
+            why = wrong[0].why or f"it differs by {wrong[0].absolute:.3g} from the original"
+            self._block(attempt, [FoundDifference(self.end - 1, f"run with the old sizes, {why}")])
 
     def _compare(self, attempt: Attempt, outputs: Mapping[str, list[tuple[int, int]]]) -> list[SampleComparison]:
         """Compare the outputs; by the interpreter where random numbers must be the same in both models."""
@@ -224,13 +252,12 @@ class Search:
         return rows
 
     def _block(self, attempt: Attempt, found: Sequence[FoundDifference]) -> None:
-        """Make the nodes that differ first the ones that forbid the change."""
-        attempt.blockers = []
+        """Add the nodes that differ to those that forbid the change."""
         for position, why in found:
             node = attempt.counterpart[id(self.original.graph.nodes[position].outputs[0])].node
             assert node is not None
             attempt.blockers.append(Blocker(position, node, why, False))
-        attempt.position = found[0].position
+        attempt.position = min((blocker.position for blocker in attempt.blockers), default=self.end)
 
     def _notes(self, attempt: Attempt) -> list[str]:
         notes = []
@@ -240,13 +267,15 @@ class Search:
                 notes.append(f"output {value.name} does not depend on the batch: {value.type}")
             if count > 1:
                 notes.append(f"output {value.name} {value.type} combines pairs of samples; those of one sample are compared")
-        if self.verify and not self.batches:
-            notes.append("sizes other than a batch cannot be compared with the original")
+        if self.verify and any(not freed.is_batch for freed in self.request.freed):
+            notes.append("the original has one size along axes other than the batch: only that one is compared")
         return notes
 
     def _refuse(self, attempt: Attempt) -> None:
         errors = []
-        runs = self._run(attempt) if self.batches else None
+        runs = self._run(attempt) if self.batches and self.is_comparable else None
+        if runs is not None:
+            self._block(attempt, self._differences(attempt, runs))
         for blocker in sorted(attempt.blockers, key=lambda item: item.position):
             why = blocker.why
             if runs is not None and not why.startswith("run with"):
