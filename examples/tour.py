@@ -63,6 +63,14 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     print(dovetail.plan(model))
 
 
+def transform(model: Model) -> None:
+    """Fix the batch, simplify, cut a part out and put two copies of it side by side."""
+    fixed, _ = dovetail.rebatch(model, {"batch": 2})
+    simplified, _ = dovetail.simplify(fixed)
+    part = dovetail.extract(simplified, outputs="y")
+    print(dovetail.merge(part, part, connect={}, prefix_second="second/"))
+
+
 def differentiate(model: Model, x: F32Array) -> None:
     """Print the gradient of ``y`` with respect to ``x``."""
     slope = dovetail.grad(model, of="y", wrt=["x"])
@@ -105,6 +113,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = convert(build_model(), Path(name))
         describe(model)
+        transform(build_model())
         run_everywhere(model, x)
         differentiate(model, x)
         move_arrays(x)
