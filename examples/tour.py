@@ -47,7 +47,10 @@ def convert(model: Model, folder: Path) -> Model:
     dovetail.save(model, folder / "tour.xml")
     diagnostics: list[Diagnostic] = dovetail.check(folder / "tour.xml")
     assert diagnostics == []
-    return dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
+    model = dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
+    report: dovetail.InferenceReport = dovetail.infer_report(model)
+    assert not report.losses
+    return report.model
 
 
 def run_everywhere(model: Model, x: F32Array) -> None:
@@ -58,6 +61,14 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     for outputs in (dovetail.run(model, [x]), program(x), program({"x": x}, out={"y": out})):
         np.testing.assert_array_equal(outputs["y"], expected)
     print(dovetail.plan(model))
+
+
+def transform(model: Model) -> None:
+    """Fix the batch, simplify, cut a part out and put two copies of it side by side."""
+    fixed, _ = dovetail.rebatch(model, {"batch": 2})
+    simplified, _ = dovetail.simplify(fixed)
+    part = dovetail.extract(simplified, outputs="y")
+    print(dovetail.merge(part, part, connect={}, prefix_second="second/"))
 
 
 def differentiate(model: Model, x: F32Array) -> None:
@@ -102,6 +113,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = convert(build_model(), Path(name))
         describe(model)
+        transform(build_model())
         run_everywhere(model, x)
         differentiate(model, x)
         move_arrays(x)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Graph, Model, Node, Value
     from dovetail.limits import Limits
     from dovetail.passes.infer import infer
+    from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.program import Program, compile, plan, run
     from dovetail.symbolic import Dim
     from dovetail.transform.extract import extract
@@ -37,6 +38,7 @@ __all__ = [
     "EngineError",
     "FormatError",
     "Graph",
+    "InferenceReport",
     "Limits",
     "Model",
     "Node",
@@ -51,6 +53,7 @@ __all__ = [
     "extract",
     "grad",
     "infer",
+    "infer_report",
     "interpret",
     "load",
     "merge",
@@ -73,6 +76,7 @@ _MODULES = {
     "ir.graph": "Graph Model Node Value",
     "limits": "Limits",
     "passes.infer": "infer",
+    "passes.inference_report": "InferenceReport infer_report",
     "program": "Program compile plan run",
     "symbolic": "Dim",
     "transform.extract": "extract",

@@ -17,6 +17,7 @@ COMMANDS = {
     "edit": "Rename values, set outputs, constants, input types and metadata.",
     "extract": "Write the part of a model between values.",
     "grad": "Write the gradient graph as an ordinary model.",
+    "infer": "Infer every shape as an expression over the input dimensions, and write it.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
     "merge": "Write one model in which values of a first are inputs of a second.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",

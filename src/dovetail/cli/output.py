@@ -108,6 +108,12 @@ def limits_of_options() -> Limits:
     return found
 
 
+def is_strict() -> bool:
+    """Return whether the command has the flag ``--strict``."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.meta.get(_STRICT))
+
+
 def is_quiet() -> bool:
     context = click.get_current_context(silent=True)
     options = None if context is None else context.find_root().obj
@@ -165,9 +171,8 @@ def load(path: str) -> Model:
     from dovetail.formats import load as load_model
     from dovetail.formats.deviations import summarize
 
-    context = click.get_current_context(silent=True)
     with progress(f"loading {path}"):
-        model = load_model(source_of(path), strict=bool(context and context.meta.get(_STRICT)), limits=limits_of_options())
+        model = load_model(source_of(path), strict=is_strict(), limits=limits_of_options())
     for line in summarize(model.warnings):
         narrate(f"warning {line}")
     if model.warnings:

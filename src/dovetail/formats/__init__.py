@@ -15,7 +15,7 @@ from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
-from dovetail.ir.graph import Model
+from dovetail.ir.graph import INFERRED, Model
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
 
 
@@ -129,6 +129,9 @@ def load(
 def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
     with pause_gc(), counting(limits), within_memory("the model", source.file):
         model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
+    for value in model.graph.values():
+        # The file may have changed since: inference is repeated.
+        value.metadata.pop(INFERRED, None)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
     return model

@@ -14,7 +14,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.legalize import Legalizer
 from dovetail.ir.edit import copy_graph
-from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Unknown
 from dovetail.ops.constant import Constant, Foreign
@@ -171,10 +171,10 @@ def _unsupported_error_of(node: Node, error: DovetailError | Unknown | symbolic.
 
 
 def strip_metadata(graph: Graph) -> None:
-    """Remove the metadata of the format that the graph was imported from."""
+    """Remove the metadata of the format that the graph was imported from; inferred texts stay."""
     graph.metadata = {}
     for value in graph.values():
-        value.metadata = {}
+        value.metadata = {name: item for name, item in value.metadata.items() if name == INFERRED}
     for node in graph.nodes:
         node.metadata = {}
         for _, body in bodies(node.op):

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 VALUE_LIMIT = 1024
 """The most elements of an integer tensor whose value is tracked as a shape value."""
 
+INFERRED = "inferred"
+"""The key of ``Value.metadata`` with the texts ``shape`` and ``value`` that the writers store beside a value's type."""
+
 
 class Value(View):
     """One edge of a graph, in static single assignment: a tensor, sequence, optional or map.

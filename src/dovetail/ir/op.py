@@ -107,6 +107,7 @@ class Op:
     __match_args__: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[Signature] = Signature((), ())
     holds_graphs: ClassVar[bool] = False
+    sizes_depend_on_data: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
     _required: ClassVar[tuple[str, ...]] = ()
     _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}

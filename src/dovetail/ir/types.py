@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence as Seq
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -189,6 +191,20 @@ class Bounded(NamedTuple):
     high: int | None
 
 
+_demanded: ContextVar[list[tuple[Size, Size]] | None] = ContextVar("demanded", default=None)
+
+
+@contextmanager
+def collect_equations() -> Iterator[list[tuple[Size, Size]]]:
+    """Collect the pairs of sizes that ``agree`` cannot decide, which every run must make equal."""
+    pairs: list[tuple[Size, Size]] = []
+    token = _demanded.set(pairs)
+    try:
+        yield pairs
+    finally:
+        _demanded.reset(token)
+
+
 def agree(first: Size, second: Size) -> Size:
     """Unify two sizes that must be equal. Returns the integer one where only run time can tell.
 
@@ -199,6 +215,8 @@ def agree(first: Size, second: Size) -> Size:
     equal = symbolic.equal(first, second)
     if equal is False:
         raise RuleError("shape.disagree", f"dimensions must be equal, got {first} and {second}")
+    if equal is None and (pairs := _demanded.get()) is not None:
+        pairs.append((first, second))
     return second if isinstance(second, int) else first
 
 
@@ -265,7 +283,7 @@ def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
 
 
 def broadcast_size(first: Size, second: Size) -> Size | None:
-    """Broadcast one axis as numpy does; None where the size depends on the values of symbols."""
+    """Broadcast one axis as numpy does; None where the expression grows too large. Raises RuleError [shape.disagree]."""
     if first == second or symbolic.equal(first, second) is True or second == 1:
         return first
     if first == 1:
@@ -276,11 +294,14 @@ def broadcast_size(first: Size, second: Size) -> Size | None:
             if symbolic.equal(other, 1) is False:
                 return agree(known, other)
             return known
-    return None
+    try:
+        return symbolic.broadcast_sizes((first, second))
+    except symbolic.Inexact:
+        return None
 
 
 def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
-    """Broadcast shapes as numpy does: None where a rank is unknown, and for a size that only run time can tell.
+    """Broadcast shapes as numpy does: None where a rank is unknown, and for a size whose expression grows too large.
 
     Raises RuleError [shape.broadcast].
     """

@@ -69,6 +69,8 @@ class Foreign(Op, sig="*inputs: any -> *outputs: any"):
     ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
     """
 
+    sizes_depend_on_data = True
+
     format: str
     domain: str
     kind: str

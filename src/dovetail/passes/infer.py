@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from dovetail import symbolic
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_model
-from dovetail.ir.graph import Graph, Model
-from dovetail.ir.op import infer_types, infer_values
-from dovetail.ir.types import UNKNOWN, Tensor, Type, is_unnamed
+from dovetail.ir.equations import Equation, Substitution, min_value_of, solve
+from dovetail.ir.graph import Graph, Model, Node
+from dovetail.ir.op import bodies, infer_types, infer_values
+from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 from dovetail.limits import counting
 
+_ROUNDS = 8
+"""The most rounds of inference and of solving equations; each round removes a symbol or tightens a bound."""
 
-def infer_graph(graph: Graph, *, file: str | None = None) -> int:
+
+def infer_graph(
+    graph: Graph,
+    *,
+    file: str | None = None,
+    substitution: Substitution | None = None,
+    equations: list[Equation] | None = None,
+) -> int:
     """Infer every value of ``graph`` anew from its inputs' types. Returns how many types changed.
 
-    Raises the first RuleError, with all independent ones in its ``diagnostics``.
+    Every inferred size goes through ``substitution``. The equations that the operators of the graph itself demand, without those
+    of subgraphs, which may not run, are added to ``equations``. Raises the first RuleError, with all independent ones in its
+    ``diagnostics``.
     """
     errors: list[DovetailError] = []
     changed = 0
@@ -26,7 +43,7 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
             continue
         xs = tuple(node.inputs)
         try:
-            types = infer_types(op, xs, node.outputs[0].name if node.outputs else "")
+            types = _infer_node(node, equations)
         except DovetailError as error:
             errors.append(error.at(node=node.label, op=describe_op(op, xs), file=file))
             for y in node.outputs:
@@ -35,12 +52,34 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
         values = infer_values(op, xs, types)
         for y, type_, value in zip(node.outputs, types, values, strict=True):
             result = keep_names(type_, y.type)
+            if substitution is not None:
+                result, value = substitution.type(result), _substitute(value, substitution)
             if result != y.type:
                 y.type = result
                 changed += 1
             y._value = value
     raise_all(errors, "faults while inferring types")
     return changed
+
+
+def _infer_node(node: Node, equations: list[Equation] | None) -> list[Type]:
+    name = node.outputs[0].name if node.outputs else ""
+    if equations is None or any(True for _ in bodies(node.op)):
+        return infer_types(node.op, tuple(node.inputs), name)
+    with collect_equations() as pairs:
+        types = infer_types(node.op, tuple(node.inputs), name)
+    equations += [Equation(first, second, node.label, type(node.op).__name__) for first, second in pairs]
+    return types
+
+
+def _substitute(value: Any, substitution: Substitution) -> Any:
+    """Return a shape value with the symbols of its elements replaced."""
+    if value is None or np.asarray(value).dtype != object:
+        return value
+    array = np.empty(np.shape(value), dtype=object)
+    flat = array.reshape(-1)
+    flat[:] = [substitution.size(item) for item in np.asarray(value, dtype=object).reshape(-1).tolist()]
+    return symbolic.xp.asarray(array)
 
 
 def keep_names(new: Type, old: Type) -> Type:
@@ -61,7 +100,8 @@ def keep_names(new: Type, old: Type) -> Type:
 def infer(model: Model) -> Model:
     """Return a copy of ``model`` with types, shapes and shape values on every value.
 
-    Raises RuleError with every independent fault in its ``diagnostics``.
+    :func:`dovetail.infer_report` also solves the equations between dimensions that operators demand. Raises RuleError with every
+    independent fault in its ``diagnostics``.
     """
     new = copy_model(model)
     with counting(model.limits):
@@ -69,4 +109,69 @@ def infer(model: Model) -> Model:
     return new
 
 
-__all__ = ["infer", "infer_graph", "keep_names"]
+def infer_with_equations(model: Model) -> tuple[Model, Substitution, list[Equation]]:
+    """Infer a copy of ``model``, and solve the equations of its operators.
+
+    Returns the copy, the substitution of symbols, and the equations that replaced one. Dimensions that an operator demands to
+    be equal, such as those of the inputs of a Concat beside its axis, become one symbol in the whole graph. A symbol takes the
+    bounds without which a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``,
+    [shape.disagree] where two operators demand different sizes.
+    """
+    new = copy_model(model)
+    substitution = Substitution()
+    used: list[Equation] = []
+    with counting(model.limits):
+        live = _live_nodes(new.graph)
+        for _ in range(_ROUNDS):
+            equations: list[Equation] = []
+            infer_graph(new.graph, file=new.file, substitution=substitution, equations=equations)
+            solved = solve((item for item in equations if item.node in live), substitution, _input_symbols(new.graph))
+            used += solved
+            if not solved and not _tighten_bounds(new.graph, live, substitution):
+                break
+            for value in new.graph.inputs:
+                value.type = substitution.type(value.type)
+    return new, substitution, used
+
+
+def _input_symbols(graph: Graph) -> dict[str, int]:
+    """Return the names of the symbols of the inputs, in order."""
+    sizes = [size for value in graph.inputs for size in sizes_in(value.type)]
+    names = dict.fromkeys(str(symbolic.name_of(symbol)) for size in sizes for symbol in symbolic.symbols(size))
+    return {name: index for index, name in enumerate(names)}
+
+
+def _live_nodes(graph: Graph) -> set[str]:
+    """Return the labels of the nodes that the outputs depend on: no run executes another one."""
+    needed = {id(value) for value in graph.outputs}
+    live: set[str] = set()
+    for node in reversed(graph.nodes):
+        if any(id(y) in needed for y in node.outputs):
+            live.add(node.label)
+            needed.update(id(x) for x in node.inputs if x is not None)
+    return live
+
+
+def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) -> bool:
+    """Raise the lower bounds of symbols with which a dimension of a live node would be negative. Returns whether one rose."""
+    inputs = _input_symbols(graph)
+    seen: set[Any] = set()
+    found: dict[str, tuple[Any, int]] = {}
+    for node in graph.nodes:
+        if node.label not in live:
+            continue
+        for size in (size for y in node.outputs for size in sizes_in(y.type)):
+            if isinstance(size, int) or size in seen:
+                continue
+            seen.add(size)
+            bound = min_value_of(size)
+            if bound is not None and (name := str(symbolic.name_of(bound[0]))) in inputs:
+                found[name] = max(found.get(name, bound), bound, key=lambda item: item[1])
+    for symbol, low in found.values():
+        high = symbolic.bounds(symbol)[1]
+        if high is None or low <= high:
+            substitution.replace(symbol, symbolic.symbol(str(symbolic.name_of(symbol)), low, high))
+    return bool(found)
+
+
+__all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names"]

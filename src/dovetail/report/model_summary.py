@@ -32,8 +32,8 @@ def summarize(model: Model) -> dict[str, Any]:
         "format": model.format,
         "versions": model.versions,
         "producer": " ".join(part for part in model.producer if part),
-        "inputs": [_value(value) for value in model.inputs],
-        "outputs": [_value(value) for value in model.outputs],
+        "inputs": [describe_value(value) for value in model.inputs],
+        "outputs": [describe_value(value) for value in model.outputs],
         "nodes": operators.total(),
         "operators": dict(operators.most_common()),
         "parameters": elements.total(),
@@ -48,8 +48,8 @@ def describe(graph: Graph) -> dict[str, Any]:
     inputs, outputs, bodies by name). Constants' elements are not in it."""
     return {
         "name": graph.name,
-        "inputs": [_value(value) for value in graph.inputs],
-        "outputs": [_value(value) for value in graph.outputs],
+        "inputs": [describe_value(value) for value in graph.inputs],
+        "outputs": [describe_value(value) for value in graph.outputs],
         "nodes": [_node(node) for node in graph.nodes],
     }
 
@@ -62,7 +62,7 @@ def _node(node: Node) -> dict[str, Any]:
         "op": op.title,
         "attributes": {name: str(op.__dict__[name]) for name in fields if op.__dict__[name] is not None},
         "inputs": [None if x is None else x.name for x in node.inputs],
-        "outputs": [_value(y) for y in node.outputs],
+        "outputs": [describe_value(y) for y in node.outputs],
         "bodies": {name: describe(body) for name, body in bodies(op)},
     }
 
@@ -75,7 +75,8 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
             yield from all_nodes(body)
 
 
-def _value(value: Value) -> dict[str, Any]:
+def describe_value(value: Value) -> dict[str, Any]:
+    """Return a value as plain data: its name, type, shape, and shape value where inference knows it."""
     shape = value.type.shape if isinstance(value.type, Tensor) else None
     return {
         "name": value.name,

@@ -1,7 +1,8 @@
 """Symbolic dimensions: integer expressions of unknowns, and an array namespace of them for shape values.
 
 A :class:`Dim` is a polynomial with integer coefficients over atoms. An atom is a symbol (a name and what bounds it) or an
-application of floor division, modulo, minimum or maximum that does not simplify. A result without unknowns is an ``int``.
+application of floor division, modulo, minimum, maximum or broadcast that does not simplify. A result without unknowns is an
+``int``.
 Division and modulo round as in Python, towards minus infinity. A comparison has three values: True, False, and None for
 undecided, or :class:`Inexact` where a truth value is needed.
 
@@ -11,8 +12,9 @@ An expression beyond the limits in ``algebra`` raises :class:`Inexact` too, whic
 from dovetail.symbolic.algebra import Dim, Inexact, Size, name_of, product, symbol
 from dovetail.symbolic.array_namespace import xp
 from dovetail.symbolic.arrays import Array, SymbolicArray, fits
+from dovetail.symbolic.broadcasting import broadcast_sizes
 from dovetail.symbolic.compare import bounds, equal, less, less_equal
-from dovetail.symbolic.division import ceil_divide, exact_quotient
+from dovetail.symbolic.division import ceil_divide, exact_quotient, quotient_of_nonzero
 from dovetail.symbolic.min_max import maximum, minimum
 from dovetail.symbolic.parse_print import parse
 from dovetail.symbolic.substitute import evaluate, substitute, symbols
@@ -24,6 +26,7 @@ __all__ = [
     "Size",
     "SymbolicArray",
     "bounds",
+    "broadcast_sizes",
     "ceil_divide",
     "equal",
     "evaluate",
@@ -36,6 +39,7 @@ __all__ = [
     "name_of",
     "parse",
     "product",
+    "quotient_of_nonzero",
     "substitute",
     "symbol",
     "symbols",

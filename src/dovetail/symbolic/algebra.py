@@ -29,7 +29,7 @@ class Atom:
 
     __slots__ = ("__weakref__", "_key", "args", "depth", "high", "kind", "low", "weight")
 
-    kind: str  # "symbol", "//", "%", "min", "max", or "shift" (inside bounds only: an atom less its bound)
+    kind: str  # "symbol", "//", "%", "min", "max", "broadcast", or "shift" (inside bounds only: an atom less its bound)
     args: tuple[Any, ...]  # of a symbol: name, low, high
     low: int | float
     high: int | float
@@ -358,11 +358,11 @@ def bare_atom(size: Size) -> Atom | None:
 
 
 def apply_operation(kind: str, args: Sequence[Size]) -> Size:
-    """Apply ``//``, ``%``, ``min`` or ``max`` to the arguments and simplify."""
+    """Apply ``//``, ``%``, ``min``, ``max`` or ``broadcast`` to the arguments and simplify."""
     if kind in ("//", "%"):
         size: Size = (division.floor_divide if kind == "//" else division.modulo)(*args)
         return size
-    return min_max.extreme(kind, args)
+    return broadcasting.broadcast_sizes(args) if kind == broadcasting.KIND else min_max.extreme(kind, args)
 
 
 def is_positive_number(size: Size) -> bool:
@@ -391,4 +391,4 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 # Deferred to the end: these modules define Dim's operators in terms of Dim.
-from dovetail.symbolic import compare, division, min_max, parse_print  # noqa: E402
+from dovetail.symbolic import broadcasting, compare, division, min_max, parse_print  # noqa: E402

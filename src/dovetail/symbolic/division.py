@@ -13,6 +13,7 @@ from dovetail.symbolic.algebra import (
     Inexact,
     Monomial,
     Size,
+    Terms,
     bare_atom,
     check_coefficient,
     dim_of,
@@ -75,6 +76,25 @@ def _exact_quotient_by(a: Size, b: int) -> Size | None:
         return None
     found: Size = from_terms({monomial: coefficient // b for monomial, coefficient in terms.items()})
     return found
+
+
+def quotient_of_nonzero(a: Size, b: Dim) -> Size:
+    """Return ``a // b`` for a ``b`` that is not 0: common factors cancel, although their bounds admit 0."""
+    xs, ys = terms_of(a), terms_of(b)
+    for atom in next(iter(ys)):
+        if all(atom in monomial for monomial in (*xs, *ys)):
+            xs, ys = (_divide_terms(terms, atom) for terms in (xs, ys))
+    size: Size = floor_divide(from_terms(xs), from_terms(ys))
+    return size
+
+
+def _divide_terms(terms: Terms, atom: Atom) -> Terms:
+    """Divide every term by an atom that is a factor of it."""
+    result: Terms = {}
+    for monomial, coefficient in terms.items():
+        index = monomial.index(atom)
+        result[monomial[:index] + monomial[index + 1 :]] = coefficient
+    return result
 
 
 def floor_divide(a: Size, b: Size) -> Any:

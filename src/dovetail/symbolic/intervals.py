@@ -56,6 +56,9 @@ def interval_of_application(kind: str, xs: Sequence[Interval]) -> Interval:
         return min(low for low, _ in xs), min(high for _, high in xs)
     if kind == "max":
         return max(low for low, _ in xs), max(high for _, high in xs)
+    if kind == "broadcast":
+        lows = [low for low, _ in xs]
+        return min(lows) if min(lows) < 1 else max(lows), max(high for _, high in xs)
     if kind == "shift":
         ((low, high),) = xs
         return 0, high - low if low != -inf else inf

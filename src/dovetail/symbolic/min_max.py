@@ -43,7 +43,7 @@ def _simplify_extreme(kind: str, sizes: Sequence[Size]) -> Size:
     candidates = _dominating_sizes(kind, candidates)
     if len(candidates) == 1:
         return candidates[0]
-    return dim_of(intern_atom(kind, tuple(sorted(candidates, key=_size_order))))
+    return dim_of(intern_atom(kind, tuple(sorted(candidates, key=size_order))))
 
 
 _known_extreme = lru_cache(4096)(_simplify_extreme)
@@ -63,7 +63,8 @@ def _comes_first(kind: str, first: Size, second: Size) -> bool:
     return (less_equal(first, second) if kind == "min" else less_equal(second, first)) is True
 
 
-def _size_order(size: Size) -> tuple[Any, ...]:
+def size_order(size: Size) -> tuple[Any, ...]:
+    """Return the sort key of the arguments of an application."""
     if isinstance(size, int):
         return 1, [], size
     return 0, [(order(monomial), coefficient) for monomial, coefficient in sorted_terms(size)], size._constant

@@ -22,6 +22,7 @@ from dovetail.symbolic.algebra import (
 )
 
 LONGEST_TEXT = 10_000
+_FUNCTIONS = ("min", "max", "broadcast")
 
 _PLAIN_NAME = r"(?:[^\W\d]|\?[\w.])[\w.]*(?:\[\w+\])*"  # "?" begins the name of an unknown that no file named
 _is_plain = re.compile(_PLAIN_NAME).fullmatch
@@ -29,7 +30,7 @@ _is_plain = re.compile(_PLAIN_NAME).fullmatch
 
 def written_name(atom: Atom) -> str:
     name: str = atom.args[0]
-    if _is_plain(name) and name not in ("min", "max"):
+    if _is_plain(name) and name not in _FUNCTIONS:
         return name
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -81,9 +82,10 @@ def _operand_text(size: Size, name: Callable[[Atom], str]) -> str:
 
 
 def parse(text: str, name: Callable[[str], Size] = symbol) -> Size:
-    """Parse the output of ``str``: integers, names (quoted where they are no identifiers), ``+ - * // % **``, min, max.
+    """Parse the output of ``str``: integers, names (quoted where they are no identifiers), operators and functions.
 
-    ``name`` converts a name to a symbol. Raises FormatError [dims.text] for anything else, in bounded time.
+    The operators are ``+ - * // % **``, the functions min, max and broadcast. ``name`` converts a name to a symbol. Raises
+    FormatError [dims.text] for anything else, in bounded time.
     """
     if len(text) > LONGEST_TEXT:
         raise FormatError("dims.text", f"an expression of {len(text)} characters is longer than {LONGEST_TEXT}")
@@ -195,7 +197,7 @@ class _Parser:
         kind, name = self.tokens.pop()
         if kind == "quoted":
             return self.name(re.sub(r"\\(.)", r"\1", name))
-        return self.application(name) if name in ("min", "max") else self.name(name)
+        return self.application(name) if name in _FUNCTIONS else self.name(name)
 
     def application(self, kind: str) -> Size:
         self.expect("(")

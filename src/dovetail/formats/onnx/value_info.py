@@ -10,6 +10,7 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
+from dovetail.ir.graph import INFERRED
 from dovetail.ir.types import Map, Optional, Sequence, Shape, Size, Tensor, Type, impossible
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Denotations = dict[str, str]
 
 _MAX_DEPTH = 32
+VALUE_PROPERTY = "dovetail.value"
+"""The metadata property of a value with its shape value as text."""
 # Prefix of symbols for dimensions without a name; no exporter writes such identifiers.
 UNNAMED = "?"
 
@@ -141,7 +144,11 @@ def read_value(
         return value
     value.doc = fields.pop("doc_string", "")
     if entries := fields.pop("metadata_props", None):
-        value.metadata["metadata_props"] = properties(entries, "metadata.repeated", accept)
+        kept = properties(entries, "metadata.repeated", accept)
+        if text := kept.pop(VALUE_PROPERTY, None):
+            value.metadata[INFERRED] = {"value": text}
+        if kept:
+            value.metadata["metadata_props"] = kept
     refuse_rest(fields, "value info")
     return value
 
@@ -153,7 +160,10 @@ def write_value(proto: ValueInfoProto, value: ForeignValue) -> None:
         write_type(proto.type, value.type, value.metadata.get("denotations", {}))
     if value.doc:
         proto.doc_string = value.doc
-    put_properties(proto.metadata_props, value.metadata.get("metadata_props", {}))
+    properties_by_key = value.metadata.get("metadata_props", {})
+    if text := value.metadata.get(INFERRED, {}).get("value"):
+        properties_by_key = {**properties_by_key, VALUE_PROPERTY: text}
+    put_properties(proto.metadata_props, properties_by_key)
 
 
 def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "") -> None:

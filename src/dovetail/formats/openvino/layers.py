@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail import symbolic
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignValue
-from dovetail.formats.openvino import xml_attributes
+from dovetail.formats.openvino import rt_info, xml_attributes
 from dovetail.formats.openvino.diagnostics import Checks, Layer
 from dovetail.ir.types import Shape, Size, Tensor
 
@@ -106,9 +106,7 @@ class LayerReader:
             shape = tuple(symbolic.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
         value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
         value.names = xml_attributes.parse_names(port.get("names", ""))
-        info = self.checks.info(port.find("rt_info"), layer)
-        if info:
-            value.metadata["rt_info"] = info
+        value.metadata.update(rt_info.read_port(self.checks.info(port.find("rt_info"), layer)))
         layer.outputs[number] = value
 
     def _port_id(self, port: Element, taken: Iterable[int], side: str, layer: Layer) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from xml.etree.ElementTree import Element
 
 from dovetail.errors import FormatError
+from dovetail.ir.graph import INFERRED
 
 Item: TypeAlias = dict[str, Any]
 
@@ -57,3 +58,25 @@ def set_value(items: list[Item], value: str, *path: str) -> None:
         set_value(item["children"], value, *path[1:])
     else:
         item["attributes"]["value"] = value
+
+
+_INFERRED = {"shape": "dovetail_shape", "value": "dovetail_value"}
+"""The names of a port's items with its shape and shape value as text."""
+
+
+def port_items_of(metadata: dict[str, Any]) -> list[Item]:
+    """Return the items of a port: those of its file, and the inferred texts."""
+    texts = metadata.get(INFERRED, {})
+    items = [
+        {"tag": "attribute", "attributes": {"name": name, "version": "0", "value": texts[key]}, "children": []}
+        for key, name in _INFERRED.items()
+        if key in texts
+    ]
+    return [*metadata.get("rt_info", ()), *items]
+
+
+def read_port(items: list[Item]) -> dict[str, Any]:
+    """Return the metadata of a port: the items of its file, and the inferred texts."""
+    texts = {key: text for key, name in _INFERRED.items() if (text := get(items, name)) is not None}
+    others = [item for item in items if name_of(item) not in _INFERRED.values()]
+    return {**({"rt_info": others} if others else {}), **({INFERRED: texts} if texts else {})}

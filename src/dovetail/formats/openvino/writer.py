@@ -359,7 +359,7 @@ class _Layers:
             if key is not None:
                 self._define(key, number, index)
             names = f" names={self.writer.quote(self.writer.names(value.names, name))}" if value.names else ""
-            self._port(index, value.type, names, value.metadata.get("rt_info", []), name)
+            self._port(index, value.type, names, rt_info.port_items_of(value.metadata), name)
         self.lines.append(f"{self.tabs}\t</output>")
 
     def _port(self, index: int, type: Type | None, names: str, info: list[Item], name: str) -> None:

@@ -39,6 +39,8 @@ class NMSRotated(
     Source: OpenVINO NMSRotated-13.
     """
 
+    sizes_depend_on_data = True
+
     sort_result_descending: bool = True
     output_type: DType = dtypes.i64
     clockwise: bool = True

@@ -13,7 +13,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, axes_in, is_static, static
 from dovetail.limits import refuse_table
-from dovetail.ops.shape_values import integers_of, length_of_vector
+from dovetail.ops.shape_values import elements_of, integers_of, is_size, length_of_vector
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -49,11 +49,15 @@ class _Transform(Op):
         if not known_axes:
             raise RuleError("fourier.axes", "a transform needs at least 1 axis, got 0")
         indices = axes_in(known_axes, len(shape))
-        signal_sizes = [-1] * len(indices) if lengths is None else integers_of(lengths)
+        signal_sizes: list[Any] | None = [-1] * len(indices) if lengths is None else elements_of(lengths)
         if signal_sizes is None:
             return [(axis, None) for axis in indices]
         plan: list[tuple[int, Any]] = []
         for index, (axis, length) in enumerate(zip(indices, signal_sizes, strict=True)):
+            if isinstance(length, symbolic.Dim):
+                # An element that may be negative may be -1, the size of the axis.
+                plan.append((axis, length if is_size(length) else None))
+                continue
             if length < -1 or length == 0:
                 raise RuleError("fourier.length", f"signal_size must be at least -1, got {length}")
             is_half = onesided_input and index == len(indices) - 1

@@ -11,7 +11,7 @@ from dovetail import dtypes, symbolic
 from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, View, agree, axis_in, static
+from dovetail.ir.types import INT64_MAX, Bounded, View, agree, axis_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, is_size, view_of
 
@@ -58,7 +58,7 @@ class Concat(
         if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
             raise RuleError("shape.overflow", f"the size of axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
         if len(known) < len(inputs):
-            sizes[axis] = None
+            sizes[axis] = Bounded(symbolic.bounds(sizes[axis])[0] or 0, None)
         return tuple(sizes)
 
     def canonical(self, *inputs: View) -> Op:
@@ -145,7 +145,7 @@ class Split(
     def _equal_parts(self, size: Any) -> list[Any]:
         count = self.outputs
         if not self.ragged:
-            if isinstance(size, int) and size % count:
+            if not _may_divide(size, count):
                 raise RuleError("split.divide", f"the dimension ({size}) must be a multiple of the number of outputs ({count})")
             return [size // count] * count
         piece = -(-size // count)
@@ -244,6 +244,16 @@ class Split(
                 for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
             )
         )
+
+
+def _may_divide(size: Any, count: int) -> bool:
+    """Test whether a size may be a multiple of ``count``."""
+    if isinstance(size, int):
+        return not size % count
+    low, high = symbolic.bounds(size)
+    if low is not None and high is not None and -(-low // count) * count > high:
+        return False
+    return symbolic.equal(size % count, 0) is not False
 
 
 def _text(lengths: list[Any]) -> str:

@@ -38,6 +38,8 @@ class NonZero(
     For a scalar: [0, 1] or [0, 0]. Sources: ONNX NonZero 9, 13; OpenVINO NonZero-3.
     """
 
+    sizes_depend_on_data = True
+
     output_type: DType = dtypes.i64
 
     def types(self, x: View) -> list[Type]:
@@ -73,6 +75,8 @@ class Compress(
     Without ``axis`` select elements, in row-major order. Slices beyond the end of ``condition`` are dropped.
     Source: ONNX Compress 9 to 28.
     """
+
+    sizes_depend_on_data = True
 
     axis: int | None = None
 

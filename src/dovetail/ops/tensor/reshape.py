@@ -71,7 +71,7 @@ class Reshape(
         copied = [axis for axis, size in enumerate(sizes) if size == 0] if self.special_zero else []
         if free and not self.special_zero and 0 in sizes:
             raise RuleError("reshape.target", f"a shape with -1 must have no size of 0, got {sizes}")
-        unknown = [axis for axis, size in enumerate(sizes) if self._may_be_special(size)]
+        unknown = [axis for axis, size in enumerate(sizes) if self._may_be_special(size, data.shape)]
         if data.shape is None:
             return tuple(None if axis in (*free, *unknown, *copied) else size for axis, size in enumerate(sizes))
         for axis in copied:
@@ -97,9 +97,9 @@ class Reshape(
             raise RuleError("reshape.target", f"the shape must be a vector, got rank {len(shape.shape)}")
         return shape.shape[0]
 
-    def _may_be_special(self, size: Size) -> bool:
-        """Test whether a symbolic element of ``shape`` may turn out to be -1."""
-        return not isinstance(size, int) and not is_size(size)
+    def _may_be_special(self, size: Size, dims: Shape | None) -> bool:
+        """Test whether a symbolic element of ``shape`` may turn out to be -1; a dimension of the input is never negative."""
+        return not isinstance(size, int) and not is_size(size) and size not in (dims or ())
 
     def _infer_unknown(self, shape: Shape, sizes: list[Any], free: list[int], unknown: list[int]) -> Any:
         """Return the sizes, None for unknown ones; a single unknown size follows from the number of elements."""
@@ -133,7 +133,8 @@ class Reshape(
         quotient = symbolic.exact_quotient(remaining, literal)
         if quotient is not None:
             return quotient
-        return remaining // literal if symbolic.equal(literal, 0) is False else None
+        # Every run in which the divisor is 0 is an error.
+        return symbolic.quotient_of_nonzero(remaining, literal) if isinstance(literal, symbolic.Dim) else remaining // literal
 
     def canonical(self, data: View, shape: View) -> Op:
         """Use the defaults where no 0 copies and no 0 stands beside -1: there all attributes mean the same."""
@@ -145,7 +146,7 @@ class Reshape(
         if not zeros:
             return Reshape()
         sources = [data.shape[axis] if data.shape is not None and axis < len(data.shape) else None for axis in zeros]
-        if not any(self._may_be_special(size) or size == -1 for size in sizes):
+        if not any(self._may_be_special(size, data.shape) or size == -1 for size in sizes):
             empty = "refuse"
         if all(size is not None and symbolic.equal(size, 0) is False for size in sources):
             empty = "refuse"

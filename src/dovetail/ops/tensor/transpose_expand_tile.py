@@ -150,10 +150,10 @@ class Expand(
         return shape_of_rank(length) if wanted is None else tuple(map(self._size, wanted))
 
     def _size(self, size: Any) -> Any:
-        """Return a size from ``shape``; None where it is unknown."""
+        """Return a size from ``shape``; None where it is unknown. A run in which it is negative is an error."""
         if isinstance(size, int) and size < 0:
             raise RuleError("expand.shape", f"sizes must not be negative, got {size}")
-        return size if size is not None and is_size(size) else None
+        return size if size is None or is_size(size) else symbolic.maximum(size, 0)
 
     def _broadcast_size(self, size: Any, target: Any) -> Any:
         if target is None:

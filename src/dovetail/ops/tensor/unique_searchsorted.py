@@ -35,6 +35,8 @@ class Unique(
     Unique-10.
     """
 
+    sizes_depend_on_data = True
+
     axis: int | None = None
     sorted: bool = True
     index_element_type: DType = dtypes.i64

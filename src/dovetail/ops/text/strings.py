@@ -53,6 +53,8 @@ class StringSplit(Op, sig="x: string -> y: string, z: i64", onnx="StringSplit-20
     Source: ONNX StringSplit 20.
     """
 
+    sizes_depend_on_data = True
+
     delimiter: str = ""
     maxsplit: int | None = None
 

@@ -30,6 +30,8 @@ class Tokenizer(
     Source: onnxruntime com.microsoft Tokenizer 1.
     """
 
+    sizes_depend_on_data = True
+
     mark: bool
     mincharnum: int
     pad_value: str

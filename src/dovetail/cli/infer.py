@@ -1,0 +1,79 @@
+"""dovetail infer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dovetail.cli.output import is_strict, load, loading, narrate, progress, say_json, table, target_of
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", metavar="FILE", help="Write the model with its inferred types, in the format of the suffix.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def infer(model: str, output: str | None, as_json: bool) -> int:
+    """Infer the type, shape and shape value of every value of MODEL, as expressions over the dimensions of its inputs.
+
+    With --output they are written into the model: value_info in ONNX, ports and their rt_info in IR. Dimensions that operators
+    demand to be equal become one symbol, which is reported. With --strict a dimension that stays unknown is an error that names
+    the operator, unless the operator's output size depends on data, as that of NonZero does.
+    """
+    from dovetail.formats import save
+    from dovetail.passes.inference_report import annotate, infer_report
+
+    target = None if output is None else target_of(output, as_json)
+    loaded = load(model)
+    with progress(f"inferring {model}"):
+        report = infer_report(loaded)
+    if is_strict():
+        report.raise_losses()
+    if target is not None:
+        with progress(f"writing {output}"):
+            save(annotate(report.model), target)
+        narrate(f"wrote {output}")
+    if as_json:
+        _say_report(model, output, report)
+        return 0
+    table(("input symbol", "at least", "at most"), [(name, *map(_bound_text, bounds)) for name, bounds in report.bounds.items()])
+    for equation in report.equations:
+        narrate(f"equal: {equation}")
+    rows = [
+        (item.value, "rank" if item.axis is None else item.axis, item.symbol, item.op, item.node, _reason(item))
+        for item in report.unknown
+    ]
+    if rows:
+        table(("value", "axis", "size", "operator", "node", "why"), rows, "dimensions that follow from no input dimension")
+    count = sum(1 for _ in report.model.graph.values())
+    click.echo(f"{count} values, {len(report.equations)} equations, {len(rows)} dimensions of unknown size")
+    return 0
+
+
+def _bound_text(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _reason(item: Any) -> str:
+    return "depends on data" if item.depends_on_data else "lost by inference"
+
+
+def _say_report(model: str, output: str | None, report: Any) -> None:
+    from dovetail.report.model_summary import describe_value
+
+    say_json(
+        "infer",
+        file=model,
+        output=output,
+        symbols={name: {"low": low, "high": high} for name, (low, high) in report.bounds.items()},
+        equations=[
+            {"first": str(item.first), "second": str(item.second), "node": item.node, "op": item.op} for item in report.equations
+        ],
+        replacements=report.replacements,
+        unknown=[
+            {name: getattr(item, name) for name in ("value", "axis", "symbol", "node", "op", "depends_on_data")}
+            for item in report.unknown
+        ],
+        values=[describe_value(value) for value in report.model.graph.values()],
+    )

@@ -1,0 +1,173 @@
+"""Equations between dimensions that operators demand, and their solution by substitution of symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dovetail import symbolic
+from dovetail.errors import DovetailError, RuleError
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_unnamed
+from dovetail.symbolic import Dim, Inexact
+
+_TRIALS = 4096
+"""The most sizes of a symbol that are tried below the least one that its dimensions admit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Two dimensions that must be equal in every run, because of the operator at ``node``."""
+
+    first: Size
+    second: Size
+    node: str
+    op: str
+
+    def __str__(self) -> str:
+        return f"{self.first} = {self.second} ({self.op} at {self.node})"
+
+
+@dataclass(slots=True)
+class Substitution:
+    """Symbols by name with what replaces them; ``sources`` are the equations that led to each."""
+
+    values: dict[str, Size] = field(default_factory=dict)
+    sources: dict[str, Equation] = field(default_factory=dict)
+
+    def size(self, size: Size) -> Size:
+        """Return a size with its symbols replaced; the size itself where the result would grow too large."""
+        if isinstance(size, int) or not self.values:
+            return size
+        try:
+            return symbolic.substitute(size, self.values)
+        except (Inexact, ZeroDivisionError):
+            return size
+
+    def type(self, type: Type) -> Type:
+        """Return a type with the symbols of its sizes replaced."""
+        if not self.values:
+            return type
+        if isinstance(type, Tensor):
+            shape = type.shape
+            return type if shape is None else Tensor(type.dtype, tuple(s if s is None else self.size(s) for s in shape))
+        if isinstance(type, Sequence):
+            return Sequence(self.type(type.element), None if type.length is None else self.size(type.length))
+        return Map(type.key, self.type(type.element)) if isinstance(type, Map) else Optional(self.type(type.element))
+
+    def replace(self, symbol: Dim, size: Size, equation: Equation | None = None) -> None:
+        """Replace a symbol by ``size``, also in the replacements of other symbols."""
+        name = str(symbolic.name_of(symbol))
+        one = {name: size}
+        self.values = {key: symbolic.substitute(value, one) for key, value in self.values.items()}
+        self.values[name] = size
+        if equation is not None:
+            self.sources.setdefault(name, equation)
+
+
+def solve(equations: Iterable[Equation], known: Substitution, inputs: Mapping[str, int]) -> list[Equation]:
+    """Extend ``known`` by what the equations determine. Returns the equations that did so.
+
+    ``inputs``: the symbols of the graph's inputs with their order. Of two symbols the one of the earlier input stays, and an
+    expression replaces no symbol of an input. Raises RuleError [shape.disagree], with both sites, where an equation contradicts
+    earlier ones.
+    """
+    used: list[Equation] = []
+    for equation in equations:
+        first, second = known.size(equation.first), known.size(equation.second)
+        equal = symbolic.equal(first, second)
+        if equal is False:
+            raise _contradiction(equation, known)
+        if equal is True:
+            continue
+        try:
+            solution = _solve_for_symbol(first, second, inputs)
+        except Inexact:
+            continue
+        if solution is None:
+            continue
+        symbol, size = solution
+        known.replace(symbol, size, equation)
+        if isinstance(size, Dim) and symbolic.name_of(size) is not None:
+            # The symbol that stays takes the bounds of both.
+            known.replace(size, size, equation)
+        used.append(equation)
+    return used
+
+
+def _contradiction(equation: Equation, known: Substitution) -> DovetailError:
+    names = {str(symbolic.name_of(symbol)) for size in (equation.first, equation.second) for symbol in symbolic.symbols(size)}
+    others = "; ".join(str(known.sources[name]) for name in sorted(names) if name in known.sources)
+    fault = RuleError("shape.disagree", f"{equation.first} must equal {equation.second}, which contradicts {others or 'bounds'}")
+    return fault.at(node=equation.node, op=equation.op)
+
+
+def _solve_for_symbol(first: Size, second: Size, inputs: Mapping[str, int]) -> tuple[Dim, Size] | None:
+    """Solve ``first == second`` for one symbol that occurs linearly; None where there is none."""
+    difference = first - second
+    for symbol in sorted(symbolic.symbols(difference), key=lambda item: _order_of_replacement(item, inputs)):
+        name = str(symbolic.name_of(symbol))
+        try:
+            at_zero = symbolic.substitute(difference, {name: 0})
+            slope = symbolic.substitute(difference, {name: 1}) - at_zero
+        except (Inexact, ZeroDivisionError):
+            continue
+        # A product with another symbol does not determine this one where the other is 0.
+        if not isinstance(slope, int) or slope == 0 or difference != at_zero + slope * symbol:
+            continue
+        solution = symbolic.exact_quotient(-at_zero, slope)
+        if solution is None or (name in inputs and not isinstance(solution, int) and symbolic.name_of(solution) is None):
+            continue
+        if (bounded := _within_bounds(symbol, solution)) is not None:
+            return bounded
+    return None
+
+
+def _order_of_replacement(symbol: Dim, inputs: Mapping[str, int]) -> tuple[int, bool, int, str]:
+    """Return the sort key of symbols to replace: those of no input, unnamed ones, those of the last input first."""
+    name = str(symbolic.name_of(symbol))
+    return int(name in inputs), not is_unnamed(symbol), -inputs.get(name, 0), name
+
+
+def _within_bounds(symbol: Dim, solution: Size) -> tuple[Dim, Size] | None:
+    """Return the replacement of a symbol that keeps its bounds; None where no size can express them."""
+    low, high = symbolic.bounds(symbol)
+    if isinstance(solution, int):
+        return symbol, solution
+    other_low, other_high = symbolic.bounds(solution)
+    is_tighter = (low is not None and (other_low is None or other_low < low)) or (
+        high is not None and (other_high is None or other_high > high)
+    )
+    if not is_tighter:
+        return symbol, solution
+    name = symbolic.name_of(solution)
+    if name is None:
+        return None
+    lows = [bound for bound in (low, other_low) if bound is not None]
+    highs = [bound for bound in (high, other_high) if bound is not None]
+    return symbol, symbolic.symbol(name, max(lows, default=None), min(highs, default=None))
+
+
+def min_value_of(size: Size) -> tuple[Dim, int] | None:
+    """Return the symbol of a dimension and its least value at which the dimension is not negative.
+
+    None where its bounds say so already, or no such value is known.
+    """
+    if isinstance(size, int):
+        return None
+    low = symbolic.bounds(size)[0]
+    if low is not None and low >= 0:
+        return None
+    symbols = symbolic.symbols(size)
+    if len(symbols) != 1:
+        return None
+    (symbol,) = symbols
+    name, low = str(symbolic.name_of(symbol)), symbolic.bounds(symbol)[0]
+    if low is None:
+        return None
+    for number in range(low, low + _TRIALS):
+        try:
+            if symbolic.evaluate(size, {name: number}) >= 0:
+                return (symbol, number) if number > low else None
+        except (Inexact, ZeroDivisionError):
+            return None
+    return None

@@ -1,0 +1,186 @@
+"""Report of inference: equations between dimensions, bounds of symbols, and dimensions that stay unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.errors import RuleError, raise_all
+from dovetail.ir.edit import copy_model
+from dovetail.ir.equations import Equation
+from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
+from dovetail.ir.op import bodies, host_inputs
+from dovetail.ir.types import Tensor, is_unnamed, sizes_in
+from dovetail.passes.infer import infer_with_equations
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownDimension:
+    """A dimension that follows from no dimension of the inputs: its first value, and the operator that produces it.
+
+    ``axis`` is None where the rank is unknown, and ``symbol`` is the text of the size. ``depends_on_data`` is True where the
+    elements of a tensor determine the size, as for NonZero; else inference lost it at ``node``.
+    """
+
+    value: str
+    axis: int | None
+    symbol: str
+    node: str
+    op: str
+    depends_on_data: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceReport:
+    """The inferred model, and what inference knows of its dimensions.
+
+    ``equations`` are those that replaced a symbol, ``replacements`` the symbols by name with what replaced them, ``bounds`` the
+    symbols of the inputs with their inclusive bounds, ``unknown`` the dimensions that follow from no dimension of the inputs.
+    """
+
+    model: Model
+    equations: tuple[Equation, ...]
+    replacements: dict[str, str]
+    bounds: dict[str, tuple[int | None, int | None]]
+    unknown: tuple[UnknownDimension, ...]
+
+    @property
+    def losses(self) -> tuple[UnknownDimension, ...]:
+        """The unknown dimensions that do not depend on data."""
+        return tuple(item for item in self.unknown if not item.depends_on_data)
+
+    def raise_losses(self) -> None:
+        """Raise RuleError [infer.unknown] with every lost dimension in its ``diagnostics``, if there is one."""
+        raise_all(
+            [
+                RuleError(
+                    "infer.unknown",
+                    f"the {'rank' if item.axis is None else f'size of axis {item.axis}'} of {item.value!r} is unknown",
+                    node=item.node,
+                    op=item.op,
+                    file=self.model.file,
+                )
+                for item in self.losses
+            ],
+            "dimensions that stay unknown",
+        )
+
+
+def infer_report(model: Model) -> InferenceReport:
+    """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
+
+    Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols take the bounds without which
+    a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``, [shape.disagree] where
+    two operators demand different sizes.
+    """
+    new, substitution, equations = infer_with_equations(model)
+    known: dict[str, tuple[int | None, int | None]] = {}
+    for value in new.graph.inputs:
+        for size in sizes_in(value.type):
+            known.update((str(symbolic.name_of(symbol)), symbolic.bounds(symbol)) for symbol in symbolic.symbols(size))
+    unknown: list[UnknownDimension] = []
+    _collect_unknown(new.graph, set(known), unknown)
+    replacements = {name: str(size) for name, size in substitution.values.items() if symbolic_name(size) != name}
+    return InferenceReport(new, tuple(equations), replacements, known, tuple(unknown))
+
+
+def symbolic_name(size: Any) -> str | None:
+    """Return the name of a size that is one symbol, else None."""
+    return None if isinstance(size, int) else symbolic.name_of(size)
+
+
+def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimension]) -> None:
+    """Add each rank and each symbol that is not among ``known`` at its first value."""
+    for node in graph.nodes:
+        for _, body in bodies(node.op):
+            inner = {str(symbolic.name_of(s)) for x in body.inputs for size in sizes_in(x.type) for s in symbolic.symbols(size)}
+            _collect_unknown(body, known | inner, unknown)
+        for y in node.outputs:
+            type_ = y.type
+            if isinstance(type_, Tensor) and type_.shape is None:
+                unknown.append(UnknownDimension(y.name, None, "...", node.label, type(node.op).__name__, _reads_data(node)))
+                continue
+            shape = type_.shape if isinstance(type_, Tensor) else tuple(sizes_in(type_))
+            for axis, size in enumerate(shape or ()):
+                names = [] if size is None else [str(symbolic.name_of(symbol)) for symbol in symbolic.symbols(size)]
+                if all(name in known for name in names):
+                    continue
+                known.update(names)
+                unknown.append(UnknownDimension(y.name, axis, str(size), node.label, type(node.op).__name__, _reads_data(node)))
+
+
+def _reads_data(node: Node) -> bool:
+    """Test whether the elements of tensors, and not only dimensions, determine the shapes of a node's outputs."""
+    op = node.op
+    if op.sizes_depend_on_data or any(True for _ in bodies(op)):
+        return True
+    if any(x is not None and not isinstance(x.type, Tensor) for x in (*node.inputs, *node.outputs)):
+        return True
+    hosts = host_inputs(op, len(node.inputs))
+    return any(_is_data(x) for x, host in zip(node.inputs, hosts, strict=True) if host and x is not None)
+
+
+def _is_data(value: Value) -> bool:
+    """Test whether the unknown elements of a shape value come from elements of a tensor, through any number of operators."""
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        x = stack.pop()
+        if id(x) in seen or not _has_unknown_elements(x):
+            continue
+        seen.add(id(x))
+        node = x.node
+        if node is None or node.op.sizes_depend_on_data or not isinstance(x.type, Tensor) or any(True for _ in bodies(node.op)):
+            return True
+        stack += [item for item in node.inputs if item is not None]
+    return False
+
+
+def _is_integer(x: Value) -> bool:
+    dtype = x.type.dtype if isinstance(x.type, Tensor) else None
+    return dtype is not None and (dtype.is_integer or dtype.kind == "bool")
+
+
+def _has_unknown_elements(x: Value) -> bool:
+    """Test whether some element of a value is neither a number nor an expression over dimensions."""
+    if x.constant is not None:
+        return False
+    if x.value is None:
+        return True
+    elements = np.ravel(np.asarray(x.value, dtype=object)).tolist()
+    names = {str(symbolic.name_of(s)) for item in elements if isinstance(item, symbolic.Dim) for s in symbolic.symbols(item)}
+    return any(name.startswith("?") and name.endswith("]") for name in names)
+
+
+def annotate(model: Model) -> Model:
+    """Return a copy of a model whose values carry their shape and shape value as text, which :func:`dovetail.save` writes.
+
+    In ONNX the shape value is the property ``dovetail.value`` of the value. In OpenVINO IR the port's ``rt_info`` has the shape
+    as ``dovetail_shape`` and the shape value as ``dovetail_value``. Other readers ignore them, and ``load`` infers anew.
+    """
+    new = copy_model(model)
+    for value in new.graph.values():
+        texts: dict[str, str] = {}
+        if isinstance(value.type, Tensor) and value.type.shape and not all(isinstance(size, int) for size in value.type.shape):
+            texts["shape"] = f"[{', '.join(map(_size_text, value.type.shape))}]"
+        if value.constant is None and not _has_unknown_elements(value) and _is_integer(value):
+            texts["value"] = _array_text(value.value)
+        if texts:
+            value.metadata[INFERRED] = texts
+    return new
+
+
+def _size_text(size: Any) -> str:
+    return str(size) if isinstance(size, int) or not is_unnamed(size) else "?"
+
+
+def _array_text(array: Any) -> str:
+    """Return an array of integers and expressions as nested lists."""
+    items = np.asarray(array, dtype=object)
+    return str(items.item()) if items.ndim == 0 else f"[{', '.join(_array_text(item) for item in items)}]"
+
+
+__all__ = ["InferenceReport", "UnknownDimension", "annotate", "infer_report"]

@@ -1,0 +1,175 @@
+"""Inference of shapes as expressions: what the expressions say is what onnxruntime and OpenVINO compute."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper
+
+import dovetail
+from dovetail import symbolic
+from dovetail.cli import dovetail as command
+from dovetail.errors import RuleError
+
+
+def model_of(nodes: list[Any], inputs: dict[str, tuple[int, list[Any]]], outputs: list[str]) -> onnx.ModelProto:
+    values = [helper.make_tensor_value_info(name, type_, shape) for name, (type_, shape) in inputs.items()]
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph(nodes, "g", values, results)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def shape_text(model: dovetail.Model, name: str) -> list[str]:
+    return [str(size) for size in model.values[name].type.shape or ()]
+
+
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.fixture
+def add() -> onnx.ModelProto:
+    nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
+    return model_of(nodes, {"a": (FLOAT, ["n", 4]), "b": (FLOAT, ["m", 4])}, ["y"])
+
+
+def test_a_broadcast_size_is_onnxruntimes_at_every_pair_that_broadcasts(add: onnx.ModelProto) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(add.SerializeToString())
+    (size, _) = dovetail.infer(dovetail.load(add)).values["y"].type.shape
+    assert str(size) == "broadcast(m, n)"
+    for n, m in itertools.product((0, 1, 2, 5), repeat=2):
+        if n != m and 1 not in (n, m):
+            continue
+        inputs = {"a": np.ones((n, 4), np.float32), "b": np.ones((m, 4), np.float32)}
+        assert session.run(None, inputs)[0].shape[0] == symbolic.evaluate(size, {"n": n, "m": m})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("n", "1", "n"), ("n", "n", "n"), ("n", "min(n, 64)", "n"), ("n//8", "min(n//8, 1)", "n//8"),
+        ("broadcast(m, n)", "n", "broadcast(m, n)"), ("n", "0", "0"), ("n + 2", "m", "n + 2"),
+        ("n - 1", "max(n - 1, 0)", "n - 1"), ("n", "n//2", "broadcast(n, n//2)"),
+    ],
+)  # fmt: skip
+def test_broadcast_sizes_simplify(first: str, second: str, expected: str) -> None:
+    sizes = [symbolic.parse(text) for text in (first, second)]
+    for ordered in (sizes, sizes[::-1]):
+        size = symbolic.broadcast_sizes(ordered)
+        assert str(size) == expected
+        assert symbolic.parse(str(size)) == size
+
+
+def test_equal_dimensions_become_one_symbol_everywhere() -> None:
+    nodes = [
+        helper.make_node("Concat", ["a", "b"], ["c"], axis=1),
+        helper.make_node("Shape", ["b"], ["s"]),
+        helper.make_node("Relu", ["b"], ["r"]),
+    ]
+    model = dovetail.load(model_of(nodes, {"a": (FLOAT, ["n", 4]), "b": (FLOAT, ["m", "k"])}, ["c", "s", "r"]))
+    report = dovetail.infer_report(model)
+    assert [str(equation) for equation in report.equations] == ["n = m (Concat at c)"]
+    assert report.replacements == {"m": "n"}
+    assert shape_text(report.model, "r") == ["n", "k"]
+    assert [str(item) for item in report.model.values["s"].value] == ["n", "k"]
+    assert model.inputs[1].type.shape[0] != model.inputs[0].type.shape[0], "the given model is as it was"
+
+
+def test_an_equation_of_a_node_that_no_output_needs_says_nothing() -> None:
+    nodes = [helper.make_node("Concat", ["a", "b"], ["c"], axis=1), helper.make_node("Relu", ["b"], ["r"])]
+    model = dovetail.load(model_of(nodes, {"a": (FLOAT, ["n", 4]), "b": (FLOAT, ["m", "k"])}, ["r"]))
+    assert shape_text(dovetail.infer_report(model).model, "r") == ["m", "k"]
+
+
+def test_a_contradiction_names_both_sites() -> None:
+    weights = [helper.make_tensor(f"w{k}", FLOAT, [k, 2], np.ones(2 * k)) for k in (3, 4)]
+    nodes = [helper.make_node("MatMul", ["a", "w3"], ["p"]), helper.make_node("MatMul", ["a", "w4"], ["q"])]
+    proto = model_of(nodes, {"a": (FLOAT, ["n", "k"])}, ["p", "q"])
+    proto.graph.initializer.extend(weights)
+    with pytest.raises(RuleError) as caught:
+        dovetail.infer_report(dovetail.load(proto))
+    assert caught.value.code == "shape.disagree"
+    assert caught.value.node == "q"
+    assert "MatMul at p" in str(caught.value)
+
+
+def test_a_bound_without_which_a_dimension_would_be_negative() -> None:
+    proto = model_of([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (FLOAT, [1, 1, "width"])}, ["y"])
+    proto.graph.initializer.append(helper.make_tensor("w", FLOAT, [1, 1, 5], np.ones(5)))
+    report = dovetail.infer_report(dovetail.load(proto))
+    assert report.bounds == {"width": (4, None)}
+    assert symbolic.bounds(report.model.values["y"].type.shape[2]) == (0, None)
+
+
+def test_bounds_are_kept_through_concat_and_refuse_a_split() -> None:
+    b = dovetail.Builder()
+    x, y = (b.input(name, "f32", [symbolic.symbol(name, low)]) for name, low in (("x", 1), ("y", 9)))
+    assert symbolic.bounds(b.Concat(x, y, axis=0).type.shape[0]) == (10, None)
+    small = b.input("small", "f32", [symbolic.symbol("small", 1, 2)])
+    with pytest.raises(RuleError, match=r"split\.divide"):
+        b.Split(small, outputs=3)
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "xml"])
+def test_the_written_file_has_the_shapes_and_the_shape_values(suffix: str, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "i"], ["n"]),
+        helper.make_node("Concat", ["n", "minus"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    proto = model_of(nodes, {"x": (FLOAT, ["batch", 3, "width"])}, ["y"])
+    proto.graph.initializer.extend(
+        [helper.make_tensor("i", TensorProto.INT64, [1], [0]), helper.make_tensor("minus", TensorProto.INT64, [1], [-1])]
+    )
+    source, target = tmp_path / "m.onnx", tmp_path / f"out.{suffix}"
+    onnx.save(proto, source)
+    result = CliRunner().invoke(command, ["infer", str(source), "-o", str(target), "--strict", "--json"])
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["unknown"] == [] and list(said["symbols"]) == ["batch", "width"]
+    assert next(value for value in said["values"] if value["name"] == "y")["shape"] == ["batch", "3*width"]
+    if suffix == "onnx":
+        written = onnx.load(target)
+        onnx.checker.check_model(written, full_check=True)
+        assert [dim.dim_param for dim in written.graph.output[0].type.tensor_type.shape.dim] == ["batch", "3*width"]
+        properties = {info.name: {p.key: p.value for p in info.metadata_props} for info in written.graph.value_info}
+        assert properties["t"] == {"dovetail.value": "[batch, -1]"}
+    else:
+        openvino = pytest.importorskip("openvino")
+        text = target.read_text(encoding="utf-8")
+        assert 'name="dovetail_value" version="0" value="[batch, -1]"' in text
+        assert 'name="dovetail_shape" version="0" value="[batch, 3*width]"' in text
+        run = openvino.Core().compile_model(target, "CPU")
+        assert run(np.ones((2, 3, 5), np.float32))[0].shape == (2, 15)
+    again = tmp_path / f"again.{suffix}"
+    dovetail.save(dovetail.load(target), again)
+    assert b"dovetail_value" not in again.read_bytes() and b"dovetail.value" not in again.read_bytes()
+
+
+def test_strict_names_the_operator_that_lost_a_dimension(tmp_path: Path) -> None:
+    # The size is a rounded float, which inference does not follow.
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=FLOAT),
+        helper.make_node("Sqrt", ["f"], ["g"]),
+        helper.make_node("Cast", ["g"], ["t"], to=TensorProto.INT64),
+        helper.make_node("ConstantOfShape", ["t"], ["y"]),
+        helper.make_node("NonZero", ["x"], ["z"]),
+    ]
+    source = tmp_path / "m.onnx"
+    onnx.save(model_of(nodes, {"x": (FLOAT, ["n"])}, ["y", "z"]), source)
+    plain = CliRunner().invoke(command, ["infer", str(source), "--json"])
+    assert plain.exit_code == 0, plain.output
+    reasons = {item["value"]: item["depends_on_data"] for item in json.loads(plain.stdout)["unknown"]}
+    assert reasons == {"y": False, "z": True}
+    strict = CliRunner().invoke(command, ["infer", str(source), "--strict"])
+    assert isinstance(strict.exception, RuleError) and strict.exception.code == "infer.unknown"
+    assert strict.exception.node == "y" and strict.exception.op == "ConstantOfShape"
