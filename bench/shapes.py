@@ -19,6 +19,7 @@ import json
 import logging
 import re
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -171,7 +172,10 @@ def measure(folder: Path, record: dict[str, Any]) -> dict[str, Row]:
     if ir_path.is_file():
         ir_model = dovetail.load(ir_path)
         calls["IR"] = lambda: dovetail.infer_report(ir_model)
-    for name, (seconds, result) in median_seconds(calls).items():
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        # symbolic_shape_infer leaves files in the working directory.
+        measured = median_seconds(calls)
+    for name, (seconds, result) in measured.items():
         if isinstance(result, Exception):
             count = len(names) if name != "IR" else len(list(ir_model.graph.values()))
             rows[name] = Row(values=count, seconds=seconds, error=f"{type(result).__name__}: {str(result)[:200]}")
@@ -210,6 +214,7 @@ def main() -> None:
     parser.add_argument("--models", default="")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
+    options.folder = options.folder.resolve()
     logging.disable(logging.CRITICAL)
     texts = [text for text in options.models.split(",") if text]
     rows: dict[str, dict[str, Row]] = {}
