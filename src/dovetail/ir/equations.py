@@ -11,7 +11,7 @@ from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_un
 from dovetail.symbolic import Dim, Inexact
 
 _TRIALS = 4096
-"""The most sizes of a symbol that are tried below the least one that its dimensions admit."""
+"""The most sizes of a symbol that are tried for one dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,27 +147,13 @@ def _within_bounds(symbol: Dim, solution: Size) -> tuple[Dim, Size] | None:
     return symbol, symbolic.symbol(name, max(lows, default=None), min(highs, default=None))
 
 
-def min_value_of(size: Size) -> tuple[Dim, int] | None:
-    """Return the symbol of a dimension and its least value at which the dimension is not negative.
-
-    None where its bounds say so already, or no such value is known.
-    """
-    if isinstance(size, int):
-        return None
-    low = symbolic.bounds(size)[0]
-    if low is not None and low >= 0:
-        return None
-    symbols = symbolic.symbols(size)
-    if len(symbols) != 1:
-        return None
-    (symbol,) = symbols
-    name, low = str(symbolic.name_of(symbol)), symbolic.bounds(symbol)[0]
-    if low is None:
-        return None
-    for number in range(low, low + _TRIALS):
+def min_value_of(size: Size, symbol: Dim, start: int) -> int | None:
+    """Return the least value of a dimension's only symbol, from ``start`` on, at which it is not negative; None if unknown."""
+    name = str(symbolic.name_of(symbol))
+    for number in range(start, start + _TRIALS):
         try:
             if symbolic.evaluate(size, {name: number}) >= 0:
-                return (symbol, number) if number > low else None
+                return number
         except (Inexact, ZeroDivisionError):
             return None
     return None

@@ -15,6 +15,7 @@ from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import bodies, infer_types, infer_values
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 from dovetail.limits import counting
+from dovetail.symbolic import Dim
 
 _ROUNDS = 8
 """The most rounds of inference and of solving equations; each round removes a symbol or tightens a bound."""
@@ -153,25 +154,33 @@ def _live_nodes(graph: Graph) -> set[str]:
 
 
 def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) -> bool:
-    """Raise the lower bounds of symbols with which a dimension of a live node would be negative. Returns whether one rose."""
+    """Raise the lower bounds of symbols with which a dimension of a live node would be negative. Returns whether one rose.
+
+    Each dimension is tried from the bound that earlier ones demand, so that all of them together cost little more than one.
+    """
     inputs = _input_symbols(graph)
-    seen: set[Any] = set()
-    found: dict[str, tuple[Any, int]] = {}
-    for node in graph.nodes:
-        if node.label not in live:
+    lows: dict[Dim, int] = {}
+    sizes = dict.fromkeys(
+        size
+        for node in graph.nodes
+        if node.label in live
+        for y in node.outputs
+        for size in sizes_in(y.type)
+        if isinstance(size, Dim)
+    )
+    for size in sizes:
+        low, symbols = symbolic.bounds(size)[0], symbolic.symbols(size)
+        if (low is not None and low >= 0) or len(symbols) != 1 or str(symbolic.name_of(symbols[0])) not in inputs:
             continue
-        for size in (size for y in node.outputs for size in sizes_in(y.type)):
-            if isinstance(size, int) or size in seen:
-                continue
-            seen.add(size)
-            bound = min_value_of(size)
-            if bound is not None and (name := str(symbolic.name_of(bound[0]))) in inputs:
-                found[name] = max(found.get(name, bound), bound, key=lambda item: item[1])
-    for symbol, low in found.values():
+        start = lows.get(symbols[0], symbolic.bounds(symbols[0])[0])
+        minimum = None if start is None else min_value_of(size, symbols[0], start)
+        if minimum is not None and start is not None and minimum > start:
+            lows[symbols[0]] = minimum
+    for symbol, low in lows.items():
         high = symbolic.bounds(symbol)[1]
         if high is None or low <= high:
             substitution.replace(symbol, symbolic.symbol(str(symbolic.name_of(symbol)), low, high))
-    return bool(found)
+    return bool(lows)
 
 
 __all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names"]
