@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError
-from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_unnamed
+from dovetail.ir.substitution import map_sizes
+from dovetail.ir.types import Size, Type, is_unnamed
 from dovetail.symbolic import Dim, Inexact
 
 _TRIALS = 4096
@@ -45,14 +46,7 @@ class Substitution:
 
     def type(self, type: Type) -> Type:
         """Return a type with the symbols of its sizes replaced."""
-        if not self.values:
-            return type
-        if isinstance(type, Tensor):
-            shape = type.shape
-            return type if shape is None else Tensor(type.dtype, tuple(s if s is None else self.size(s) for s in shape))
-        if isinstance(type, Sequence):
-            return Sequence(self.type(type.element), None if type.length is None else self.size(type.length))
-        return Map(type.key, self.type(type.element)) if isinstance(type, Map) else Optional(self.type(type.element))
+        return map_sizes(type, self.size) if self.values else type
 
     def replace(self, symbol: Dim, size: Size, equation: Equation | None = None) -> None:
         """Replace a symbol by ``size``, also in the replacements of other symbols."""

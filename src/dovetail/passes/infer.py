@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from dovetail import symbolic
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.builder import describe_op
@@ -13,6 +9,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation, Substitution, min_value_of, solve
 from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import bodies, infer_types, infer_values
+from dovetail.ir.substitution import map_elements
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 from dovetail.limits import counting
 from dovetail.symbolic import Dim
@@ -54,7 +51,7 @@ def infer_graph(
         for y, type_, value in zip(node.outputs, types, values, strict=True):
             result = keep_names(type_, y.type)
             if substitution is not None:
-                result, value = substitution.type(result), _substitute(value, substitution)
+                result, value = substitution.type(result), map_elements(value, substitution.size)
             if result != y.type:
                 y.type = result
                 changed += 1
@@ -71,16 +68,6 @@ def _infer_node(node: Node, equations: list[Equation] | None) -> list[Type]:
         types = infer_types(node.op, tuple(node.inputs), name)
     equations += [Equation(first, second, node.label, type(node.op).__name__) for first, second in pairs]
     return types
-
-
-def _substitute(value: Any, substitution: Substitution) -> Any:
-    """Return a shape value with the symbols of its elements replaced."""
-    if value is None or np.asarray(value).dtype != object:
-        return value
-    array = np.empty(np.shape(value), dtype=object)
-    flat = array.reshape(-1)
-    flat[:] = [substitution.size(item) for item in np.asarray(value, dtype=object).reshape(-1).tolist()]
-    return symbolic.xp.asarray(array)
 
 
 def keep_names(new: Type, old: Type) -> Type:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from dovetail import symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
-from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_unnamed
+from dovetail.ir.substitution import map_elements, map_sizes
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, is_unnamed, sizes_in
 
 
 class Unifier:
@@ -108,8 +107,7 @@ def substitute_symbols(graph: Graph, substitution: Mapping[str, Size]) -> None:
         return
     for value in graph.values():
         value.type = substitute_type(value.type, substitution)
-        if value._value is not None and value._value.dtype == object:
-            value._value = _substitute_elements(value._value, substitution)
+        value._value = map_elements(value._value, lambda size: symbolic.substitute(size, substitution))
     for node in graph.nodes:
         for _, body in bodies(node.op):
             substitute_symbols(body, substitution)
@@ -117,31 +115,14 @@ def substitute_symbols(graph: Graph, substitution: Mapping[str, Size]) -> None:
 
 def substitute_type(type: Type, substitution: Mapping[str, Size]) -> Type:
     """Return a type with symbols replaced."""
-    if isinstance(type, Sequence):
-        length = None if type.length is None else symbolic.substitute(type.length, substitution)
-        return Sequence(substitute_type(type.element, substitution), length)
-    if isinstance(type, Optional):
-        return Optional(substitute_type(type.element, substitution))
-    if isinstance(type, Map):
-        return Map(type.key, substitute_type(type.element, substitution))
-    if type.shape is None or all(isinstance(size, int) for size in type.shape):
-        return type
-    sizes: Any = tuple(None if size is None else symbolic.substitute(size, substitution) for size in type.shape)
-    return Tensor(type.dtype, sizes)
-
-
-def _substitute_elements(elements: Any, substitution: Mapping[str, Size]) -> Any:
-    array = np.empty(elements.shape, dtype=object)
-    for index in np.ndindex(elements.shape):
-        array[index] = symbolic.substitute(elements[index], substitution)
-    return array
+    return map_sizes(type, lambda size: symbolic.substitute(size, substitution))
 
 
 def symbols_in(graph: Graph) -> dict[str, symbolic.Dim]:
     """Return the symbols in the types and shape values of ``graph`` and of its subgraphs, by name, in order of appearance."""
     symbols: dict[str, symbolic.Dim] = {}
     for value in graph.values():
-        sizes = _sizes_of(value.type)
+        sizes = list(sizes_in(value.type))
         # Symbols of unknown elements are created when they are first read.
         elements = value.value
         if elements is not None and elements.dtype == object:
@@ -153,10 +134,3 @@ def symbols_in(graph: Graph) -> dict[str, symbolic.Dim]:
         for _, body in bodies(node.op):
             symbols = {**symbols_in(body), **symbols}
     return symbols
-
-
-def _sizes_of(type: Type) -> list[Size]:
-    if isinstance(type, Tensor):
-        return [size for size in type.shape or () if size is not None]
-    sizes = _sizes_of(type.element)
-    return [*sizes, type.length] if isinstance(type, Sequence) and type.length is not None else sizes

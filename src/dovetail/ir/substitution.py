@@ -1,0 +1,34 @@
+"""Substitution of symbols in types and in the elements of shape values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
+
+
+def map_sizes(type: Type, function: Callable[[Size], Size]) -> Type:
+    """Return a type with ``function`` applied to every known size, lengths of sequences included."""
+    if isinstance(type, Sequence):
+        return Sequence(map_sizes(type.element, function), None if type.length is None else function(type.length))
+    if isinstance(type, Optional):
+        return Optional(map_sizes(type.element, function))
+    if isinstance(type, Map):
+        return Map(type.key, map_sizes(type.element, function))
+    if type.shape is None or all(isinstance(size, int) for size in type.shape):
+        return type
+    sizes: Any = tuple(None if size is None else function(size) for size in type.shape)
+    return Tensor(type.dtype, sizes)
+
+
+def map_elements(elements: Any, function: Callable[[Size], Size]) -> Any:
+    """Return a shape value with ``function`` applied to every element; plain integers and None stay."""
+    if elements is None or np.asarray(elements).dtype != object:
+        return elements
+    array = np.empty(np.shape(elements), dtype=object)
+    array.reshape(-1)[:] = [function(item) for item in np.asarray(elements, dtype=object).reshape(-1).tolist()]
+    return symbolic.xp.asarray(array)
