@@ -112,6 +112,8 @@ def test_bounds_are_kept_through_concat_and_refuse_a_split() -> None:
     b = dovetail.Builder()
     x, y = (b.input(name, "f32", [symbolic.symbol(name, low)]) for name, low in (("x", 1), ("y", 9)))
     assert symbolic.bounds(b.Concat(x, y, axis=0).type.shape[0]) == (10, None)
+    unranked = b.input("unranked", "f32")
+    assert symbolic.bounds(b.Concat(y, unranked, axis=0).type.shape[0]) == (9, None)
     small = b.input("small", "f32", [symbolic.symbol("small", 1, 2)])
     with pytest.raises(RuleError, match=r"split\.divide"):
         b.Split(small, outputs=3)

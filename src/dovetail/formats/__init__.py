@@ -15,7 +15,8 @@ from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
-from dovetail.ir.graph import INFERRED, Model
+from dovetail.ir.graph import INFERRED, Graph, Model
+from dovetail.ir.op import bodies
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
 
 
@@ -129,12 +130,19 @@ def load(
 def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
     with pause_gc(), counting(limits), within_memory("the model", source.file):
         model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
-    for value in model.graph.values():
-        # The file may have changed since: inference is repeated.
-        value.metadata.pop(INFERRED, None)
+    _drop_inferred_texts(model.graph)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
     return model
+
+
+def _drop_inferred_texts(graph: Graph) -> None:
+    """Drop the shapes that a file has as text, also of subgraphs: another tool may have changed the graph since."""
+    for value in graph.values():
+        value.metadata.pop(INFERRED, None)
+    for node in graph.nodes:
+        for _, body in bodies(node.op):
+            _drop_inferred_texts(body)
 
 
 def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:

@@ -13,7 +13,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies, host_inputs
-from dovetail.ir.types import Tensor, is_unnamed, sizes_in
+from dovetail.ir.types import Tensor, sizes_in
 from dovetail.passes.infer import infer_with_equations
 
 
@@ -165,16 +165,12 @@ def annotate(model: Model) -> Model:
     for value in new.graph.values():
         texts: dict[str, str] = {}
         if isinstance(value.type, Tensor) and value.type.shape and not all(isinstance(size, int) for size in value.type.shape):
-            texts["shape"] = f"[{', '.join(map(_size_text, value.type.shape))}]"
+            texts["shape"] = f"[{', '.join(map(str, value.type.shape))}]"
         if value.constant is None and not _has_unknown_elements(value) and _is_integer(value):
             texts["value"] = _array_text(value.value)
         if texts:
             value.metadata[INFERRED] = texts
     return new
-
-
-def _size_text(size: Any) -> str:
-    return str(size) if isinstance(size, int) or not is_unnamed(size) else "?"
 
 
 def _array_text(array: Any) -> str:
