@@ -126,7 +126,7 @@ def _merge(b: Builder, layer: Node, affine: Affine, channels: int) -> Result:
     if affine.summand is not None:
         summand = affine.summand if summand is None else summand + affine.summand
     if isinstance(op, Gemm) and summand is not None:
-        # alpha and beta are folded too: the bias then has the factor 1.
+        # `_bias` has multiplied the bias by beta.
         op = op.with_(beta=1.0)
     arrays = [data if affine.factor is not None else None, summand]
     with np.errstate(all="ignore"):
