@@ -142,7 +142,7 @@ def main() -> None:
             if faults:
                 print(f"{encoder.name} + {decoder.name}", *faults, sep="\n    ", flush=True)
     print(
-        f"encoders with decoders: {counts['merged']} equal, {counts['wrong']} wrong, {counts['clash']} with other types",
+        "encoders with decoders: " + ", ".join(f"{count} {name}" for name, count in counts.items()),
         flush=True,
     )
     wrong = 0
