@@ -43,6 +43,7 @@ class Kind(NamedTuple):
 KINDS = {
     "onnx": Kind("m.onnx", {}),
     "external": Kind("m.onnx", {"external": "w.data", "threshold": 0}),
+    "safetensors": Kind("m.onnx", {"external": "w.safetensors", "threshold": 0}),
     "openvino": Kind("m.xml", {}),
 }
 

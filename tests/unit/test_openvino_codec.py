@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from dovetail import symbolic
 from dovetail.dtypes import BY_OPENVINO, dtype
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
-from dovetail.formats import file_pair
+from dovetail.formats import weights_file
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import codec, constants, rt_info
 from dovetail.formats.openvino.opsets import VERSIONS, format_version, resolve
@@ -331,7 +331,7 @@ def test_string_constants_are_read_and_written_as_openvino_does(tmp_path: Path) 
     (tensor,) = model.graph.constants.values()
     assert tensor.dtype == "string" and tensor.data.tolist() == texts
     path = written(model, tmp_path)
-    assert path.with_suffix(".bin").read_bytes()[: -file_pair.TRAILER] == (tmp_path / "model.bin").read_bytes()
+    assert path.with_suffix(".bin").read_bytes()[: -weights_file.TRAILER] == (tmp_path / "model.bin").read_bytes()
     openvino.save_model(openvino.Core().read_model(path), tmp_path / "theirs.xml")
     assert (tmp_path / "theirs.bin").read_bytes() == (tmp_path / "model.bin").read_bytes()
 
@@ -521,7 +521,7 @@ def test_a_model_made_by_hand_loads_in_openvino_and_computes(tmp_path: Path) -> 
 
 
 def test_equal_constants_are_stored_once(tmp_path: Path) -> None:
-    assert written(_model(), tmp_path).with_suffix(".bin").stat().st_size == 24 + file_pair.TRAILER
+    assert written(_model(), tmp_path).with_suffix(".bin").stat().st_size == 24 + weights_file.TRAILER
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:

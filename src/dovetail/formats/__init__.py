@@ -129,7 +129,14 @@ def load(
 
 def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
     with pause_gc(), counting(limits), within_memory("the model", source.file):
-        model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
+        if source.format == "text":
+            from dovetail.formats.text import codec
+
+            if weights is not None:
+                raise FormatError("weights.format", "a text takes no weights file: it names its own", file=source.file)
+            model = codec.load(source.content, source.file, deviations)
+        else:
+            model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
     _drop_inferred_texts(model.graph)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
@@ -167,9 +174,10 @@ def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | Non
     """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
     Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``. ``path`` may
-    be a binary file object, which takes ONNX. ``external``: for ONNX, write tensors into one separate file. Files are replaced as
-    a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where the
-    file would not mean the same as the model.
+    be a binary file object, which takes ONNX. ``external``: for ONNX, write tensors into one separate file. ``weights``: the file
+    for weights in the folder of ``path``; ``"safetensors"`` is one of that format with the name of the model. Files are replaced
+    as a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where
+    the file would not mean the same as the model.
     """
     check_mapped_files(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
@@ -178,13 +186,37 @@ def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | Non
 
 
 def _save(model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None, options: dict[str, Any]) -> None:
+    if options.get("weights") == "safetensors":
+        if not isinstance(path, str | PathLike):
+            raise FormatError("weights.format", "a weights file needs a path to write to")
+        options["weights"] = os.path.splitext(os.fspath(path))[0] + ".safetensors"
     if not isinstance(path, str | PathLike) or format_of(path) == "onnx":
         from dovetail.formats.onnx.write import save as save_onnx
 
         save_onnx(model, path, opset=opset, **options)
         return
     if opset is not None:
-        raise FormatError("opset.format", "OpenVINO IR takes no opset", file=str(path))
+        raise FormatError("opset.format", "only ONNX takes an opset", file=str(path))
+    if format_of(path) == "text":
+        from dovetail.formats.text import codec
+
+        codec.save(model, path, **options)
+        return
     from dovetail.formats.openvino.write import save as save_openvino
 
     save_openvino(model, path, **options)
+
+
+def reload(model: Model, format: str) -> Model:
+    """Return the model that loading the saved ``model`` gives: in memory, with the same weights.
+
+    ``format``: "onnx" or "openvino". Raises UnsupportedError with all nodes that the format cannot express.
+    """
+    with pause_gc(), counting(model.limits):
+        if format == "onnx":
+            from dovetail.formats.onnx.write import reload as reload_as
+        else:
+            from dovetail.formats.openvino.write import reload as reload_as
+        new = reload_as(model)
+    new.limits, new.file = model.limits, model.file
+    return new

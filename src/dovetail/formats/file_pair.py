@@ -1,15 +1,16 @@
 """A model file and its weights file: proof that one save wrote both, so that a read never mixes two saves.
 
-The weights file ends in a trailer that no tensor's offset reaches: MAGIC, the digest of the bytes before it, the digest of the
-model file. The model file contains the first digest: ONNX in the metadata property ``dovetail.external_data``, IR in
-``rt_info`` under ``dovetail/weights``. Digests are the first 24 bytes of SHA-256, so that equal models give equal bytes. A read
-compares the digests and hashes nothing. A weights file without a trailer (of another tool) is accepted.
+The signature of a weights file has the digest of its content and the digest of the model file: in a trailer, or in the header of
+a safetensors file. The model file contains the first digest: ONNX in the metadata property ``dovetail.external_data``, IR in
+``rt_info`` under ``dovetail/weights``. Digests are the first 24 bytes of SHA-256 (of the weights: of the SHA-256 of their
+blocks), so that equal models give equal bytes. A read compares the digests and hashes nothing. A weights file without a
+signature (of another tool) is accepted.
 
 ONNX's own ``checksum`` is the SHA1 digest of the whole file, which cannot be verified without reading every weight. It is
 verified where a file has it, and not written.
 
 A save renames the weights file first. If the save is killed before it renames the model file, its complete draft is on the
-disk, and the trailer names the draft by its digest: the next read reads the draft.
+disk, and the signature names the draft by its digest: the next read reads the draft.
 """
 
 from __future__ import annotations
@@ -17,20 +18,16 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar
 
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats import atomic_write, files
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.safetensors_file import signature_in_header
+from dovetail.formats.weights_file import DIGEST, PairSignature, WeightsFile, signature_in_trailer
 
 T = TypeVar("T")
-Chunks: TypeAlias = Iterable[tuple[int, "bytes | memoryview"]]
-"""The content of a weights file as (zero bytes before, bytes)."""
-
-MAGIC = b"dovetail pair 1\n"
-DIGEST = 24
-TRAILER = len(MAGIC) + 2 * DIGEST
 PROPERTY = "dovetail.external_data"
 """The metadata property of an ONNX model for the digest of its weights file."""
 RT_INFO = ("dovetail", "weights")
@@ -41,71 +38,57 @@ _PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 """Seconds to wait before a refused pair is read again."""
 
 
-class Trailer(NamedTuple):
-    """The digests in a trailer, in hex: of the weights before it, and of the model file."""
-
-    weights: str
-    model: str
-
-
 class Pair:
-    """One read of a model file with its weights files. ``record`` is the digest in the model file, if any."""
+    """One read of a model file with its weights files.
+
+    ``record`` is the digest in the model file, if any; ``is_safetensors`` tells whether an IR has a safetensors file.
+    """
 
     def __init__(self, file: str | None, record: str | None = None) -> None:
         self.file = file
         self.record = record
-        self.torn: Trailer | None = None
+        self.is_safetensors = False
+        self.torn: PairSignature | None = None
 
     def check(self, name: str, data: files.Bytes) -> None:
         """Raise FormatError [file.pair] where the whole weights file ``name`` was written with another model file."""
-        trailer = trailer_of(data)
-        if trailer is None or trailer.weights == self.record:
+        signature = signature_of(data)
+        if signature is None or signature.weights == self.record:
             return
-        self.torn = trailer
+        self.torn = signature
         actual = f"has the digest {self.record}" if self.record else "has no digest"
-        message = f"{name!r} was saved with another model file: its digest is {trailer.weights}, and the model file {actual}"
+        message = f"{name!r} was saved with another model file: its digest is {signature.weights}, and the model file {actual}"
         raise FormatError("file.pair", message, file=self.file)
 
 
-def weights_digest(chunks: Chunks) -> str:
-    """Return the digest of a weights file's content."""
-    digest = hashlib.sha256()
-    for gap, data in chunks:
-        digest.update(bytes(gap))
-        digest.update(data)
-    return digest.digest()[:DIGEST].hex()
+def signature_of(data: files.Bytes) -> PairSignature | None:
+    """Return the signature of a weights file; None where it has none."""
+    return signature_in_trailer(data) or signature_in_header(data)
 
 
-def trailer(weights: str, model: bytes) -> bytes:
-    """Return the trailer of a weights file with the digest ``weights``, for the model file ``model``."""
-    return MAGIC + bytes.fromhex(weights) + bytes.fromhex(_digest(model))
+def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[str], bytes]) -> None:
+    """Write a weights file and its model file; see :func:`atomic_write.replace_files`.
 
-
-def trailer_of(data: files.Bytes) -> Trailer | None:
-    """Return the trailer of a weights file; None where it has none."""
-    if data.size < TRAILER:
-        return None
-    end = data[-TRAILER:].tobytes()
-    if not end.startswith(MAGIC):
-        return None
-    digests = end[len(MAGIC) :]
-    return Trailer(digests[:DIGEST].hex(), digests[DIGEST:].hex())
-
-
-def write(path: str, model: bytes, side_path: str, chunks: Chunks, digest: str) -> None:
-    """Write a model file that contains ``digest``, and its weights file; see :func:`atomic_write.replace_files`."""
-    with atomic_write.replace_files([path, side_path]) as (main, side):
+    ``model_of`` returns the model file that contains a digest.
+    """
+    weights.lay_out()
+    with atomic_write.replace_files([path, side_path]) as (main, side), weights.hashing() as digest_of:
+        weights.copy_to(side)
+        digest = digest_of()
+        model = model_of(digest)
         main.write(model)
-        for gap, data in chunks:
-            side.write(bytes(gap))
-            side.write(data)
-        side.write(trailer(digest, model))
+        sign(side, weights, digest, model)
+
+
+def sign(side: BinaryIO, weights: WeightsFile, digest: str, model: bytes) -> None:
+    """Write the digests of the weights and of the model file into the weights file."""
+    weights.sign(side, PairSignature(digest, _digest(model)))
 
 
 def read(
     path: files.StrPath,
     limit: int,
-    attempt: Callable[[bytes, Pair, Deviations | None], T],
+    attempt: Callable[[files.Content, Pair, Deviations | None], T],
     deviations: Deviations | None,
 ) -> T:
     """Call ``attempt`` on the bytes of the model file; repeat with newer bytes while the weights file is of another save.
@@ -113,9 +96,9 @@ def read(
     Raises what ``attempt`` raises, and [file.pair] where no model file belongs to the weights file.
     """
     file = os.fspath(path)
-    data = files.read_bytes(path, limit)
+    data: files.Content = files.read_content(path, limit)
     interrupted: FormatError | None = None
-    tried: set[tuple[str, Trailer]] = set()
+    tried: set[tuple[str, PairSignature]] = set()
     repeats = 0
     while True:
         pair = Pair(file)
@@ -130,7 +113,7 @@ def read(
                     # No process is writing, or saves of the same few models follow each other.
                     time.sleep(_PAUSES[repeats])
                     repeats += 1
-                    newer, interrupted = files.read_bytes(path, limit), None
+                    newer, interrupted = files.read_content(path, limit), None
                 data = newer
                 continue
             if deviations is not None and new_deviations is not None:
@@ -145,12 +128,12 @@ def read(
         return model
 
 
-def _newer(path: files.StrPath, limit: int, data: bytes, pair: Pair) -> tuple[bytes | None, FormatError | None]:
+def _newer(path: files.StrPath, limit: int, data: files.Content, pair: Pair) -> tuple[files.Content | None, FormatError | None]:
     """Return the model file if it is newer than ``data``, else the draft of the weights file's save, and the deviation."""
     assert pair.torn is not None
     for _ in range(2):
-        again = files.read_bytes(path, limit)
-        if again != data:
+        again = files.read_content(path, limit)
+        if _digest(again) != _digest(data):
             return again, None
         for draft, is_alive in atomic_write.drafts_of(path, limit):
             if _digest(draft) == pair.torn.model:
@@ -162,5 +145,5 @@ def _newer(path: files.StrPath, limit: int, data: bytes, pair: Pair) -> tuple[by
     return None, None
 
 
-def _digest(data: bytes) -> str:
+def _digest(data: files.Content) -> str:
     return hashlib.sha256(data).digest()[:DIGEST].hex()

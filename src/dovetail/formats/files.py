@@ -25,6 +25,8 @@ from dovetail.formats.mapped_files import watch
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = NDArray[np.uint8]
+Content: TypeAlias = bytes | memoryview
+"""The bytes of a model file: read, or a view of a mapped file."""
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -47,6 +49,18 @@ def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
         if limit is not None and size > limit:
             raise FormatError("file.size", f"the file must have at most {limit} bytes, got {size}", file=os.fspath(path))
         return stream.read(size)
+
+
+def read_content(path: StrPath, limit: int) -> Content:
+    """Read the regular file at ``path``, which the user chose, or map it where ``contents`` does. Raises like read_bytes."""
+    descriptor = _open_user_path(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        if _is_mapped(size) and size <= limit:
+            return contents(descriptor).data
+    finally:
+        os.close(descriptor)
+    return read_bytes(path, limit)
 
 
 def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: StrPath | None = None) -> int:
@@ -103,12 +117,17 @@ def contents(source: StrPath | int) -> Bytes:
             return contents(descriptor)
         finally:
             os.close(descriptor)
-    size, policy = os.fstat(source).st_size, _policy.get()
-    if policy == "never" or (policy == "auto" and size < MIN_MAPPED_SIZE):
+    size = os.fstat(source).st_size
+    if not _is_mapped(size):
         return _copy_contents(source, size)
     data = map_file(source)
     watch(data, source)
     return data
+
+
+def _is_mapped(size: int) -> bool:
+    policy = _policy.get()
+    return policy == "always" or (policy == "auto" and size >= MIN_MAPPED_SIZE)
 
 
 def _copy_contents(descriptor: int, size: int) -> Bytes:

@@ -1,7 +1,8 @@
 """A fixpoint of export and import: saving a saved model again gives the same bytes.
 
 An import names unnamed values, folds constants, and puts constants first; an export names new values. Both are stable after one
-or two rounds. Weights are neither copied nor hashed: they are passed by reference.
+or two rounds in most models, and after one round for each new constant where their names depend on each other. Weights are
+neither copied nor hashed: they are passed by reference.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.weights_file import Label
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
-ROUNDS = 4
+ROUNDS = 32
 """The most rounds of export and import. A model that is not stable then is written as it was at first."""
 _ALIGNMENT = 8
 
@@ -29,7 +31,7 @@ class Weights:
         self.parts: dict[int, Bytes] = {}
         self.size = 0
 
-    def store(self, data: Bytes) -> int:
+    def store(self, data: Bytes, label: Label) -> int:
         """Store ``data``, and return its offset."""
         offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
         if data.size:
@@ -68,11 +70,16 @@ def find_fixpoint(
     first = foreign
     try:
         before = snapshot_of(foreign)
+        seen = {before.data}
         for _ in range(ROUNDS):
             again = reread(before)
             after = snapshot_of(again)
             if after.equals(before):
                 return foreign if _has_same_names(first, foreign) else first
+            if after.data in seen:
+                # The rounds would repeat.
+                break
+            seen.add(after.data)
             foreign, before = again, after
     except DovetailError:
         # The caller writes the model as it is, or refuses it.

@@ -347,7 +347,11 @@ def _import_outputs(scope: ImportScope) -> None:
             rename(scope.graph, value, item.names[0])
         inner_item = scope.foreign.values.get(item.key)
         if inner_item is None or inner_item.type != item.type:
+            type = value.type
             scope.apply_declared_type(value, item)
+            if value.node is None:
+                # The nodes that read a graph input were inferred from its own declaration.
+                value.type = type
         value.doc = value.doc or item.doc
         value.metadata.update(item.metadata)
         scope.graph.outputs.append(value)

@@ -25,6 +25,8 @@ class _State(NamedTuple):
     descriptor: int
     size: int
     modified: int
+    address: int
+    """The address of the file's first byte in the map."""
 
 
 _states: dict[int, _State] = {}
@@ -32,13 +34,13 @@ _states: dict[int, _State] = {}
 
 
 def watch(array: np.ndarray[Any, Any], descriptor: int) -> None:
-    """Record the state of the file that ``array`` maps, as long as the map is in use."""
+    """Record the state of the file that ``array`` maps from its first byte, as long as the map is in use."""
     map_ = map_of(array)
     if map_ is None:
         return
     own = os.dup(descriptor)
     status = os.fstat(own)
-    _states[id(map_)] = _State(own, status.st_size, status.st_mtime_ns)
+    _states[id(map_)] = _State(own, status.st_size, status.st_mtime_ns, _address(array))
     weakref.finalize(map_, _forget, id(map_))
 
 
@@ -71,10 +73,19 @@ def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
             yield from _constants(body)
 
 
+def region_of(array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
+    """Return the open file and the offset of a contiguous array in it; None for an array of any other memory."""
+    map_ = map_of(array)
+    state = None if map_ is None else _states.get(id(map_))
+    return None if state is None else (state.descriptor, _address(array) - state.address)
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 def map_of(array: Any) -> mmap.mmap | None:
     """Return the map that an array is a view of; None for any other memory."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    if isinstance(array, memoryview):
-        array = array.obj
+    while isinstance(array, np.ndarray | memoryview):
+        array = array.base if isinstance(array, np.ndarray) else array.obj
     return array if isinstance(array, mmap.mmap) else None

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import FormatError, MissingFileError, UnsupportedError
 
-SUFFIXES = {".onnx": "onnx", ".xml": "openvino"}
+SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".dt": "text"}
 UTF8_MARK = b"\xef\xbb\xbf"
 
 
@@ -43,7 +43,7 @@ def format_of(path: str | PathLike[str]) -> str:
 
 
 def resolve_source(source: Source) -> ModelSource:
-    """Return ``source`` with its format: by the suffix of a path, by the first byte of bytes (``<`` is OpenVINO IR).
+    """Return ``source`` with its format: by the suffix of a path, else by the first bytes (``<`` is IR, ``dovetail`` text).
 
     Raises MissingFileError [file.missing]; UnsupportedError [format.unknown]; FormatError [source.type] for other objects and
     for text streams.
@@ -58,7 +58,8 @@ def resolve_source(source: Source) -> ModelSource:
     name = getattr(source, "name", None)
     file = name if isinstance(name, str) and os.path.isfile(name) else None
     text = content[:64].removeprefix(UTF8_MARK).lstrip()
-    return ModelSource(content, file, "openvino" if text.startswith(b"<") else "onnx")
+    format = "openvino" if text.startswith(b"<") else "text" if text.startswith(b"dovetail ") else "onnx"
+    return ModelSource(content, file, format)
 
 
 def _bytes_of(source: Any) -> bytes:

@@ -20,6 +20,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph
 from dovetail.ir.types import Map, Optional, Sequence as SequenceType, Tensor
+from dovetail.symbolic import Inexact
 
 
 class WrongType(Exception):
@@ -44,7 +45,7 @@ def _to_bool(value: Any) -> bool:
 def _to_int(value: Any) -> int:
     try:
         return int(index(value))
-    except TypeError:
+    except (TypeError, Inexact):
         raise WrongType from None
 
 

@@ -19,20 +19,25 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
 from dovetail.formats import atomic_write, file_pair, files
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
+from dovetail.formats.mapped_files import map_of
 from dovetail.formats.onnx.functions import ModelFunction, inline, key_of, read_function, walk
-from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
+from dovetail.formats.onnx.messages import message_classes, parse_message, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, rename_repeated_nodes, subgraphs
-from dovetail.formats.onnx.protobuf_scan import Elements, split_elements
+from dovetail.formats.onnx.protobuf_scan import Elements, Tickets, join_elements, split_elements
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
-from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
+from dovetail.formats.onnx.tensors import Elsewhere, ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
 from dovetail.formats.onnx.unknown_fields import put_back, take_unknown_fields
 from dovetail.formats.onnx.writer import GraphWriter
+from dovetail.formats.safetensors_file import SafetensorsFile
+from dovetail.formats.weights_file import copy_array
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -124,18 +129,38 @@ def write(
     if external is None:
         external = _total_bytes(model.graph) > INLINE_LIMIT
     path = os.fspath(target) if isinstance(target, (str, os.PathLike)) else None
-    side = _side_file(path, external, threshold) if external else None
-    data = _serialize(_model_proto(model, side))
+    if external:
+        side = _side_file(path, external, threshold)
+        proto = _model_proto(model, side)
+        if side.file.size and path is not None:
+
+            def model_of(digest: str) -> bytes:
+                # Only now does a safetensors file have its offsets.
+                final = _model_proto(model, side) if isinstance(side.file, SafetensorsFile) else proto
+                put_properties(final.metadata_props, {file_pair.PROPERTY: digest})
+                return _serialize(final)
+
+            file_pair.write(path, os.path.join(os.path.dirname(path), side.location), side.file, model_of)
+            return None
+        pieces: list[Any] = [_serialize(proto)]
+    else:
+        tickets = Tickets()
+        message = _serialize(_model_proto(model, tickets))
+        pieces = join_elements(message, tickets.elements)
+        _check_size(sum(map(len, pieces)))
     if path is None:
         if target is None:
-            return data
-        _stream(target).write(data)
+            return b"".join(pieces)
+        stream = _stream(target)
+        for piece in pieces:
+            stream.write(piece)
         return None
-    if side is None or not side.size:
-        with atomic_write.replace_file(path) as stream:
-            stream.write(data)
-        return None
-    file_pair.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
+    with atomic_write.replace_file(path) as stream:
+        for piece in pieces:
+            if isinstance(piece, np.ndarray):
+                copy_array(piece, stream)
+            else:
+                stream.write(piece)
     return None
 
 
@@ -184,8 +209,10 @@ def _parse(source: Any) -> tuple[ModelProto, Elements]:
         raise FormatError("proto.parse", f"not an ONNX model: {error}") from None
 
 
-def _bytes_of(source: Any) -> bytes:
-    if isinstance(source, (bytes, bytearray, memoryview)):
+def _bytes_of(source: Any) -> files.Content:
+    if isinstance(source, bytes) or (isinstance(source, memoryview) and map_of(source) is not None):
+        return source
+    if isinstance(source, (bytearray, memoryview)):
         return bytes(source)
     data = source.read(PROTO_LIMIT + 1)
     if not isinstance(data, bytes):
@@ -307,7 +334,7 @@ def _imports_of(functions: Mapping[Call, ModelFunction]) -> dict[str, int]:
     return versions
 
 
-def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | None) -> ModelProto:
+def _model_proto(model: ForeignModel, elsewhere: Elsewhere) -> ModelProto:
     errors: list[DovetailError] = []
     check_names(model.graph, errors, errors.append)
     for item in model.graph.inputs:
@@ -316,14 +343,14 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
             errors.append(UnsupportedError("type.missing", message, node=item.key))
     raise_all(errors, "faults in the model to be written")
     proto: ModelProto = message_classes().ModelProto()
-    writer = GraphWriter(model.versions, side)
+    writer = GraphWriter(model.versions, elsewhere)
     writer.graph(proto.graph, model.graph)
     raise_all(writer.errors, "nodes and values that ONNX cannot say")
     for domain, version in model.versions.items():
         entry = proto.opset_import.add()
         entry.domain = domain
         entry.version = version
-    proto.ir_version = max(model.metadata.get("ir_version") or _min_ir_version(proto), writer.ir_version)
+    proto.ir_version = _ir_version(max(model.metadata.get("ir_version") or _min_ir_version(proto), writer.ir_version))
     for field, value in (
         ("producer_name", model.producer[0]),
         ("producer_version", model.producer[1]),
@@ -334,14 +361,10 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
         if value:
             setattr(proto, field, value)
     put_properties(proto.metadata_props, model.metadata.get("metadata_props", {}))
-    if isinstance(side, ExternalData) and side.size:
-        side.digest = file_pair.weights_digest(side.chunks())
-        put_properties(proto.metadata_props, {file_pair.PROPERTY: side.digest})
-    for stored in model.metadata.get("configuration", ()):
-        proto.configuration.add().ParseFromString(stored)
-    for stored in model.metadata.get("training_info", ()):
-        proto.training_info.add().ParseFromString(stored)
-    put_back(proto, model.metadata.get("unknown_fields", []))
+    stored = [(proto.configuration.add(), data) for data in model.metadata.get("configuration", ())]
+    stored += [(proto.training_info.add(), data) for data in model.metadata.get("training_info", ())]
+    if not all(parse_message(*pair) for pair in stored) or not put_back(proto, model.metadata.get("unknown_fields", [])):
+        raise UnsupportedError("metadata.message", "the metadata has bytes that are no protobuf message")
     return proto
 
 
@@ -365,9 +388,13 @@ def _serialize(proto: ModelProto) -> bytes:
         data: bytes = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
         raise UnsupportedError("proto.size", f"the model does not fit into one protobuf message: {error}") from None
-    if len(data) > PROTO_LIMIT:
-        raise UnsupportedError("proto.size", f"a protobuf message must have less than 2 GiB, got {len(data)} bytes")
+    _check_size(len(data))
     return data
+
+
+def _check_size(size: int) -> None:
+    if size > PROTO_LIMIT:
+        raise UnsupportedError("proto.size", f"a protobuf message must have less than 2 GiB, got {size} bytes")
 
 
 def _stream(target: Any) -> BinaryIO:

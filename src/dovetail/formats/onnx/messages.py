@@ -31,6 +31,17 @@ def present(proto: Any, message_name: str) -> dict[str, Any]:
     return fields
 
 
+def parse_message(proto: Any, stored: bytes) -> bool:
+    """Fill a message from bytes of the metadata. Returns whether they are a message."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        proto.MergeFromString(stored)
+    except DecodeError:
+        return False
+    return True
+
+
 @cache
 def message_classes() -> Any:
     """Import the module of the ``onnx`` package with the message classes, which ``import onnx`` also provides.

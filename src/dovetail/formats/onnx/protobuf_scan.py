@@ -1,15 +1,17 @@
-"""Takes the elements of large tensors out of the bytes of an ONNX file, before protobuf parses them.
+"""Takes the elements of large tensors out of the bytes of an ONNX file before protobuf parses them, and puts them back.
 
 protobuf copies all that it parses, and its Python classes copy the bytes of a field again at each access: reading a model of
-100 MB would take 300 MB. The remaining message has the same meaning; each large ``raw_data`` is replaced by a ticket. Source:
-protobuf's encoding guide; onnx.proto for the field numbers.
+100 MB would take 300 MB, and so would writing it. The remaining message has the same meaning; each large ``raw_data`` is
+replaced by a ticket. Source: protobuf's encoding guide; onnx.proto for the field numbers.
 """
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,9 @@ Elements = Mapping[bytes, NDArray[np.uint8]]
 """The bytes of large tensors by ticket."""
 
 
+Piece: TypeAlias = "bytes | memoryview | NDArray[np.uint8]"
+
+
 class Parts(NamedTuple):
     """A message without the elements of its large tensors, and these elements."""
 
@@ -44,30 +49,68 @@ class _NotScanned(Exception):
     """The bytes are not the encoding of a message, or of one that is not scanned."""
 
 
-def split_elements(model: bytes) -> Parts:
+def split_elements(model: bytes | memoryview) -> Parts:
     """Split a serialized ModelProto into parts.
 
-    An invalid one stays whole, so that protobuf reports the error.
+    The elements are copies of ``model``, or views where it is a view of a mapped file. An invalid model stays whole, so that
+    protobuf reports the error.
     """
-    cut = _Splitter(model)
+    splitter = _Splitter(model, is_copied=isinstance(model, bytes))
     try:
-        cut.message("model", 0, len(model), 0)
+        splitter.message("model", 0, len(model), 0)
     except (_NotScanned, IndexError):
-        return Parts(model, {})
-    return Parts(b"".join(cut.pieces), cut.elements) if cut.elements else Parts(model, {})
+        return Parts(bytes(model), {})
+    return Parts(bytes_of(splitter.pieces), splitter.elements) if splitter.elements else Parts(bytes(model), {})
 
 
-class _Splitter:
-    def __init__(self, model: bytes) -> None:
-        self.data = memoryview(model)
-        self.pieces: list[bytes | memoryview] = []
+def join_elements(message: bytes, elements: Elements) -> list[Piece]:
+    """Return the pieces of a serialized ModelProto in which elements replace their tickets: the inverse of split_elements."""
+    joiner = _Joiner(message, elements)
+    joiner.message("model", 0, len(message), 0)
+    return joiner.pieces
+
+
+def bytes_of(pieces: list[Piece]) -> bytes:
+    """Return the pieces as one message."""
+    buffers: list[Any] = pieces
+    return b"".join(buffers)
+
+
+class Tickets:
+    """Elements of at least ``threshold`` bytes, each with a ticket: random, so that no model contains one."""
+
+    def __init__(self, threshold: int = LARGE) -> None:
+        self.threshold = threshold
         self.elements: dict[bytes, NDArray[np.uint8]] = {}
-        # Tickets are random per read, so that a file cannot contain one.
-        self._series = os.urandom(TICKET_BYTES - 8)
+        self.series = os.urandom(TICKET_BYTES - 8)
+
+    def add(self, data: NDArray[np.uint8]) -> bytes:
+        """Return the ticket of ``data``."""
+        ticket = self.series + len(self.elements).to_bytes(8, "little")
+        self.elements[ticket] = data
+        return ticket
+
+
+class _Rewriter(ABC):
+    """Writes a message again, with other bytes in some of its fields, and the lengths of the fields around them."""
+
+    max_depth = _MAX_DEPTH
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = memoryview(data)
+        self.pieces: list[Piece] = []
+
+    @abstractmethod
+    def is_changed(self, start: int, length: int) -> bool:
+        """Return whether the field at these bytes changes, or one inside it."""
+
+    @abstractmethod
+    def replace(self, start: int, length: int) -> int:
+        """Append the new bytes of a tensor's elements, and return their size."""
 
     def message(self, kind: str, start: int, end: int, depth: int) -> int:
-        """Take the elements out of one message, and return the size of the rest."""
-        if depth > _MAX_DEPTH:
+        """Append one message, and return its size."""
+        if depth > self.max_depth:
             raise _NotScanned
         data, inside = self.data, _INSIDE[kind]
         offset = copied = start
@@ -78,8 +121,8 @@ class _Splitter:
             wire = tag & 7
             if wire == _BYTES:
                 length, offset = _read_varint(data, offset)
-                field_kind = inside.get(tag >> 3) if length >= LARGE else None
-                if field_kind is not None and offset + length <= end:
+                field_kind = inside.get(tag >> 3)
+                if field_kind is not None and offset + length <= end and self.is_changed(offset, length):
                     self.pieces.append(data[copied:field])
                     size += field - copied + self._field(tag, field_kind, offset, length, depth)
                     copied = offset + length
@@ -99,7 +142,7 @@ class _Splitter:
         head_index = len(self.pieces)
         self.pieces.append(b"")
         size = (
-            self._ticket(start, length)
+            self.replace(start, length)
             if field_kind == "elements"
             else self.message(field_kind, start, start + length, depth + 1)
         )
@@ -107,13 +150,50 @@ class _Splitter:
         self.pieces[head_index] = head
         return len(head) + size
 
-    def _ticket(self, start: int, length: int) -> int:
-        ticket = self._series + len(self.elements).to_bytes(8, "little")
-        # A copy, because elements in a file are not aligned, and kernels read aligned data faster.
-        self.elements[ticket] = np.frombuffer(self.data, np.uint8, length, start).copy()
-        self.elements[ticket].setflags(write=False)
-        self.pieces.append(ticket)
-        return len(ticket)
+
+class _Splitter(_Rewriter):
+    """Replaces the elements of large tensors by tickets."""
+
+    def __init__(self, data: bytes | memoryview, is_copied: bool) -> None:
+        super().__init__(data)
+        self._is_copied = is_copied
+        self._tickets = Tickets()
+
+    @property
+    def elements(self) -> Elements:
+        return self._tickets.elements
+
+    def is_changed(self, start: int, length: int) -> bool:
+        return length >= LARGE
+
+    def replace(self, start: int, length: int) -> int:
+        elements = np.frombuffer(self.data, np.uint8, length, start)
+        if self._is_copied:
+            # Elements in a file are not aligned, and kernels read aligned data faster.
+            elements = elements.copy()
+            elements.setflags(write=False)
+        self.pieces.append(self._tickets.add(elements))
+        return TICKET_BYTES
+
+
+class _Joiner(_Rewriter):
+    """Replaces tickets by their elements."""
+
+    max_depth = 2 * _MAX_DEPTH
+
+    def __init__(self, message: bytes, elements: Elements) -> None:
+        super().__init__(message)
+        self._elements = elements
+        self._offsets = sorted(message.index(ticket) for ticket in elements)
+
+    def is_changed(self, start: int, length: int) -> bool:
+        index = bisect_left(self._offsets, start)
+        return index < len(self._offsets) and self._offsets[index] < start + length
+
+    def replace(self, start: int, length: int) -> int:
+        elements = self._elements[self.data[start : start + length].tobytes()]
+        self.pieces.append(elements)
+        return int(elements.size)
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from dovetail.formats.file_pair import Pair
 from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
-from dovetail.formats.onnx.protobuf_scan import TICKET_BYTES, Elements
+from dovetail.formats.onnx.protobuf_scan import TICKET_BYTES, Elements, Tickets
+from dovetail.formats.safetensors_file import SUFFIX, SafetensorsFile
+from dovetail.formats.weights_file import Label, WeightsFile
 from dovetail.limits import current
 
 if TYPE_CHECKING:
@@ -218,34 +220,24 @@ class ExternalReferences(Weights):
 
 
 class ExternalData:
-    """Tensors of at least ``threshold`` bytes, with their offsets in one external file."""
+    """Tensors of at least ``threshold`` bytes, in the external file at ``location``: safetensors by its suffix."""
 
     def __init__(self, location: str, threshold: int) -> None:
         self.location = location
         self.threshold = threshold
-        self.size = 0
-        self.digest = ""
-        self._parts: list[tuple[int, Codes]] = []
+        raw = WeightsFile(lambda size: _PAGE if size >= _WORTH_A_PAGE else _ALIGNMENT)
+        self.file = SafetensorsFile() if location.endswith(SUFFIX) else raw
 
-    def store(self, data: Codes) -> int:
+    def store(self, data: Codes, label: Label) -> int:
         """Return the offset for ``data``."""
-        alignment = _PAGE if data.size >= _WORTH_A_PAGE else _ALIGNMENT
-        offset = -(-self.size // alignment) * alignment
-        self._parts.append((offset, data))
-        self.size = offset + data.size
-        return offset
-
-    def chunks(self) -> Iterator[tuple[int, memoryview]]:
-        """Return the content as (zero bytes before, bytes)."""
-        end = 0
-        for offset, data in self._parts:
-            yield offset - end, data.data
-            end = offset + data.size
+        return self.file.store(data, label)
 
 
-def write_tensor(
-    proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | ExternalReferences | None
-) -> None:
+Elsewhere: TypeAlias = ExternalData | ExternalReferences | Tickets
+"""Where the elements of large tensors are while their message is written."""
+
+
+def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, elsewhere: Elsewhere | None) -> None:
     """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX lacks, [data.dtype]."""
     if tensor.dtype.onnx is None:
         raise UnsupportedError("dtype.onnx", f"ONNX has no element type {tensor.dtype}")
@@ -261,12 +253,15 @@ def write_tensor(
         proto.string_data.extend(_encode_string(data))
         return
     stored = _to_bytes(tensor.dtype, data)
-    if external is None or stored.size < external.threshold:
+    if elsewhere is None or stored.size < max(elsewhere.threshold, 1):
         proto.raw_data = stored.tobytes()
         return
-    offset = external.store(stored)
+    if isinstance(elsewhere, Tickets):
+        proto.raw_data = elsewhere.add(stored)
+        return
+    offset = elsewhere.store(stored, Label(name, tensor.dtype, data.shape))
     proto.data_location = proto.EXTERNAL
-    put_properties(proto.external_data, {"location": external.location, "offset": str(offset), "length": str(stored.size)})
+    put_properties(proto.external_data, {"location": elsewhere.location, "offset": str(offset), "length": str(stored.size)})
 
 
 def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, notes: Notes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats.onnx.messages import parse_message
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -55,12 +56,17 @@ def take_unknown_fields(proto: ModelProto, note: Callable[[FormatError | Unsuppo
     return unknown
 
 
-def put_back(proto: ModelProto, unknown: list[Unknown]) -> None:
-    """Write unknown fields back to their messages; those of messages that no longer exist are dropped."""
+def put_back(proto: ModelProto, unknown: list[Unknown]) -> bool:
+    """Write unknown fields back to their messages; those of messages that no longer exist are dropped.
+
+    Returns whether all are the encoding of fields.
+    """
     remaining = dict(unknown)
-    for index, message in list(_messages(proto, ())) if remaining else ():
-        if index in remaining:
-            message.MergeFromString(remaining[index])
+    return all(
+        parse_message(message, remaining[index])
+        for index, message in (list(_messages(proto, ())) if remaining else ())
+        if index in remaining
+    )
 
 
 def _messages(message: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:

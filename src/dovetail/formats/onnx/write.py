@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from typing import Any, BinaryIO
 
 from dovetail import symbolic
-from dovetail.errors import UnsupportedError
+from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.exporter import export_model
@@ -112,7 +113,16 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
 
 
 def _export_again(snapshot: Snapshot) -> ForeignModel:
-    return to_foreign(import_onnx(codec.read_snapshot(snapshot), Deviations()))
+    return to_foreign(_import_again(snapshot))
+
+
+def _import_again(snapshot: Snapshot) -> Model:
+    return import_onnx(codec.read_snapshot(snapshot), Deviations())
+
+
+def reload(model: Model) -> Model:
+    """Return the model that loading the saved ``model`` gives, in memory and with the same weights. Raises like to_foreign."""
+    return _import_again(codec.snapshot_of(to_foreign(model)))
 
 
 def save(
@@ -121,20 +131,39 @@ def save(
     *,
     opset: int | None = None,
     external: bool | str | None = None,
+    weights: str | PathLike[str] | None = None,
     threshold: int = 1024,
     types: bool = True,
 ) -> bytes | None:
     """Write ``model`` as ONNX; return the bytes where ``path`` is None. ``external`` and ``threshold``: see :func:`codec.write`.
 
+    ``weights`` is the path of the external file, in the folder of ``path``.
+
     Without ``types`` the file declares only the types that inference does not find: of inputs, outputs and unknown operators.
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
-    foreign = find_fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
-    check_readback(model, foreign, ONNX)
-    if not types:
-        _drop_types(foreign.graph)
+    if weights is not None:
+        external = _location_of(weights, path, external)
+    foreign = to_foreign(model, opset)
+    if types:
+        foreign = find_fixpoint(foreign, codec.snapshot_of, _export_again)
+        check_readback(model, foreign, ONNX)
+    else:
+        check_readback(model, foreign, ONNX)
+        foreign = find_fixpoint(_without_types(foreign), codec.snapshot_of, lambda x: _without_types(_export_again(x)))
     return codec.write(foreign, path, external=external, threshold=threshold)
+
+
+def _location_of(weights: str | PathLike[str], path: Any, external: bool | str | None) -> str:
+    if not isinstance(path, str | PathLike) or external is not None:
+        raise FormatError("weights.format", "weights= needs a path to write to, and excludes external=")
+    return os.path.relpath(weights, os.path.dirname(os.fspath(path)) or os.curdir).replace(os.sep, "/")
+
+
+def _without_types(foreign: ForeignModel) -> ForeignModel:
+    _drop_types(foreign.graph)
+    return foreign
 
 
 def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.onnx.messages import put_properties
+from dovetail.formats.onnx.messages import parse_message, put_properties
 from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.reader import FIELDS, since_version
 from dovetail.formats.onnx.schemas import schema
-from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, write_sparse, write_tensor
+from dovetail.formats.onnx.tensors import Elsewhere, write_sparse, write_tensor
 from dovetail.formats.onnx.value_info import write_type, write_value
 from dovetail.ir.types import Map, Optional, Sequence, Tensor
 
@@ -37,9 +37,9 @@ class GraphWriter:
     ``ir_version`` is the least that the graphs written so far need; ``errors`` has the nodes that cannot be written.
     """
 
-    def __init__(self, versions: Mapping[str, int], external: ExternalData | ExternalReferences | None) -> None:
+    def __init__(self, versions: Mapping[str, int], elsewhere: Elsewhere | None) -> None:
         self._versions = versions
-        self._external = external
+        self._elsewhere = elsewhere
         self.ir_version = 1
         self.errors: list[DovetailError] = []
 
@@ -102,7 +102,7 @@ class GraphWriter:
         if sparse:
             write_sparse(proto, tensor, name, notes)
         else:
-            write_tensor(proto, tensor, name, notes, self._external)
+            write_tensor(proto, tensor, name, notes, self._elsewhere)
 
     def _node(self, proto: NodeProto, node: ForeignNode) -> None:
         self._check_version(node)
@@ -116,7 +116,9 @@ class GraphWriter:
             proto.overload = overload
         put_properties(proto.metadata_props, node.metadata.get("metadata_props", {}))
         for stored in node.metadata.get("device_configurations", ()):
-            proto.device_configurations.add().ParseFromString(stored)
+            if not parse_message(proto.device_configurations.add(), stored):
+                message = "a device configuration is no protobuf message"
+                self.errors.append(UnsupportedError("metadata.message", message, node=label(node)))
         for name, value in node.attributes.items():
             self._attribute(proto.attribute.add(), name, value, node)
 

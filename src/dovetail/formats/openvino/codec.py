@@ -29,8 +29,14 @@ from dovetail.formats.openvino import constants, rt_info, xml_parser
 from dovetail.formats.openvino.diagnostics import TooManyErrors
 from dovetail.formats.openvino.reader import LEGACY, Reader
 from dovetail.formats.openvino.writer import IrWriter
+from dovetail.formats.safetensors_file import SUFFIX, SafetensorsFile
+from dovetail.formats.weights_file import WeightsFile
 
 VERSIONS = (10, 11)
+# Of constants, in bytes: every element type can be read in place.
+ALIGNMENT = 8
+# Before the digest of a safetensors file.
+_IN_SAFETENSORS = "safetensors "
 
 
 def read(
@@ -51,9 +57,9 @@ def read(
 
     path = file if isinstance(source, bytes) else source
 
-    def read_once(data: bytes, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
+    def read_once(data: files.Content, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
         name = "" if path is None else os.fspath(path)
-        return _read(data, name, lambda: _weights(path, weights, allow_symlinks_within, pair), pair, deviations)
+        return _read(bytes(data), name, lambda: _weights(path, weights, allow_symlinks_within, pair), pair, deviations)
 
     if isinstance(source, bytes):
         if len(source) > xml_parser.LIMIT:
@@ -68,7 +74,8 @@ def _read(
     root = xml_parser.parse(data, file)
     version = _version(root, file)
     record = root.find("/".join(("rt_info", *file_pair.RT_INFO)))
-    pair.record = None if record is None else record.get("value")
+    pair.record = None if record is None else record.get("value", "").removeprefix(_IN_SAFETENSORS)
+    pair.is_safetensors = record is not None and record.get("value", "").startswith(_IN_SAFETENSORS)
     reader = Reader(file, weights, deviations)
     graph = ForeignGraph()
     try:
@@ -91,22 +98,41 @@ def _read(
 def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.StrPath | None = None) -> None:
     """Write ``model`` as IR version 11: the xml, and the constants, each content once, to ``weights_path`` (default: beside it).
 
-    Both files are replaced, or neither. ``weights_path`` must be in the folder of the xml or below. Equal models give equal
+    Both files are replaced, or neither. ``weights_path`` must be in the folder of the xml or below; its suffix .safetensors
+    chooses that format, which OpenVINO reads as any other weights file. Equal models give equal
     bytes. Raises UnsupportedError for what IR cannot express, RuleError for an invalid graph.
     """
     file = os.fspath(xml_path)
     target = os.path.splitext(file)[0] + ".bin" if weights_path is None else os.fspath(weights_path)
     if os.path.realpath(target) == os.path.realpath(file):
         raise FormatError("path.same", "the model and its constants must have different paths", file=file)
-    writer = IrWriter(file)
-    text = writer.document(model)
-    file_pair.write(file, text, target, writer.chunks, writer.digest)
+    is_safetensors = target.endswith(SUFFIX)
+    weights = SafetensorsFile() if is_safetensors else WeightsFile(lambda size: ALIGNMENT)
+    if is_safetensors and os.path.lexists(shadow := os.path.splitext(file)[0] + ".bin"):
+        message = f"{shadow!r} exists, and OpenVINO would read it in place of {target!r}: remove it, or choose another name"
+        raise FormatError("weights.shadowed", message, file=file)
+    writer = IrWriter(file, weights)
+    writer.layers(model)
+    # Faults are raised before weights are copied.
+    writer.document(model, None)
+
+    def model_of(digest: str) -> bytes:
+        if not is_safetensors:
+            return writer.document(model, digest)
+        # Only now does a safetensors file have its offsets.
+        final = IrWriter(file, weights)
+        final.layers(model)
+        return final.document(model, _IN_SAFETENSORS + digest)
+
+    file_pair.write(file, target, weights, model_of)
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
     """Serialize ``model``, with its constants by reference. Raises like write."""
     weights = Weights()
-    return Snapshot(IrWriter(model.file or "", weights).document(model), weights)
+    writer = IrWriter(model.file or "", weights)
+    writer.layers(model)
+    return Snapshot(writer.document(model, None), weights)
 
 
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:
@@ -137,7 +163,7 @@ def _weights(
     elif path is None:
         raise FormatError("weights.missing", "an IR model in bytes needs weights=, the bytes or the path of its .bin file")
     else:
-        name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + ".bin"
+        name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + (SUFFIX if pair.is_safetensors else ".bin")
         descriptor = files.open_beside(path, name, allow_symlinks_within=links)
         try:
             data = files.contents(descriptor)

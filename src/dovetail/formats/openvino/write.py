@@ -53,9 +53,18 @@ def to_foreign(model: Model) -> ForeignModel:
 
 
 def _export_again(snapshot: Snapshot) -> ForeignModel:
+    return to_foreign(_import_again(snapshot))
+
+
+def _import_again(snapshot: Snapshot) -> Model:
     foreign = codec.read_snapshot(snapshot)
     roundtrip_metadata.restore_onnx(foreign)
-    return to_foreign(import_openvino(foreign, Deviations()))
+    return import_openvino(foreign, Deviations())
+
+
+def reload(model: Model) -> Model:
+    """Return the model that loading the saved ``model`` gives, in memory and with the same weights. Raises like to_foreign."""
+    return _import_again(codec.snapshot_of(to_foreign(model)))
 
 
 def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:

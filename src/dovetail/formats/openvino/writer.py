@@ -7,7 +7,6 @@ from 0, outputs after them. Unknown dimensions of ports are -1; the bounds of a 
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -26,11 +25,10 @@ from dovetail.formats.openvino.port_maps import MAP_NUMBERS
 from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.xml_attributes import PRECISIONS, format_shape
+from dovetail.formats.weights_file import Label, WeightsFile
 from dovetail.ir.types import Tensor, Type
 from dovetail.limits import current
 
-# Alignment of constants in bytes: every element type can be read in place.
-ALIGNMENT = 8
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = re.compile('[&<>"\t\n\r]')
 # Characters that XML 1.0 excludes, also as references (production 2, Char).
@@ -39,35 +37,34 @@ _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class IrWriter:
-    """Writes one file. ``document`` returns the XML; ``chunks`` is then the .bin as (zero bytes before, bytes).
+    """Writes one file: ``layers``, which stores the constants in ``weights``, then ``document``, which returns the XML."""
 
-    With ``references`` the constants are stored there by reference, and the XML has no digest of them.
-    """
-
-    def __init__(self, file: str, references: Weights | None = None) -> None:
+    def __init__(self, file: str, weights: Weights | WeightsFile) -> None:
         self.file = file
-        self._references = references
-        self.chunks: list[tuple[int, bytes | memoryview]] = []
-        self.digest = ""
         self.errors: list[DovetailError] = []
-        self._offset = 0
-        self._stored: dict[tuple[bytes, int], int] = {}
+        self._weights = weights
         self._lines: list[str] = []
         self._types: dict[Type | None, tuple[str, tuple[str, ...]]] = {}
 
-    def document(self, model: ForeignModel) -> bytes:
+    def layers(self, model: ForeignModel) -> None:
+        """Write the layers, and store their constants. Raises all faults of the model."""
         self._lines = ['<?xml version="1.0"?>', f'<net name={self.quote(model.graph.name)} version="11">']
         self._graph(model.graph, 1, 0)
+
+    def document(self, model: ForeignModel, digest: str | None) -> bytes:
+        """Return the XML with the ``digest`` of the weights file; without one where None. Raises all faults of the model."""
+        layers = len(self._lines)
         info = copy.deepcopy([*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())])
-        if self._references is None:
-            self.digest = file_pair.weights_digest(self.chunks)
-            rt_info.set_value(info, self.digest, *file_pair.RT_INFO)
+        if digest is not None:
+            rt_info.set_value(info, digest, *file_pair.RT_INFO)
         self._section("rt_info", info, 1)
         for tag in LEGACY:
             self._section(tag, model.metadata.get(tag, []), 1)
         self._lines.append("</net>\n")
         raise_all(self.errors, f"faults in the model to write to {self.file}")
-        return "\n".join(self._lines).encode()
+        text = "\n".join(self._lines).encode()
+        del self._lines[layers:]
+        return text
 
     # Faults
 
@@ -163,22 +160,13 @@ class IrWriter:
         name = self.element_type(dtype, node)
         return "UNSPECIFIED" if name == "dynamic" else PRECISIONS.get(name, name.upper())
 
-    def store(self, tensor: ForeignTensor) -> tuple[int, int]:
-        """Store the tensor's bytes in the .bin, equal bytes once; return their offset and size."""
+    def store(self, tensor: ForeignTensor, name: str) -> tuple[int, int]:
+        """Store the tensor's bytes; return their offset and size."""
         data = constants.pack(tensor.data, tensor.dtype)
         if not len(data):
             # The .bin is never empty because of its trailer: OpenVINO reads an empty file as none, and fails on constants.
             return 0, 0
-        if self._references is not None:
-            return self._references.store(np.frombuffer(data, np.uint8)), len(data)
-        content = hashlib.blake2b(data, digest_size=32).digest(), len(data)
-        offset = self._stored.get(content)
-        if offset is None:
-            gap = -self._offset % ALIGNMENT
-            self.chunks.append((gap, data))
-            offset = self._stored[content] = self._offset + gap
-            self._offset = offset + len(data)
-        return offset, len(data)
+        return self._weights.store(np.frombuffer(data, np.uint8), Label(name, tensor.dtype, tensor.data.shape)), len(data)
 
     def names(self, names: tuple[str, ...], node: str | None) -> str:
         """Format a list of tensor names; report names that a list cannot contain."""
@@ -268,7 +256,7 @@ class _Layers:
         value = self.values.get(key) or ForeignValue(key)
         name = str(value.metadata.get("name") or tensor.name or _layer_name(value))
         try:
-            offset, size = self.writer.store(tensor)
+            offset, size = self.writer.store(tensor, name)
         except DovetailError as error:
             self._refuse(error, name)
             offset, size = 0, 0

@@ -144,10 +144,13 @@ class _LoopImporter:
     def _add_trip_number(self) -> Value:
         """Return the input for the trip number; an unread one where the body has none."""
         rows = [row for row in self.rows if row.get("purpose") == "current_iteration"]
-        number = Value(self.body.claim("trip"), NUMBER)
+        olds = [self.inputs[row["internal_layer_id"]] for row in rows]
+        # The body's own input keeps its name where it has the type of a trip number.
+        number = next((old for old in olds if old.type == NUMBER), None) or Value(self.body.claim("trip"), NUMBER)
         nodes, self.body.nodes = self.body.nodes, []
-        for row in rows:
-            old = self.inputs[row["internal_layer_id"]]
+        for old in olds:
+            if old is number:
+                continue
             new = number if old.dtype == "i64" else self.b.apply("Cast", number, to=old.dtype)
             if old.shape != ():
                 new = self.b.apply("Reshape", new, [1] * len(old.dims), special_zero=False)
