@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 import stages
 from protobuf_mutator import is_list
-from seeds import File
+from seeds import SIDES, File
 
 SECONDS = 60.0
 """Wall-clock time for one finding."""
@@ -26,10 +26,10 @@ def minimized(folder: Path) -> None:
     """Replace the file of a finding with a smaller one. Faults that take the whole time of a file are left as they are."""
     if folder.name.startswith("hang"):
         return
-    path = next((each for each in folder.glob("model.*") if each.suffix in (".onnx", ".xml")), None)
+    path = next((each for each in folder.glob("model.*") if each.suffix in (".onnx", ".xml", ".dt")), None)
     if path is None:
         return
-    side = path.with_suffix(".bin")
+    side = path.with_suffix(SIDES.get(path.suffix, ".bin"))
     file = File(path.suffix, path.read_bytes(), side.read_bytes() if side.exists() else b"")
     end = time.monotonic() + SECONDS
     key = _outcome(file)
@@ -70,7 +70,14 @@ def _outcome(file: File) -> str | None:
 
 def _parts_removed(file: File) -> Iterator[bytes]:
     """Yield the file without one of its parts, the largest parts first."""
-    yield from _without_message(file.data) if file.suffix == ".onnx" else _without_element(file.data)
+    parts = {".onnx": _without_message, ".xml": _without_element, ".dt": _without_line}
+    yield from parts[file.suffix](file.data)
+
+
+def _without_line(data: bytes) -> Iterator[bytes]:
+    lines = data.split(b"\n")
+    for index in range(len(lines)):
+        yield b"\n".join(lines[:index] + lines[index + 1 :])
 
 
 def _without_message(data: bytes) -> Iterator[bytes]:

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import protobuf_mutator
 import stages
+import text_mutator
 import xml_mutator
 from minimize import minimized
 from seeds import Corpus, File, make_corpus
@@ -49,6 +50,10 @@ def make_file(corpus: Corpus, seed: str, index: int) -> tuple[str, File]:
         name, file = random.choice(corpus.onnx)
         _, donor = random.choice(corpus.onnx)
         return name, File(".onnx", protobuf_mutator.mutate(file.data, donor.data, corpus.onnx_kinds, random))
+    if random.random() < 0.5:
+        name, file = random.choice(corpus.text)
+        _, donor = random.choice(corpus.text)
+        return name, File(".dt", text_mutator.mutate(file.data, donor.data, corpus.text_kinds, random), file.weights)
     name, file = random.choice(corpus.ir)
     _, donor = random.choice(corpus.ir)
     made = xml_mutator.mutate(file.data, file.weights, donor.data, donor.weights, corpus.ir_kinds, random)
@@ -159,7 +164,7 @@ class Findings:
         place.mkdir(parents=True, exist_ok=True)
         with (place / "seen").open("a") as stream:
             stream.write(f"{self.seed}:{index} {found.stage} {name} {file.size} bytes\n")
-        old = [each for each in place.glob("model.*") if each.suffix in (".onnx", ".xml")]
+        old = [each for each in place.glob("model.*") if each.suffix in (".onnx", ".xml", ".dt")]
         if not old or old[0].stat().st_size > len(file.data):
             for each in place.glob("model.*"):
                 each.unlink()

@@ -1,4 +1,4 @@
-"""The files that mutations begin with: small ONNX models and the IR that the project writes for them."""
+"""The files that mutations begin with: small ONNX models and the IR and text that the project writes for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import onnx
 
@@ -18,8 +18,12 @@ SMALL = 6_000
 """Bytes beyond which a model is no seed: mutations would hit its weights alone."""
 
 
+SIDES = {".xml": ".bin", ".dt": ".safetensors"}
+"""The side file of each format that has one."""
+
+
 class File(NamedTuple):
-    """One input: its suffix, the model file, and the side file of an IR."""
+    """One input: its suffix, the model file, and the side file of an IR or a text."""
 
     suffix: str
     data: bytes
@@ -33,8 +37,8 @@ class File(NamedTuple):
         """Write the file into ``folder``; return its path."""
         path = folder / f"model{self.suffix}"
         path.write_bytes(self.data)
-        if self.suffix == ".xml":
-            path.with_suffix(".bin").write_bytes(self.weights)
+        if side := SIDES.get(self.suffix):
+            path.with_suffix(side).write_bytes(self.weights)
         return path
 
 
@@ -43,8 +47,10 @@ class Corpus(NamedTuple):
 
     onnx: list[tuple[str, File]]
     ir: list[tuple[str, File]]
+    text: list[tuple[str, File]]
     onnx_kinds: tuple[str, ...]
     ir_kinds: tuple[str, ...]
+    text_kinds: tuple[str, ...]
 
 
 def make_corpus() -> Corpus:
@@ -54,21 +60,37 @@ def make_corpus() -> Corpus:
 
     found = {name: File(".onnx", data) for name, data in _onnx_models() if len(data) <= SMALL}
     written: dict[str, File] = {}
+    texts: dict[str, File] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         target = folder / "written.xml"
         for seed, file in found.items():
             with contextlib.suppress(DovetailError):
+                texts[seed] = text_of(dovetail.load(file.write(folder)), folder)
                 dovetail.save(dovetail.load(file.write(folder)), target)
                 written[seed] = File(".xml", target.read_bytes(), _without_trailer(target.with_suffix(".bin")))
     onnx_kinds = {node.op_type for file in found.values() for node in onnx.ModelProto.FromString(file.data).graph.node}
     ir_kinds = {kind.decode() for file in written.values() for kind in re.findall(rb'<layer [^>]*type="([^"]*)"', file.data)}
-    return Corpus(list(found.items()), list(written.items()), tuple(sorted(onnx_kinds)), tuple(sorted(ir_kinds)))
+    text_kinds = {kind for file in texts.values() for kind in re.findall(r"= ([A-Z]\w*)\(", file.data.decode())}
+    kinds = [tuple(sorted(names)) for names in (onnx_kinds, ir_kinds, text_kinds)]
+    return Corpus(list(found.items()), list(written.items()), list(texts.items()), *kinds)
+
+
+def text_of(model: Any, folder: Path) -> File:
+    """Write a model as text; its weights file has no digests, which no mutated text would match."""
+    import dovetail
+
+    target = folder / "model.dt"
+    side = target.with_suffix(SIDES[".dt"])
+    side.unlink(missing_ok=True)
+    dovetail.save(model, target)
+    weights = side.read_bytes().replace(b'{"dovetail":"', b'{"others__":"') if side.exists() else b""
+    return File(".dt", target.read_bytes(), weights)
 
 
 def _without_trailer(path: Path) -> bytes:
     """Return a side file without its digests, which no mutated model file would match."""
-    from dovetail.formats.file_pair import MAGIC, TRAILER
+    from dovetail.formats.weights_file import MAGIC, TRAILER
 
     data = path.read_bytes() if path.exists() else b""
     return data[:-TRAILER] if data[-TRAILER:].startswith(MAGIC) else data

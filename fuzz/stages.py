@@ -21,7 +21,7 @@ from dovetail.errors import DovetailError
 from dovetail.report.model_summary import summarize
 from seeds import File
 
-STAGES = ("load", "check", "infer", "show", "save-onnx", "save-ir", "plan", "run", "interpret")
+STAGES = ("load", "check", "infer", "show", "save-onnx", "save-ir", "save-text", "plan", "run", "interpret")
 SECONDS = 10
 """Processor time of one file, all stages together."""
 MEMORY = 1 << 30
@@ -113,6 +113,9 @@ class _Actions:
 
     def save_ir(self) -> None:
         self._save("saved.xml")
+
+    def save_text(self) -> None:
+        self._save("saved.dt")
 
     def _save(self, name: str, **options: Any) -> None:
         """Save, and load what was written, which must be a model."""

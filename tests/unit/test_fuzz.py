@@ -22,7 +22,7 @@ import stages
 import xml_mutator
 from hostile_models import declared, integers, loop, model_of, node, relus
 from minimize import minimized
-from seeds import Corpus, File
+from seeds import Corpus, File, text_of
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def some_corpus(folder: Path) -> Corpus:
     for name, file in files.items():
         dovetail.save(dovetail.load(file.write(folder)), folder / "written.xml")
         written[name] = File(".xml", (folder / "written.xml").read_bytes(), bytes(64))
-    return Corpus(list(files.items()), list(written.items()), ("Relu", "Loop", "Add"), ("ReLU", "Loop", "Add"))
+    texts = {name: text_of(dovetail.load(file.write(folder)), folder) for name, file in files.items()}
+    kinds = ("Relu", "Loop", "Add"), ("ReLU", "Loop", "Add"), ("Relu", "Loop", "Add")
+    return Corpus(list(files.items()), list(written.items()), list(texts.items()), *kinds)
 
 
 def test_a_number_makes_the_same_file_again_and_others_make_others(corpus: Corpus) -> None:

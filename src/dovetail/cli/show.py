@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
+
 import click
 
-from dovetail.cli.output import load, loading, say_json
+from dovetail.cli.output import load, loading, narrate, progress, say_json
 
 
 @click.command()
 @click.argument("model", type=click.Path())
+@click.option("--full", is_flag=True, help="Print the whole model in the text form, which dovetail loads again.")
+@click.option("--weights", type=click.Path(), help="The file for the weights of --full: <stem>.safetensors beside the output.")
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(model: str, as_json: bool) -> int:
-    """Print the graph of MODEL as text, with inferred types and shapes."""
+def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
+    """Print the graph of MODEL as text, with inferred types and shapes.
+
+    With --full the text has all that MODEL has, one node a line, and loads as .dt: ``dovetail show m.onnx --full > m.dt``.
+    Tensors of more than 16 elements go into m.safetensors beside it. ``dovetail convert m.onnx m.dt`` writes both together.
+    """
     from dovetail.ir.printer import show as show_model
     from dovetail.report.model_summary import describe
 
+    if full and as_json:
+        raise click.UsageError("--full and --json exclude each other")
+    if weights is not None and not full:
+        raise click.UsageError("--weights is for --full")
     loaded = load(model)
-    if as_json:
+    if full:
+        from dovetail.formats.text import codec
+
+        side = weights or _weights_beside_stdout()
+        with progress(f"writing {model} as text"):
+            written = codec.write(loaded, sys.stdout.buffer, side)
+        if written:
+            narrate(f"wrote {side}")
+    elif as_json:
         say_json("show", file=model, graph=describe(loaded.graph))
     else:
         click.echo(show_model(loaded), nl=False)
     return 0
+
+
+def _weights_beside_stdout() -> str | None:
+    """Return the weights file for the file that stdout is redirected to; None where it is none, or has no known path."""
+    try:
+        descriptor = sys.stdout.fileno()
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode) and os.path.samefile(path, f"/proc/self/fd/{descriptor}")
+    except (OSError, ValueError):
+        return None
+    return os.path.splitext(path)[0] + ".safetensors" if is_file else None

@@ -1,0 +1,138 @@
+"""The words of the text form: names, strings, numbers and signs, one line at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from dovetail.errors import FormatError
+
+VERSION = 1
+MAX_DEPTH = 64
+"""The most levels of types or subgraphs inside one another."""
+MAX_LEVELS = 136
+"""The most levels of values inside one another: those of rt_info at its greatest depth, and some more."""
+_PLAIN_NAME = r"[A-Za-z_/][A-Za-z0-9_./$]*"
+_is_plain_name = re.compile(_PLAIN_NAME, re.ASCII).fullmatch
+_TOKEN = re.compile(
+    rf"""[ ]*(?:(?P<bytes>b"[A-Za-z0-9+/=]*")|(?P<hex>hex"[0-9a-f]*")|(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<number>[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)(?![A-Za-z0-9_./$]))
+    |(?P<name>{_PLAIN_NAME})|(?P<sign>[][(){{}},;:=@.?*+%-]))""",
+    re.ASCII | re.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    """One word of a line: its kind, its text, and its first column, from 0."""
+
+    kind: str
+    text: str
+    column: int
+
+
+def quote(text: str) -> str:
+    """Return a string literal, in which every character that is not printable is escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    if quoted.isprintable():
+        return quoted
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in quoted)
+
+
+def name_text(name: str) -> str:
+    """Return a name as it is written: quoted where it is not plain."""
+    return name if _is_plain_name(name) and name not in ("inf", "nan") else quote(name)
+
+
+class Line:
+    """One line, read from left to right. Raises FormatError [text.syntax] with the column."""
+
+    def __init__(self, text: str, number: int) -> None:
+        self.text = text
+        self.number = number
+        self.indent = len(text) - len(text.lstrip(" "))
+        self.position = self.indent
+        self._token: Token | None = None
+
+    def fault(self, message: str, column: int | None = None) -> FormatError:
+        """Return the error of this line at a column, by default the current one."""
+        at = (self.position if column is None else column) + 1
+        return FormatError("text.syntax", f"line {self.number}, column {at}: {message}")
+
+    def peek(self) -> Token:
+        """Return the next word without reading it; of kind "end" at the end of the line."""
+        if self._token is None:
+            match = _TOKEN.match(self.text, self.position)
+            if match is not None and match.lastgroup is not None:
+                self._token = Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
+            elif not self.text[self.position :].strip(" "):
+                self._token = Token("end", "", len(self.text))
+            else:
+                raise self.fault(f"{self.text[self.position :].lstrip()[:20]!r} is no word of the text form")
+        return self._token
+
+    def take(self) -> Token:
+        """Read the next word."""
+        token = self.peek()
+        self.position = token.column + len(token.text)
+        self._token = None
+        return token
+
+    def accept(self, *texts: str) -> str | None:
+        """Read the next word if it is one of these signs or words."""
+        token = self.peek()
+        if token.kind in ("sign", "name") and token.text in texts:
+            return self.take().text
+        return None
+
+    def expect(self, text: str) -> None:
+        if self.accept(text) is None:
+            token = self.peek()
+            raise self.fault(f"expected {text!r}, got {token.text[:40] or 'the end of the line'!r}", token.column)
+
+    def expect_end(self) -> None:
+        token = self.peek()
+        if token.kind != "end":
+            raise self.fault(f"{token.text[:40]!r} is left over", token.column)
+
+    def name(self) -> str:
+        """Read a name, plain or quoted."""
+        token = self.take()
+        if token.kind == "name":
+            return token.text
+        if token.kind == "string":
+            return self.unquote(token)
+        raise self.fault(f"expected a name, got {token.text[:40] or 'the end of the line'!r}", token.column)
+
+    def unquote(self, token: Token) -> str:
+        """Return the text of a string literal."""
+        try:
+            text = str(json.loads(token.text, strict=False))
+            text.encode()
+        except UnicodeEncodeError:
+            raise self.fault("a string has an unpaired surrogate", token.column) from None
+        except ValueError:
+            raise self.fault("a string has an escape that JSON does not have", token.column) from None
+        return text
+
+    def rest_until(self, signs: str) -> str:
+        """Read the text up to one of the signs outside of quotes and brackets, or to the end of the line."""
+        self._token = None
+        depth, start = 0, self.position
+        position = start
+        text = self.text
+        while position < len(text):
+            character = text[position]
+            if character == '"':
+                position += 1
+                while position < len(text) and text[position] != '"':
+                    position += 2 if text[position] == "\\" else 1
+            elif depth == 0 and character in signs:
+                break
+            elif character in "([":
+                depth += 1
+            elif character in ")]":
+                depth -= 1
+            position += 1
+        self.position = min(position, len(text))
+        return text[start : self.position].strip(" ")
