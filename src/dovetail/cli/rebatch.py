@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.transformation import FileOptions, saving
 
 CHANGES = ("node", "operator", "old", "new", "reason")
 COMPARISONS = ("output", "batch", "max abs", "max rel", "")
@@ -21,7 +22,7 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
     help="A symbol (batch=4, batch=N), an axis of all inputs (0=batch, 0=8) or of one (x.0=batch).",
 )
 @click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZE,...", help="The whole shape of an input: x=1,3,224,W.")
-@click.option("--opset", type=int, help="The ONNX opset to write (default: the source's own, or 21).")
+@saving
 @click.option("--verify/--no-verify", default=True, help="Compare each sample with the original at several batches [on].")
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs of SOURCE to make the samples of; else random."
@@ -34,7 +35,7 @@ def rebatch(
     target: str,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
-    opset: int | None,
+    file_options: FileOptions,
     verify: bool,
     inputs: tuple[str, ...],
     seed: int,
@@ -46,16 +47,13 @@ def rebatch(
     each sample is compared with the original. Exit code 4: a node combines samples, or cannot be repaired; all are listed.
     """
     from dovetail.formats import save
-    from dovetail.formats.model_source import format_of
     from dovetail.transform.rebatch import rebatch as change_sizes
 
     if not dims and not shapes:
         raise click.UsageError("--dim or --shape says which sizes to change")
     if inputs and not verify:
         raise click.UsageError("--input is for the comparison, which --no-verify leaves out")
-    is_onnx = target == STREAM or format_of(target) == "onnx"
-    if opset is not None and not is_onnx:
-        raise click.UsageError("--opset is for ONNX targets")
+    options = file_options.of(target)
     to = target_of(target, as_json)
     model = load(source)
     arrays = None
@@ -66,7 +64,7 @@ def rebatch(
     with progress(f"changing the sizes of {source}"):
         new, report = change_sizes(model, _dims_of(dims), _shapes_of(shapes), verify=verify, seed=seed, inputs=arrays)
     with progress(f"writing {target}"):
-        save(new, to, **({"opset": opset} if is_onnx else {}))
+        save(new, to, **options)
     for note in report.notes:
         narrate(note)
     narrate(f"{len(report.changes)} constants changed; wrote {target}")

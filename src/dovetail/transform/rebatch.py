@@ -13,8 +13,8 @@ from dovetail.ir.graph import Model
 from dovetail.ir.types import Size
 from dovetail.limits import counting
 from dovetail.passes.infer import infer_graph
-from dovetail.program import compile
 from dovetail.transform.batch.requests import NewSize, read_request, substitute_type
+from dovetail.transform.verification import run_for_verification
 
 if TYPE_CHECKING:
     from dovetail.transform.batch.proof import SampleComparison
@@ -69,7 +69,9 @@ def _compare_whole(model: Model, new: Model, seed: int) -> list[SampleComparison
     arrays = random_inputs(new, seed=seed)
     drawn = random_outputs(model)
     rows = [
-        row for row in compare(dict(compile(model)(arrays)), dict(compile(new)(arrays)), random=drawn) if row.output not in drawn
+        row
+        for row in compare(run_for_verification(model, arrays), run_for_verification(new, arrays), random=drawn)
+        if row.output not in drawn
     ]
     raise_all(
         [

@@ -1,10 +1,12 @@
-"""Repair of operands that hold the old batch: one row of them is taken, or repeated where the operator does not broadcast."""
+"""Repair of operands that hold the old batch: one row of them is taken, repeated, or counted on from sample to sample."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import Enum
 from itertools import combinations, product
 
+from dovetail.interpreter.evaluate import constant_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import host_inputs
 from dovetail.ir.types import Tensor, View, static
@@ -14,29 +16,44 @@ from dovetail.transform.batch.state import RepairState, is_plain
 MAX_OPERANDS = 8
 """The most operands that are tried in all subsets; beyond, all of them together."""
 
-Option = tuple[int, BatchAxis, bool]
-"""The index of an input, the axis that holds the old batch, and whether one row suffices because the operator broadcasts."""
+
+class Rows(Enum):
+    """The rows of a repaired operand: one that the operator broadcasts, one repeated for each sample, or integers that count."""
+
+    ONE = "one row is broadcast"
+    REPEATED = "its row is repeated for each sample"
+    COUNTED = "its rows count the samples"
+
+
+Option = tuple[int, BatchAxis, Rows]
+"""The index of an input, the axis that holds the old batch, and the rows that the operand gets."""
 
 
 def repair_operands(state: RepairState, node: Node, freed: FreedSize, is_sound: Callable[[list[View | None]], bool]) -> bool:
     """Expand the operands without batch so that ``is_sound`` holds for the inputs. Returns whether a way was found."""
     for options in _choices(state, node, freed):
         views: list[View | None] = list(node.inputs)
-        for index, place, cut in options:
+        for index, place, rows in options:
             value = node.input(index)
             assert isinstance(value.type, Tensor)
-            views[index] = View(Tensor(value.type.dtype, state.expanded_shape(value, place, cut)))
+            views[index] = View(Tensor(value.type.dtype, state.expanded_shape(value, place, rows is Rows.ONE)))
         if is_sound(views):
-            for index, place, cut in options:
+            for index, place, rows in options:
                 value = node.input(index)
-                new = state.write_rows(value, place, cut)
-                what = "one row is broadcast" if cut else "its row is repeated for each sample"
-                state.add_change(
-                    node, f"{value.name} {value.type}", state.text(new.dims), f"the operand has the old batch; {what}"
-                )
+                new = _write_operand(state, value, place, rows)
+                reason = f"the operand has the old batch; {rows.value}"
+                state.add_change(node, f"{value.name} {value.type}", state.text(new.dims), reason)
                 state.replace_input(node, index, new)
             return True
     return False
+
+
+def _write_operand(state: RepairState, value: Value, place: BatchAxis, rows: Rows) -> Value:
+    if rows is not Rows.COUNTED:
+        return state.write_rows(value, place, rows is Rows.ONE)
+    data, step = constant_value(value), state.step_of(value, place)
+    assert data is not None and step is not None
+    return state.write_counted_rows(data, place, step, value.dtype)
 
 
 def _choices(state: RepairState, node: Node, freed: FreedSize) -> Iterator[tuple[Option, ...]]:
@@ -75,9 +92,12 @@ def _options(state: RepairState, node: Node, index: int, freed: FreedSize) -> li
             ]
             places += [BatchAxis(axis, freed.name, place.inner) for axis in fitting]
     places += [BatchAxis(axis, freed.name, 1) for axis, size in enumerate(shape) if size == freed.old]
-    unique = [place for place in dict.fromkeys(places) if isinstance(place.inner, int) and state.has_equal_rows(value, place)]
-    cuts = [True, False] if freed.old > 1 else [False]
-    return [(index, place, cut) for cut in cuts for place in unique if not cut or shape[place.axis] == freed.old]
+    unique = [place for place in dict.fromkeys(places) if isinstance(place.inner, int)]
+    equal = [place for place in unique if state.has_equal_rows(value, place)]
+    whole = [place for place in equal if freed.old > 1 and shape[place.axis] == freed.old]
+    counted = [place for place in unique if place not in equal and state.step_of(value, place) is not None]
+    kinds = ((Rows.ONE, whole), (Rows.REPEATED, equal), (Rows.COUNTED, counted))
+    return [(index, place, rows) for rows, axes in kinds for place in axes]
 
 
 def _factor(state: RepairState, value: Value, place: BatchAxis, freed: FreedSize) -> int | None:

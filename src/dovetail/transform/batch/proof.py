@@ -16,8 +16,8 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Tensor
-from dovetail.program import compile
 from dovetail.transform.batch.axes import FreedSize, axes_of, take_samples
+from dovetail.transform.verification import compile_for_verification
 
 SIZES = (1, 3, 8)
 """The batch sizes at which a symbolic batch is run."""
@@ -106,7 +106,7 @@ def prove(
     original: Model, new: Model, batch: int, samples: Samples, outputs: Mapping[str, Axes], sizes: Sequence[int]
 ) -> list[SampleComparison]:
     """Run both models in the native engine; compare each output sample by sample. Stops at a run that fails."""
-    reference, program = compile(original), compile(new)
+    reference, program = compile_for_verification(original), compile_for_verification(new)
     runs: dict[tuple[int, ...], dict[str, Any]] = {}
     rows: list[SampleComparison] = []
     for size in sizes:
@@ -126,14 +126,18 @@ def prove(
 
 
 def compare_samples(name: str, references: Sequence[Any], array: Any, axes: Axes, batch: int, size: int) -> SampleComparison:
-    """Compare a value with those of the original for each chunk; a difference is relative to the largest magnitude of all."""
+    """Compare a value with those of the original for each chunk; a difference is relative to the largest magnitude of all.
+
+    A last chunk that is filled up with the first samples shows them at other positions, where their results must be the same.
+    """
     starts = range(0, size, batch)
     first, second = [], []
     try:
         for reference, start in zip(references, starts, strict=True):
-            for index in range(min(batch, size - start)):
+            for index in range(batch):
+                sample = (start + index) % size
                 first.append(take_samples(np.asarray(reference), axes, batch, index, index + 1) if axes else reference)
-                second.append(take_samples(np.asarray(array), axes, size, start + index, start + index + 1) if axes else array)
+                second.append(take_samples(np.asarray(array), axes, size, sample, sample + 1) if axes else array)
     except (ValueError, IndexError):
         why = f"a run of the original has the shape {list(np.shape(references[0]))}, the new one {list(np.shape(array))}"
         return SampleComparison(name, size, "", np.inf, np.inf, 0, False, why)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail import symbolic
 from dovetail.errors import DovetailError
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import faults, infer_types, infer_values
-from dovetail.ir.types import Tensor, Type, View, axis_in, is_unnamed
-from dovetail.ops.tensor.gather import Gather
+from dovetail.ir.substitution import map_elements
+from dovetail.ir.types import Size, Tensor, Type, View, axis_in, is_unnamed
+from dovetail.ops.tensor.gather import Gather, GatherElements
+from dovetail.ops.tensor.reshape import Reshape
 from dovetail.symbolic import Dim, Inexact
 from dovetail.transform.batch.axes import FreedSize, carries, has_symbol
+from dovetail.transform.batch.bodies import SubgraphBlocker, repair_bodies
 from dovetail.transform.batch.operands import repair_operands
 from dovetail.transform.batch.repairs import ALWAYS, COORDINATES, REPAIRS, force_random
+from dovetail.transform.batch.requests import substitute_type
+from dovetail.transform.batch.sizes import SIZE_REPAIRS, carries_size
 from dovetail.transform.batch.state import RepairState
 
 RESTRICTED = ("Constant", "Foreign")
@@ -26,12 +33,16 @@ SIZES_ONLY = ("Shape", "Size")
 
 
 class Blocker(NamedTuple):
-    """A node that forbids the change, its position in the graph, and why. ``is_loss``: its result has no batch axis."""
+    """A node that forbids the change, its position in the graph, and why. ``is_loss``: its result has no batch axis.
+
+    ``path`` names a node of a subgraph, whose ``position`` is that of the node around it; empty for a node of the graph.
+    """
 
     position: int
     node: Node
     why: str
     is_loss: bool
+    path: str = ""
 
 
 LOSS = "its result has no axis of the new size"
@@ -54,8 +65,8 @@ def propagate(state: RepairState) -> list[Blocker]:
         for position, node in enumerate(nodes):
             if any(id(x) in poisoned for x in node.inputs if x is not None):
                 poisoned.update(id(y) for y in node.outputs)
-            elif why := _visit(state, node):
-                blockers.append(Blocker(position, node, why, why == LOSS))
+            elif found := _visit(state, node):
+                blockers += [Blocker(position, item.node, item.why, item.why == LOSS, item.path) for item in found]
                 poisoned.update(id(y) for y in node.outputs)
             graph.nodes.append(node)
     except BaseException:
@@ -65,14 +76,27 @@ def propagate(state: RepairState) -> list[Blocker]:
     return blockers
 
 
-def _visit(state: RepairState, node: Node) -> str:
-    """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
-    if node.outputs and node.outputs[0].name in state.forced:
+def _visit(state: RepairState, node: Node) -> list[SubgraphBlocker]:
+    """Infer a node, with repairs where needed. Returns the nodes that forbid the change: itself, or nodes of its subgraphs."""
+    if node.outputs and state.key_of(node) in state.forced:
         force_random(state, node)
     carrying = [freed for freed in state.freed if any(x is not None and carries(x.type, freed.name) for x in node.inputs)]
     if type(node.op).__name__ in RESTRICTED:
-        return f"the rules of {node.op} are not known" if carrying else ""
+        return [SubgraphBlocker(node, "", f"the rules of {node.op} are not known")] if carrying else []
+    if carrying and node.op.holds_graphs and (inner := repair_bodies(state, node, propagate)):
+        return inner
+    fault = _infer_with_repairs(state, node, carrying)
+    return [SubgraphBlocker(node, "", fault)] if fault else []
+
+
+def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[FreedSize]) -> str:
+    """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
+    is_sized = any(x is not None and carries_size(state, x) for x in node.inputs)
+    if is_sized and (repair := SIZE_REPAIRS.get(type(node.op))) is not None:
+        _try(state, node, lambda state, node, _: repair(state, node), state.freed[0])
     for freed in carrying:
+        if is_sized and isinstance(node.op, Reshape):
+            continue
         if (rule := ALWAYS.get(type(node.op))) is not None:
             _try(state, node, rule, freed)
     outcome = _infer(state, node, node.inputs)
@@ -85,7 +109,8 @@ def _visit(state: RepairState, node: Node) -> str:
         if (
             outcome.fault
             and not _has_coordinates(state, node, freed)
-            and repair_operands(state, node, freed, lambda views: not _infer(state, node, views).fault)
+            and not (len(state.freed) > 1 and _is_sound(state, node, freed, node.inputs))
+            and repair_operands(state, node, freed, partial(_is_sound, state, node, freed))
         ):
             outcome = _infer(state, node, node.inputs)
     if outcome.fault:
@@ -93,7 +118,21 @@ def _visit(state: RepairState, node: Node) -> str:
     for y, type_, value in zip(node.outputs, outcome.types, outcome.values, strict=True):
         y.type, y.value = type_, value
     _propagate_nesting(state, node)
+    _propagate_factors(state, node)
     return ""
+
+
+def _is_sound(state: RepairState, node: Node, freed: FreedSize, inputs: Sequence[View | None]) -> bool:
+    """Return whether a node infers with ``inputs`` for one freed size, at the old values of the others."""
+    others: dict[str, Size] = {other.name: other.old for other in state.freed if other is not freed}
+    if not others:
+        return not _infer(state, node, inputs).fault
+    views = [None if x is None else View(substitute_type(x.type, others), _substitute(x.value, others)) for x in inputs]
+    return not _infer(state, node, views, [freed]).fault
+
+
+def _substitute(elements: Any, values: Mapping[str, Size]) -> Any:
+    return map_elements(elements, lambda size: symbolic.substitute(size, values))
 
 
 def _has_coordinates(state: RepairState, node: Node, freed: FreedSize) -> bool:
@@ -115,8 +154,8 @@ def _try(state: RepairState, node: Node, rule: Any, freed: FreedSize) -> bool:
         return False
 
 
-def _infer(state: RepairState, node: Node, inputs: Sequence[View | None]) -> _Outcome:
-    """Infer a node's outputs, and compare them with their old types."""
+def _infer(state: RepairState, node: Node, inputs: Sequence[View | None], among: Sequence[FreedSize] | None = None) -> _Outcome:
+    """Infer a node's outputs, and compare them with their old types, for the sizes ``among`` or all freed ones."""
     name = node.outputs[0].name if node.outputs else ""
     try:
         types = infer_types(node.op, tuple(inputs), name)
@@ -128,7 +167,9 @@ def _infer(state: RepairState, node: Node, inputs: Sequence[View | None]) -> _Ou
     for y, new in zip(node.outputs, types, strict=True):
         if why := _contradiction(state, y, new):
             return _Outcome(types, values, why)
-    for freed in state.freed:
+    if why := _partial_read(state, node, inputs, types):
+        return _Outcome(types, values, why)
+    for freed in state.freed if among is None else among:
         if why := _loss(node, inputs, types, values, freed):
             return _Outcome(types, values, why)
     return _Outcome(types, values)
@@ -153,9 +194,28 @@ def _contradiction(state: RepairState, y: Value, new: Type) -> str:
     return ""
 
 
+def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None], types: Sequence[Type]) -> str:
+    """Return that indices read as many elements of an axis as it had, while its size is new; empty where they do not."""
+    if not isinstance(node.op, Gather | GatherElements):
+        return ""
+    data, (result,) = inputs[0], types
+    old = state.old_shape(node.input(0))
+    if data is None or data.shape is None or old is None or not isinstance(result, Tensor) or result.shape is None:
+        return ""
+    axis = axis_in(node.op.axis, len(data.shape))
+    freed = next((each for each in state.freed if not each.is_batch and has_symbol(data.shape[axis], each.name)), None)
+    if freed is None or old[axis] in (0, 1) or axis >= len(result.shape) or result.shape[axis] != old[axis]:
+        return ""
+    return f"its indices read the {old[axis]} elements that axis {axis} had, which has {state.at_new_sizes(data.shape[axis])} now"
+
+
 def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], values: Sequence[Any], freed: FreedSize) -> str:
-    """Return that the outputs lose the samples; empty where they do not, or read sizes alone."""
-    if type(node.op).__name__ in SIZES_ONLY or not any(x is not None and carries(x.type, freed.name) for x in inputs):
+    """Return that the outputs lose the samples; empty where they do not, or read sizes alone. Other sizes may be reduced."""
+    if (
+        not freed.is_batch
+        or type(node.op).__name__ in SIZES_ONLY
+        or not any(x is not None and carries(x.type, freed.name) for x in inputs)
+    ):
         return ""
     if any(carries(type, freed.name) for type in types) or not types:
         return ""
@@ -181,6 +241,21 @@ def _propagate_nesting(state: RepairState, node: Node) -> None:
                         assert x is not None
                         if name == freed.name and x.dims[axis] == size:
                             state.inner.setdefault(id(y), {})[place.axis, name] = inner
+
+
+def _propagate_factors(state: RepairState, node: Node) -> None:
+    """Give merged axes of outputs the factors of an input's axis of the same size."""
+    known = {
+        x.dims[axis]: factors
+        for x in node.inputs
+        if x is not None and isinstance(x.type, Tensor) and x.type.shape is not None
+        for axis in range(len(x.dims))
+        if (factors := state.factors.get((id(x), axis))) is not None
+    }
+    for y in node.outputs:
+        for axis, size in enumerate(y.type.shape or () if known and isinstance(y.type, Tensor) else ()):
+            if size in known and (id(y), axis) not in state.factors:
+                state.set_factors(y, axis, known[size])
 
 
 def sweep_nodes(graph: Graph, dead: set[int]) -> None:

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.interpreter.evaluate import constant_value
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.types import INT64_MAX, Size, Tensor, axes_in, axis_in, is_static, static
+from dovetail.ir.types import INT64_MAX, Size, Tensor, axes_in, axis_in
 from dovetail.ops.constant import Identity
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.random import RandomNormal, RandomUniform
 from dovetail.ops.shape_values import integers_of
-from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.gather import Gather, GatherND
 from dovetail.ops.tensor.reshape import Reshape, Squeeze
 from dovetail.ops.tensor.scatter import ScatterND
 from dovetail.ops.tensor.slice import Slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 from dovetail.transform.batch.axes import BatchAxis, FreedSize
+from dovetail.transform.batch.indices import INDEXED, elements_of_indices
 from dovetail.transform.batch.reshape import repair_reshape
 from dovetail.transform.batch.state import RepairState
 
@@ -124,14 +124,6 @@ def repair_gather(state: RepairState, node: Node, freed: FreedSize) -> bool:
     return _repair_flat_gather(state, node, freed, place)
 
 
-def _elements_of(indices: Value) -> np.ndarray[Any, Any] | None:
-    """Return the elements of indices that follow from constants, or from sizes that do not change; None where they do not."""
-    numbers = integers_of(indices)
-    if numbers is None or not is_static(indices.type):
-        return constant_value(indices)
-    return np.array(numbers, np.int64).reshape(static(indices.shape))
-
-
 def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place: BatchAxis) -> bool:
     """Gather within each sample where the rows of all samples lie on one axis: indices lose the offset of their sample."""
     data, indices = node.input(0), node.input(1)
@@ -152,7 +144,7 @@ def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place:
         state.add_change(node, "indices of one sample", f"indices + {rows} * sample", "the rows of all samples lie on one axis")
         state.replace_input(node, 1, b.Add(indices, offset))
         return True
-    numbers = _elements_of(indices)
+    numbers = elements_of_indices(indices)
     if numbers is None or numbers.shape[0] != freed.old:
         return False
     own = numbers - rows * np.arange(freed.old).reshape(-1, *[1] * (numbers.ndim - 1))
@@ -183,7 +175,7 @@ def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
         return False
     if [(place.axis, place.inner) for place in state.axes(data, freed)] != [(0, 1)]:
         return False
-    numbers = _elements_of(indices)
+    numbers = elements_of_indices(indices)
     if numbers is not None:
         sample = np.arange(freed.old).reshape(-1, *[1] * (numbers.ndim - 2))
         rows = numbers[..., 1:]
@@ -228,6 +220,10 @@ def repair_concat(state: RepairState, node: Node, freed: FreedSize) -> bool:
     axis = axis_in(node.op.axis, len(node.input(0).dims))
     operands = [node.input(index) for index in range(len(node.inputs))]
     places = [state.axes(x, freed) for x in operands]
+    inners = {place.inner for found in places for place in found}
+    if len(inners) == 1 and all([place.axis for place in found] == [axis] for found in places):
+        # The operands follow each other on the axis, so that the samples of one operand are the inner ones.
+        state.inner.setdefault(id(node.outputs[0]), {})[axis, freed.name] = inners.pop()
     on_axis = [bool(found) and [(place.axis, place.inner) for place in found] == [(axis, 1)] for found in places]
     if freed.old != 1 or not any(on_axis) or any(found and not fits for found, fits in zip(places, on_axis, strict=True)):
         return False
@@ -235,9 +231,8 @@ def repair_concat(state: RepairState, node: Node, freed: FreedSize) -> bool:
     others = [index for index in range(len(olds[0])) if index != axis and all(old[index] == 1 for old in olds)]
     choice = state.choose(node, f"Concat {axis} {olds}", len(others) + 1)
     if choice == len(others):
-        if all(on_axis):
-            state.inner.setdefault(id(node.outputs[0]), {})[axis, freed.name] = 1
         return False
+    state.inner.pop(id(node.outputs[0]), None)
     other = others[choice]
     perm = [other if index == axis else axis if index == other else index for index in range(len(olds[0]))]
     for index, (x, is_batch) in enumerate(zip(operands, on_axis, strict=True)):
@@ -248,9 +243,27 @@ def repair_concat(state: RepairState, node: Node, freed: FreedSize) -> bool:
     return True
 
 
+def repair_split(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Let a Split into whole batches have parts of the new size."""
+    assert isinstance(node.op, Split)
+    data = node.input(0)
+    lengths = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    axis = axis_in(node.op.axis, len(data.dims))
+    place = next((place for place in state.axes(data, freed) if place.axis == axis), None)
+    if lengths is None or place is None or not isinstance(place.inner, int):
+        return False
+    step = freed.old * place.inner
+    if any(length != -1 and length % step for length in lengths):
+        return False
+    new = [length if length == -1 else length // freed.old * freed.symbol for length in lengths]
+    state.add_change(node, lengths, state.text(new), "the parts are whole batches")
+    state.replace_input(node, 1, state.write_sizes(new))
+    return True
+
+
 def force_random(state: RepairState, node: Node) -> None:
     """Let a random operator draw numbers for each sample."""
-    axis, name = state.forced[node.outputs[0].name]
+    axis, name = state.forced[state.key_of(node)]
     sizes: list[Any] = list(node.outputs[0].shape or ())
     old = list(sizes)
     sizes[axis] = state.freed_of(name).symbol
@@ -258,7 +271,8 @@ def force_random(state: RepairState, node: Node) -> None:
     if isinstance(node.op, RANDOM):
         state.replace_input(node, 0, state.write_sizes(sizes))
     else:
-        state.replace_input(node, 0, state.b.Expand(node.input(0), state.write_sizes(sizes)))
+        row = node.input(0) if old[axis] == 1 else state.b.Slice(node.input(0), [0], [1], [axis])
+        state.replace_input(node, 0, state.b.Expand(row, state.write_sizes(sizes)))
 
 
 def _make_identity(node: Node, x: Value) -> None:
@@ -275,6 +289,7 @@ ALWAYS: dict[type, Repair] = {
     Squeeze: repair_squeeze,
     Gather: repair_gather,
     Concat: repair_concat,
+    **INDEXED,
 }
 """Repairs of operators that infer with the new sizes and may mean something else."""
 REPAIRS: dict[type, Repair] = {
@@ -282,6 +297,7 @@ REPAIRS: dict[type, Repair] = {
     Expand: repair_expand,
     GatherND: repair_gather_nd,
     Resize: repair_resize,
+    Split: repair_split,
 }
 """Repairs of operators whose inference fails, or whose outputs lose the batch."""
 COORDINATES = (Gather, GatherND, ScatterND)

@@ -16,9 +16,10 @@ from dovetail.ir.edit import copy_graph, copy_model, disconnect
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Shape, Tensor
 from dovetail.ops.constant import Constant
+from dovetail.ops.control_flow.if_op import types_in
 from dovetail.passes.infer import infer_graph
-from dovetail.program import compile
 from dovetail.transform.batch.axes import FreedSize
+from dovetail.transform.batch.other_sizes import run_at_other_sizes
 from dovetail.transform.batch.proof import (
     SIZES,
     FoundDifference,
@@ -36,6 +37,7 @@ from dovetail.transform.batch.proof import (
 from dovetail.transform.batch.propagation import Blocker, describe, propagate, sweep_nodes
 from dovetail.transform.batch.requests import SizeRequest, substitute_type
 from dovetail.transform.batch.state import ChangedConstant, RepairState, Restart
+from dovetail.transform.verification import compile_for_verification, run_for_verification
 
 ATTEMPTS = 48
 """The most analyses of one model: where constants leave open which axis is the batch, the alternatives are tried."""
@@ -68,6 +70,7 @@ class Attempt:
     layout: dict[int, list[tuple[int, int]]]
     position: int = -1
     comparisons: list[SampleComparison] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class Search:
@@ -124,8 +127,8 @@ class Search:
                 if node is None or id(node) in seen:
                     continue
                 seen.add(id(node))
-                if node.outputs[0].name in attempt.state.alternatives:
-                    found.append(node.outputs[0].name)
+                name = node.outputs[0].name
+                found += [key for key in attempt.state.alternatives if key == name or key.startswith(f"{name}/")]
                 after += [x.node for x in node.inputs if x is not None]
             row = after
         return found
@@ -193,7 +196,7 @@ class Search:
         return self.sample_sets[self.current]
 
     def _fault_of_original(self, samples: Samples, old: int) -> str:
-        program = compile(self.original)
+        program = compile_for_verification(self.original)
         try:
             for chunk in chunks_of(samples.count, old):
                 program(samples.take(chunk))
@@ -210,9 +213,9 @@ class Search:
         graph = attempt.model.graph
         outputs = {value.name: attempt.layout.get(id(value), []) for value in graph.outputs}
         values = {freed.name: freed.new for freed in self.request.freed}
-        for value in graph.values():
-            value.type = substitute_type(value.type, values)
-            value._value = None if value.node is None else value._value
+        for value, type, known in types_in(graph):
+            value.type = substitute_type(type, values)
+            value._value = None if value.node is None else known
         try:
             infer_graph(graph, file=attempt.model.file)
         except DovetailError as error:
@@ -226,7 +229,24 @@ class Search:
             return
         if not self.batches or not self.is_comparable:
             self._run_whole(attempt)
+        else:
+            self._compare_samples(attempt, outputs)
+        if attempt.position == self.end and not attempt.blockers:
+            self._run_at_other_sizes(attempt)
+
+    def _run_at_other_sizes(self, attempt: Attempt) -> None:
+        """Run the new model at sizes that the original does not have; it must run at one of them at least."""
+        runs = run_at_other_sizes(attempt.model, self.request.freed, self.seed)
+        failed = [run for run in runs if run.why]
+        labels = [node.label for node in self.original.graph.nodes]
+        if runs and len(failed) == len(runs):
+            for run in failed:
+                position = labels.index(run.node) if run.node in labels else self.end - 1
+                self._block(attempt, [FoundDifference(position, f"run at {run.text}, {run.why}")])
             return
+        attempt.notes = [f"at {run.text} it {f'fails: {run.why}' if run.why else 'runs'}" for run in runs]
+
+    def _compare_samples(self, attempt: Attempt, outputs: Mapping[str, list[tuple[int, int]]]) -> None:
         self._samples()
         for index in range(len(self.sample_sets)):
             self.current = index
@@ -252,10 +272,13 @@ class Search:
     def _run_whole(self, attempt: Attempt) -> None:
         """Run the new model at the old sizes and compare its outputs; at its own sizes where these are fixed."""
         if not self.is_comparable:
-            compile(attempt.model)(random_inputs(attempt.model, seed=self.seed))
+            compile_for_verification(attempt.model)(random_inputs(attempt.model, seed=self.seed))
             return
         arrays = self.inputs or random_inputs(self.original, seed=self.seed)
-        reference, found = dict(compile(self.original)(arrays)), dict(compile(attempt.model)(arrays))
+        reference, found = (
+            run_for_verification(self.original, arrays),
+            run_for_verification(attempt.model, arrays),
+        )
         outputs = [name for name in reference if name not in random_outputs(self.original)]
         attempt.comparisons = [compare_samples(name, [reference[name]], found[name], [], 1, 1) for name in outputs]
         wrong = [row for row in attempt.comparisons if not row.agrees]
@@ -297,7 +320,7 @@ class Search:
                 notes.append(f"output {value.name} {value.type} combines pairs of samples; those of one sample are compared")
         if self.verify and any(not freed.is_batch for freed in self.request.freed):
             notes.append("the original has one size along axes other than the batch: only that one is compared")
-        return notes
+        return [*notes, *attempt.notes]
 
     def _refuse(self, attempt: Attempt) -> None:
         errors = []
@@ -309,7 +332,7 @@ class Search:
             if runs is not None and not why.startswith("run with"):
                 why = "; ".join(filter(None, (why, self._evidence(attempt, blocker, runs))))
             op, why = (text.replace('"new ', '"') for text in (describe(blocker), why))
-            errors.append(UnsupportedError("rebatch.sample", why, node=blocker.node.label, op=op))
+            errors.append(UnsupportedError("rebatch.sample", why, node=blocker.path or blocker.node.label, op=op))
         raise_all(errors, "nodes forbid the new sizes")
 
 

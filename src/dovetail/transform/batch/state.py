@@ -14,6 +14,7 @@ from dovetail.ir.edit import set_input
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Size, Tensor, Type, is_static, static
+from dovetail.ops.control_flow.if_op import types_in
 from dovetail.transform.batch.axes import BatchAxis, FreedSize, axes_of, carries, has_symbol
 
 
@@ -38,9 +39,12 @@ class Restart(Exception):
 class RepairState:
     """The graph under change.
 
-    ``old_types`` and ``old_values`` are those of the values before; ``inner`` the nesting of merged batch axes; ``choices`` the
+    ``old_types`` and ``old_values`` are those of the values before; ``inner`` the nesting of merged batch axes, ``factors`` the
+    factors of other merged axes by value and axis; ``choices`` the
     alternative to take at a node, by the name of its first output or by its kind; ``alternatives`` the kind and the number of
-    alternatives of such a node; ``dead`` identifies the nodes that had no reader before.
+    alternatives of such a node; ``dead`` identifies the nodes that had no reader before. ``prefix`` is the path of a subgraph's
+    node, before the names of its nodes in ``choices`` and ``forced``; empty for the graph of the model. ``captures`` are the
+    inputs that a subgraph needs for freed sizes, by their names.
     """
 
     def __init__(
@@ -49,15 +53,20 @@ class RepairState:
         freed: Sequence[FreedSize],
         choices: Mapping[str, int],
         forced: Mapping[str, tuple[int, str]],
+        prefix: str = "",
     ) -> None:
         self.graph = graph
         self.freed = list(freed)
         self.choices = choices
+        self.factors: dict[tuple[int, int], tuple[Size, ...]] = {}
         self.forced = forced
+        self.prefix = prefix
+        self.captures: dict[str, Value] = {}
         self.alternatives: dict[str, tuple[str, int]] = {}
         self.b = Builder(graph=graph, strict=False)
-        self.old_types: dict[int, Type] = {id(value): value.type for value in graph.values()}
-        self.old_values: dict[int, Any] = {id(value): value._value for value in graph.values()}
+        known = types_in(graph)
+        self.old_types: dict[int, Type] = {id(value): type for value, type, _ in known}
+        self.old_values: dict[int, Any] = {id(value): elements for value, _, elements in known}
         self.inner: dict[int, dict[tuple[int, str], Size]] = {}
         self.dead: set[int] = set()
         self.changes: list[ChangedConstant] = []
@@ -73,6 +82,24 @@ class RepairState:
         if value is None or not isinstance(value.type, Tensor):
             return []
         return axes_of(value.type.shape, freed, self.inner.get(id(value)))
+
+    def factors_of(self, value: Value, axis: int) -> tuple[Size, ...]:
+        """Return the factors of the size of an axis in row-major order: the size itself where it was not merged."""
+        size = value.dims[axis]
+        own = self.factors.get((id(value), axis), ())
+        return own if own and symbolic.product(own) == size else (size,)
+
+    def set_factors(self, value: Value, axis: int, factors: tuple[Size, ...]) -> None:
+        """Note the factors of a merged axis."""
+        if len(factors) > 1:
+            self.factors[id(value), axis] = factors
+
+    def old_size(self, size: Size) -> int:
+        """Return a size of the new graph at the old sizes. Raises Inexact where it depends on other symbols."""
+        old = self.at_old_sizes(size)
+        if not isinstance(old, int):
+            raise symbolic.Inexact(f"{size} at the old sizes")
+        return old
 
     def carries_any(self, value: Value | None) -> bool:
         return value is not None and any(carries(value.type, freed.name) for freed in self.freed)
@@ -97,12 +124,26 @@ class RepairState:
 
     def choose(self, node: Node, kind: str, count: int) -> int:
         """Return which of ``count`` alternatives to take at a node; alike for all nodes of one kind, unless its own is given."""
-        key = node.outputs[0].name
+        key = self.key_of(node)
+        kind = f"{self.prefix}{kind}"
         self.alternatives[key] = (kind, count)
         return min(self.choices.get(key, self.choices.get(kind, 0)), count - 1)
 
+    def key_of(self, node: Node) -> str:
+        """Return the name of a node in ``choices`` and ``forced``."""
+        return f"{self.prefix}{node.outputs[0].name}"
+
+    def new_capture(self, freed: FreedSize) -> Value:
+        """Return a new value of a subgraph for the freed size outside: an i64 vector of one element."""
+        value = Value(self.graph.claim("size"), Tensor(dtypes.i64, (1,)))
+        value.value = symbolic.xp.asarray([freed.symbol])
+        return value
+
     def write_size(self, freed: FreedSize) -> Value:
-        """Write the freed size as an i64 vector of one element, read from the shape of an input."""
+        """Write the freed size as an i64 vector of one element, read from the shape of an input.
+
+        A subgraph without such an input gets a capture, which its node must pass.
+        """
         if freed.name not in self._sizes:
             for value in self.graph.inputs:
                 for axis, name, inner in self.axes(value, freed):
@@ -110,10 +151,14 @@ class RepairState:
                         sizes = self.b.Shape(value, output_type=dtypes.i64)
                         self._sizes[freed.name] = self.b.Gather(sizes, [axis], axis=0)
                         return self._sizes[freed.name]
+            self.captures[freed.name] = self._sizes[freed.name] = self.new_capture(freed)
         return self._sizes[freed.name]
 
     def write_element(self, size: Size) -> Value:
-        """Write a size as an i64 vector of one element: an integer, or an integer multiple of a freed size."""
+        """Write a size as an i64 vector of one element: an integer, a multiple or quotient of a freed size, or one of a value.
+
+        Raises Inexact for any other.
+        """
         if isinstance(size, int):
             return self.b.constant(np.array([size], np.int64))
         for freed in self.freed:
@@ -121,6 +166,13 @@ class RepairState:
             if isinstance(factor, int):
                 value = self.write_size(freed)
                 return value if factor == 1 else self.b.Multiply(value, self.b.constant(np.array([factor], np.int64)))
+        for source in (*self.graph.inputs, *(y for node in self.graph.nodes for y in node.outputs)):
+            if isinstance(source.type, Tensor) and size in (source.shape or ()):
+                return self.b.Gather(self.b.Shape(source, output_type=dtypes.i64), [source.dims.index(size)], axis=0)
+        for freed in self.freed:
+            quotient = next((count for count in range(2, freed.old + 1) if freed.symbol // count == size), None)
+            if quotient is not None:
+                return self.b.Divide(self.write_size(freed), self.b.constant(np.array([quotient], np.int64)))
         raise symbolic.Inexact(f"the size {size} is no multiple of one symbol")
 
     def write_sizes(self, sizes: Sequence[Size]) -> Value:
@@ -187,6 +239,13 @@ class RepairState:
             x = b.Reshape(x, [*shape[:axis], size if isinstance(size, int) else -1, *shape[axis + 1 :]])
         return x
 
+    def has_old_rows(self, value: Value, place: BatchAxis) -> bool:
+        """Return whether an axis of a value of known sizes is a multiple of the old batch."""
+        if not is_static(value.type) or not isinstance(place.inner, int) or place.axis >= len(value.dims):
+            return False
+        size = static(value.shape)[place.axis]
+        return size > 0 and size % (self.freed_of(place.name).old * place.inner) == 0
+
     def has_equal_rows(self, value: Value, place: BatchAxis) -> bool:
         """Return whether a value holds the same for every old sample, as far as constants tell."""
         freed = self.freed_of(place.name)
@@ -200,6 +259,47 @@ class RepairState:
         rows = np.moveaxis(split, place.axis + 1, 0)
         return all(np.array_equal(rows[0], row, equal_nan=row.dtype.kind == "f") for row in rows[1:])
 
+    def rows_of(self, numbers: np.ndarray[Any, Any], place: BatchAxis) -> np.ndarray[Any, Any] | None:
+        """Return the rows of the old samples, the samples first: [batch, ..., outer, inner, ...]; None where there are none."""
+        old = self.freed_of(place.name).old
+        if not isinstance(place.inner, int) or numbers.shape[place.axis] % (old * place.inner):
+            return None
+        split = numbers.reshape(*numbers.shape[: place.axis], -1, old, place.inner, *numbers.shape[place.axis + 1 :])
+        return np.moveaxis(split, place.axis + 1, 0)
+
+    def write_counts(self, freed: FreedSize, trailing: int, step: np.ndarray[Any, Any], dtype: dtypes.DType) -> Value:
+        """Write ``step`` times the number of each sample: [batch, ...] of 1 + ``trailing`` axes, before broadcasting ``step``."""
+        b = self.b
+        counts = b.Range(b.constant(np.int64(0)), b.Squeeze(self.write_size(freed), [0]), b.constant(np.int64(1)))
+        counts = b.Reshape(counts, [-1, *[1] * trailing])
+        if not (step == 1).all():
+            counts = b.Multiply(counts, b.constant(np.array(step, np.int64)))
+        return counts if dtype is dtypes.i64 else b.Cast(counts, to=dtype)
+
+    def write_counted_rows(
+        self, numbers: np.ndarray[Any, Any], place: BatchAxis, step: np.ndarray[Any, Any], dtype: dtypes.DType
+    ) -> Value:
+        """Write integers whose row of sample i is that of sample 0 plus ``i * step``; ``step`` broadcasts with a row."""
+        b, freed, axis = self.b, self.freed_of(place.name), place.axis
+        rows = self.rows_of(numbers, place)
+        assert rows is not None
+        row = np.expand_dims(rows[0], axis + 1).astype(dtype.numpy)
+        first = b.constant(np.ascontiguousarray(row))
+        if step.any():
+            y = b.Add(first, self.write_counts(freed, row.ndim - axis - 2, step, dtype))
+        else:
+            y = b.Expand(first, self.write_sizes([freed.symbol, *[1] * (row.ndim - axis - 2)]))
+        return b.Reshape(y, [*numbers.shape[:axis], -1, *numbers.shape[axis + 1 :]])
+
+    def step_of(self, value: Value, place: BatchAxis) -> np.ndarray[Any, Any] | None:
+        """Return what each row of a constant of integers adds to the row before, the same for all samples; None elsewhere."""
+        data = constant_value(value) if value.dtype.is_integer else None
+        rows = None if data is None else self.rows_of(data.astype(np.int64), place)
+        if rows is None or len(rows) < 2:
+            return None
+        steps = np.diff(rows, axis=0)
+        return np.expand_dims(steps[0], place.axis + 1) if (steps == steps[0]).all() else None
+
     def _check_random(self, value: Value, place: BatchAxis) -> None:
         """Raise Restart where the value depends on random numbers: each sample gets its own."""
         seen: set[int] = set()
@@ -209,10 +309,10 @@ class RepairState:
             if node is None or id(node) in seen:
                 continue
             seen.add(id(node))
-            if draws(node.op, node.inputs) and node.outputs[0].name not in self.forced:
+            if draws(node.op, node.inputs) and self.key_of(node) not in self.forced:
                 shape = node.outputs[0].shape
                 if shape is not None and place.axis < len(shape) and shape[place.axis] == self.freed_of(place.name).old:
-                    raise Restart(node.outputs[0].name, place.axis, place.name)
+                    raise Restart(self.key_of(node), place.axis, place.name)
             stack += [x for x in node.inputs if x is not None]
 
     def replace_input(self, node: Node, index: int, value: Value) -> None:
