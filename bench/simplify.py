@@ -40,7 +40,8 @@ def simplify_file(tool: str, source: str, target: str, prove: bool) -> dict[str,
         import dovetail
 
         start = perf_counter()
-        model, report = dovetail.simplify(dovetail.load(source), prove=prove)
+        format = "onnx" if target.endswith(".onnx") else "openvino"
+        model, report = dovetail.simplify(dovetail.load(source), prove=prove, target=format)
         dovetail.save(model, target, **({"types": False} if target.endswith(".onnx") else {}))
         seconds = perf_counter() - start
         notes = [*report.notes, *(f"{each.name} taken back: {each.reverted}" for each in report.refutations)]
@@ -244,9 +245,10 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
             continue
         fewer = sum(entry["nodes"] <= other["nodes"] for other, entry in both)
         ratios = [entry["seconds"] / other["seconds"] for other, entry in both if entry["seconds"] and other["seconds"]]
+        time = f"; median of the ratios of time {median(ratios):.2f}" if ratios else ""
         lines.append(
             f"{peer}: {len(both)} files, {sum(not other['difference'] for other, _ in both)} with equal answers; ours has fewer "
-            f"nodes or as many on {fewer} ({fewer / len(both):.1%}); median of the ratios of time {median(ratios):.2f}"
+            f"nodes or as many on {fewer} ({fewer / len(both):.1%}){time}"
         )
     return lines
 

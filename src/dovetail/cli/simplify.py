@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.transformation import FileOptions, saving, split_names
 
 
 @click.command()
@@ -14,7 +13,14 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @click.option("-o", "--output", "target", type=click.Path(), required=True, help="The file to write (.onnx, .xml), or -.")
 @click.option("--keep", multiple=True, metavar="PASS", help="Apply this pass, and no other that is not named.")
 @click.option("--skip", multiple=True, metavar="PASS", help="Leave this pass out.")
-@click.option("--prove", is_flag=True, help="Run the model before and after each pass; take back a pass that changes an answer.")
+@click.option("--fuse", multiple=True, metavar="OPERATOR", help="Fuse into Gelu, LayerNormalization, or all: changes rounding.")
+@click.option(
+    "--prove",
+    "--verify",
+    "prove",
+    is_flag=True,
+    help="Run the model before and after each pass; take back a pass that changes an answer.",
+)
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -22,7 +28,7 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs for --prove.")
 @click.option("--types", is_flag=True, help="Declare the types of all values in an ONNX file, not only those not inferable.")
-@click.option("--external", is_flag=True, help="Put the tensors of an ONNX file into one file beside it.")
+@saving
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every changed node.")
 def simplify(
@@ -30,11 +36,12 @@ def simplify(
     target: str,
     keep: tuple[str, ...],
     skip: tuple[str, ...],
+    fuse: tuple[str, ...],
     prove: bool,
     tolerance: float | None,
     seed: int,
     types: bool,
-    external: bool,
+    file_options: FileOptions,
     as_json: bool,
 ) -> int:
     """Write MODEL with fewer nodes to the output: a table of what each pass changed. - is stdin, or ONNX on stdout.
@@ -46,18 +53,26 @@ def simplify(
     from dovetail.formats.model_source import format_of
     from dovetail.transform.simplify import simplify as simplify_model
 
-    is_onnx = target == STREAM or format_of(target) == "onnx"
-    if not is_onnx and (external or types):
-        raise click.UsageError("--types and --external are for ONNX targets")
-    if target == STREAM and external:
-        raise click.UsageError("--external writes a second file and needs a name for the first, not -")
+    format = "onnx" if target == STREAM else format_of(target)
+    is_onnx = format == "onnx"
+    if not is_onnx and types:
+        raise click.UsageError("--types is for ONNX targets")
+    options = {**file_options.of(target), **({"types": types} if is_onnx else {})}
     if not prove and tolerance is not None:
         raise click.UsageError("--tolerance is for --prove")
     to = target_of(target, as_json)
     source = load(model)
     with progress(f"simplifying {model}"):
-        new, report = simplify_model(source, keep=keep or None, skip=skip, prove=prove, seed=seed, tolerance=tolerance)
-    options: dict[str, Any] = {"types": types, "external": external or None} if is_onnx else {}
+        new, report = simplify_model(
+            source,
+            keep=keep or None,
+            skip=skip,
+            fuse=split_names(fuse),
+            prove=prove,
+            seed=seed,
+            tolerance=tolerance,
+            target="" if format == "text" else format,
+        )
     with progress(f"writing {target}"):
         save(new, to, **options)
     for note in report.notes:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.formats import reload
 from dovetail.ir.edit import copy_graph, copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.limits import counting
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from dovetail.transform.proof import Proof
     from dovetail.transform.simplification.passes import Pass
 
+MAX_RELOADS = 4
+"""The most times that a model is simplified as its file has it."""
 MAX_ROUNDS = 64
 """The most rounds of all passes; a model that still changes then is returned as it is."""
 
@@ -64,6 +67,8 @@ def simplify(
     prove: bool = False,
     seed: int = 0,
     tolerance: float | None = None,
+    target: str = "",
+    fuse: Iterable[str] = (),
 ) -> tuple[Model, SimplifyReport]:
     """Return a model with fewer nodes that computes the same, and a report.
 
@@ -72,26 +77,41 @@ def simplify(
     open dimensions where it has any, by the interpreter and the native engine. A pass that changes an answer is taken back: by
     more than ``tolerance`` of the largest magnitude, or for a pass that moves elements alone, by a bit.
 
-    Raises RuleError [simplify.pass] for the name of no pass.
+    ``target``: the format "onnx" or "openvino" in which the result is to be saved. The operators into which an operator is
+    written there are simplified too, so that the file, loaded and simplified again, stays as it is.
+
+    ``fuse`` names operators that exporters write as several, from FUSIONS, or is "all": they are fused where the model's opset
+    has the operator. That changes results by rounding.
+
+    Raises RuleError [simplify.pass] for the name of no pass, [simplify.fuse] for that of no fusion.
     """
     # Deferred for start-up time: the passes import a third of the operators.
     from dovetail.transform.proof import Proof
     from dovetail.transform.simplification.passes import PASSES
 
-    passes = _select(PASSES, keep, skip)
+    fusions, notes = _select_fusions(model, ["all"] if fuse == "all" else list(fuse))
+    chosen = [*(PASSES[name] for name in _select(PASSES, keep, skip)), *fusions]
     new = copy_model(model)
-    target = Target(model.format, model.versions.get("", 0) if model.format == "onnx" else 0)
-    reports = {name: PassReport(name) for name in passes}
+    reports = {each.name: PassReport(each.name) for each in chosen}
     types = [y.type for y in new.outputs]
     before = count_nodes(new.graph)
     with counting(model.limits):
         proof = Proof(model, seed, tolerance) if prove else None
-        rounds = _run(new, [PASSES[name] for name in passes], target, reports, proof)
+        rounds = _run(new, chosen, reports, proof)
+        for _ in range(MAX_RELOADS if target else 0):
+            again = _reload_as(new, target)
+            if again is None:
+                break
+            state = _state_of(again, reports)
+            rounds += _run(again, chosen, reports, proof)
+            if _state_of(again, reports) == state:
+                break
+            new = again
     for y, type in zip(new.outputs, types, strict=True):
         y.type = type
-    report = SimplifyReport(before, count_nodes(new.graph), rounds, list(reports.values()))
+    report = SimplifyReport(before, count_nodes(new.graph), rounds, list(reports.values()), notes=notes)
     if proof is not None:
-        report.sizes, report.notes = proof.sizes, proof.notes
+        report.sizes, report.notes = proof.sizes, [*notes, *proof.notes]
     return new, report
 
 
@@ -104,13 +124,48 @@ def _select(known: Collection[str], keep: Iterable[str] | None, skip: Iterable[s
     return [name for name in known if (kept is None or name in kept) and name not in skipped]
 
 
+def _select_fusions(model: Model, names: list[str]) -> tuple[list[Pass], list[str]]:
+    """Return the passes of the fusions whose operator the model's format has, and a note for each of the others."""
+    from dovetail.transform.simplification.passes import FUSIONS
+
+    unknown = [name for name in names if name not in FUSIONS and name != "all"]
+    if unknown:
+        raise RuleError("simplify.fuse", f"a fusion must be one of {', '.join(FUSIONS)}, or all, got {', '.join(unknown)}")
+    found, notes = [], []
+    opset = model.versions.get("", 0)
+    for name, fusion in FUSIONS.items():
+        if name not in names and "all" not in names:
+            continue
+        if model.format == "openvino" and not fusion.is_in_ir:
+            notes.append(f"{name} is not fused: IR has no such operator")
+        elif model.format == "onnx" and opset < fusion.opset:
+            notes.append(f"{name} is not fused: it needs opset {fusion.opset}, the model has {opset}; dovetail convert --opset")
+        else:
+            found.append(fusion.fuse)
+    return found, notes
+
+
 def count_nodes(graph: Graph) -> int:
     """Return the number of nodes of a graph and its subgraphs, without constants."""
     return sum(not isinstance(node.op, Constant) for each in graphs_of(graph) for node in each.nodes)
 
 
-def _run(model: Model, passes: Sequence[Pass], target: Target, reports: dict[str, PassReport], proof: Proof | None) -> int:
+def _state_of(model: Model, reports: dict[str, PassReport]) -> tuple[int, int]:
+    """Return what every change increases or reduces: the logged changes, and the nodes with constants."""
+    return sum(len(each.changes) for each in reports.values()), sum(len(each.nodes) for each in graphs_of(model.graph))
+
+
+def _reload_as(model: Model, format: str) -> Model | None:
+    """Return the model as a file of a format has it; None where the format cannot express it, which saving reports."""
+    try:
+        return reload(model, format)
+    except UnsupportedError:
+        return None
+
+
+def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], proof: Proof | None) -> int:
     """Apply all passes in rounds until one changes nothing. Returns the number of rounds."""
+    target = Target(model.format, model.versions.get("", 0) if model.format == "onnx" else 0)
     for number in range(MAX_ROUNDS):
         infer_graph(model.graph, file=model.file)
         changed = 0

@@ -19,6 +19,7 @@ from dovetail.ops.elementwise.logical import And, Equal, Or
 from dovetail.transform.simplification.rules import Target, can_replace
 
 COMMUTATIVE = (Add, And, Equal, Multiply, Or)
+_SAMPLE = 64
 MAX_TEXTS = 1024
 """Constants of more strings are not compared."""
 
@@ -30,11 +31,11 @@ def merge_duplicates(graph: Graph, target: Target) -> int:
     """
     merged_constants = 0
     values: dict[Hashable, Node] = {}
-    sizes = _shared_sizes(graph)
+    forms = _shared_forms(graph)
 
     def rule(b: Builder, node: Node) -> list[Value | None] | None:
         nonlocal merged_constants
-        for key in _keys(node, sizes):
+        for key in _keys(node, forms):
             first = values.setdefault(key, node)
             if first is node:
                 continue
@@ -50,12 +51,12 @@ def merge_duplicates(graph: Graph, target: Target) -> int:
     return rewrite(graph, rule) - merged_constants
 
 
-def _keys(node: Node, sizes: set[Hashable]) -> list[Hashable]:
+def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
     """Return what identifies the values of a node: its operator and inputs, and its shape value."""
     op = node.op
     if isinstance(op, Constant):
-        key = _size_key(op)
-        is_compared = key in sizes and _is_comparable(op.data) and not _is_quantized(node)
+        key = _form_of(op)
+        is_compared = key in forms and _is_comparable(op.data) and not _is_quantized(node)
         return [("constant", *key, _digest(op.data))] if is_compared else []
     if isinstance(op, Foreign) or op.holds_graphs or not node.inputs or draws(op, node.inputs):
         return []
@@ -81,17 +82,24 @@ def _shape_value(value: Value) -> Hashable | None:
     return "value", type.dtype.name, known.shape, tuple(known.reshape(-1).tolist())
 
 
-def _size_key(op: Constant) -> tuple[Hashable, ...]:
-    return op.dtype.name, op.data.shape
+def _form_of(op: Constant) -> tuple[Hashable, ...]:
+    """Return the type of a constant and some of its elements, in which different constants usually differ."""
+    data = op.data
+    sample = b""
+    if not data.dtype.hasobject and data.size:
+        flat = data.reshape(-1) if data.flags.c_contiguous else data.ravel()
+        middle = data.size // 2
+        sample = b"".join(flat[start : start + _SAMPLE].tobytes() for start in (0, middle, max(data.size - _SAMPLE, 0)))
+    return op.dtype.name, data.shape, sample
 
 
-def _shared_sizes(graph: Graph) -> set[Hashable]:
-    """Return the types that at least two constants have: only those are read."""
+def _shared_forms(graph: Graph) -> set[Hashable]:
+    """Return the forms that at least two constants have: only those are read as a whole."""
     once: set[Hashable] = set()
     twice: set[Hashable] = set()
     for node in graph.nodes:
         if isinstance(node.op, Constant):
-            key = _size_key(node.op)
+            key = _form_of(node.op)
             (twice if key in once else once).add(key)
     return twice
 

@@ -12,6 +12,7 @@ from dovetail.transform.simplification.constants import fold_constants
 from dovetail.transform.simplification.dead import remove_dead_nodes
 from dovetail.transform.simplification.duplicates import merge_duplicates
 from dovetail.transform.simplification.expands import remove_expands
+from dovetail.transform.simplification.fusions import fuse_gelu, fuse_layer_normalization
 from dovetail.transform.simplification.gemm import fuse_gemm
 from dovetail.transform.simplification.identities import remove_identities
 from dovetail.transform.simplification.partitions import split_partitions
@@ -53,3 +54,21 @@ PASSES = {
     )
 }
 """The passes by name, in the order in which a round applies them."""
+
+
+class Fusion(NamedTuple):
+    """One fusion on request: its pass, and the first opset of ONNX with the operator; whether IR has the operator."""
+
+    fuse: Pass
+    opset: int
+    is_in_ir: bool
+
+
+FUSIONS = {
+    each.fuse.name: each
+    for each in (
+        Fusion(Pass("Gelu", fuse_gelu, is_exact=False), 20, True),
+        Fusion(Pass("LayerNormalization", fuse_layer_normalization, is_exact=False), 17, False),
+    )
+}
+"""The fusions by the name of their operator."""

@@ -1,0 +1,38 @@
+"""The engine by which a transformation is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.op import bodies
+from dovetail.ops.constant import Constant
+from dovetail.program import Program, compile
+
+MAX_NATIVE_WEIGHTS = 256 << 20
+"""The bytes of weights up to which a model is verified by the native engine, which keeps a packed copy of them in memory."""
+
+
+def compile_for_verification(model: Model) -> Program:
+    """Compile for the native engine; for the interpreter, which reads mapped weights in place, beyond MAX_NATIVE_WEIGHTS."""
+    return compile(model, engine="auto" if has_native_size(model) else "interpreter")
+
+
+def run_for_verification(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model once, by the engine of compile_for_verification."""
+    return dict(compile_for_verification(model)(inputs))
+
+
+def has_native_size(model: Model) -> bool:
+    """Return whether the weights have at most MAX_NATIVE_WEIGHTS bytes."""
+    return _weight_bytes(model.graph) <= MAX_NATIVE_WEIGHTS
+
+
+def _weight_bytes(graph: Graph) -> int:
+    total = 0
+    for node in graph.nodes:
+        if isinstance(node.op, Constant):
+            total += node.op.data.nbytes
+        total += sum(_weight_bytes(body) for _, body in bodies(node.op))
+    return total
