@@ -546,11 +546,26 @@ def test_the_command_itself(model: str) -> None:
     assert piped.stderr == "" and piped.stdout.endswith("0\n")
 
 
-def test_a_terminal_gets_progress_and_a_drawn_table_and_no_color_is_honoured(model: str) -> None:
+SLOW = """
+import sys, time
+from dovetail import cli, formats
+from dovetail.cli import output
+load = formats.load
+formats.load = lambda *args, **options: (time.sleep(1), load(*args, **options))[1]
+output.PROGRESS_SECONDS = float(sys.argv[1])
+cli.main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(("seconds", "is_shown"), [(60.0, False), (0.2, True)])
+def test_a_terminal_gets_progress_of_long_work_and_a_drawn_table_and_no_color_is_honoured(
+    model: str, seconds: float, is_shown: bool
+) -> None:
     pty = pytest.importorskip("pty")
     main, side = pty.openpty()
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
-    child = subprocess.Popen([sys.executable, "-m", "dovetail", "run", model], stdout=side, stderr=side, env=environment)
+    command = [sys.executable, "-c", SLOW, str(seconds), "run", model]
+    child = subprocess.Popen(command, stdout=side, stderr=side, env=environment)
     os.close(side)
     told = b""
     try:
@@ -561,7 +576,7 @@ def test_a_terminal_gets_progress_and_a_drawn_table_and_no_color_is_honoured(mod
     assert child.wait() == 0
     os.close(main)
     text = told.decode()
-    assert "loading model.onnx" in text and "─" in text
+    assert ("loading model.onnx" in text) == is_shown and "─" in text
     assert "\x1b[3" not in text and "\x1b[1;3" not in text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -40,3 +42,55 @@ def test_every_link_between_documents_leads_somewhere() -> None:
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+EDIT_TABLE = [
+    [cell.strip() for cell in line.strip().strip("|").split("|")]
+    for line in (ROOT / "docs" / "howto" / "edit.md").read_text().splitlines()
+    if line.startswith("| `")
+]
+TABLE_MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x) => (float[n, 4] y, float[n, 4] z) <float[4] w = {1, 2, 3, 4}>
+{ h = Mul (x, w) y = Relu (h) z = Neg (h) }
+"""
+
+
+@pytest.mark.parametrize("row", EDIT_TABLE, ids=lambda row: row[0].strip("`"))
+def test_each_cell_of_the_table_of_tools_works(row: list[str]) -> None:
+    """The first cell is run and gives a sound model; names of the other tools must exist where those are installed."""
+    import onnx.parser
+
+    import dovetail
+
+    model = dovetail.load(onnx.parser.parse_model(TABLE_MODEL))
+    other = dovetail.load(
+        onnx.parser.parse_model(
+            TABLE_MODEL.replace("x", "u").replace("float[n, 4] y", "float[n, 4] v").replace("y = Relu", "v = Relu")
+        )
+    )
+    fixed = dovetail.load(onnx.parser.parse_model(TABLE_MODEL.replace("[n, 4]", "[1, 4]")))
+    result = eval(row[0].strip("`"), {"dovetail": dovetail, "model": model, "other": other, "fixed": fixed})
+    result = result[0] if isinstance(result, tuple) else result
+    assert isinstance(result, dovetail.Model)
+    dovetail.check(result)
+    packages = {"onnx": "onnx", "gs": "onnx_graphsurgeon", "ir": "onnx_ir"}
+    for name in re.findall(r"`((?:onnx|gs|ir)\.[\w.]+)`", " ".join(row[1:4])):
+        root, *attributes = name.split(".")
+        assert attributes
+        if importlib.util.find_spec(packages[root]) is not None:
+            assert has_path(packages[root], attributes), name
+
+
+def has_path(package: str, attributes: list[str]) -> bool:
+    """Tell whether a package has a name: of modules, and of classes or their instances."""
+    found = importlib.import_module(package)
+    for attribute in attributes:
+        if isinstance(found, type(sys)) and not hasattr(found, attribute):
+            importlib.import_module(f"{found.__name__}.{attribute}")
+        if isinstance(found, type) and not hasattr(found, attribute):
+            found = found() if found.__name__ == "Graph" else found("x")
+        if not hasattr(found, attribute):
+            return False
+        found = getattr(found, attribute)
+    return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx.parser
@@ -10,7 +12,7 @@ import pytest
 
 import dovetail
 from dovetail import cli
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UnsupportedError
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 TEXT = """
@@ -81,6 +83,50 @@ def test_faults(model: dovetail.Model, verb: str, argument: object, codes: list[
     with pytest.raises(DovetailError) as caught:
         getattr(model, verb)(argument)
     assert [item.code for item in caught.value.diagnostics] == codes
+
+
+SUBGRAPH = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[4] x, bool way) => (float[4] y)
+{ y = If (way) <
+  then_branch = t () => (float[4] a) { h = Tanh (x) a = Neg (h) },
+  else_branch = e () => (float[4] o) { o = Abs (x) }> }
+"""
+
+
+@pytest.mark.parametrize("name", ["h", "y/h", "y/then_branch/h"])
+@pytest.mark.parametrize(
+    ("verb", "make"),
+    [
+        ("rename_values", lambda name: {name: "q"}),
+        ("add_outputs", lambda name: [name]),
+        ("set_outputs", lambda name: [name]),
+        ("replace_constants", lambda name: {name: 1}),
+        ("convert_inputs", lambda name: {name: "f16"}),
+    ],
+)
+def test_a_value_of_a_subgraph_is_refused_with_what_is_possible(name: str, verb: str, make: Any) -> None:
+    model = dovetail.load(onnx.parser.parse_model(SUBGRAPH))
+    with pytest.raises(DovetailError, match="'then_branch' of If 'y' has one: only extract reaches it, as 'y/h'") as caught:
+        getattr(model, verb)(make(name))
+    assert caught.value.code == "name.unknown"
+    with pytest.raises(DovetailError, match="only extract reaches it, as 'y/h'"):
+        dovetail.merge(model, model, {name: "x"})
+
+
+def test_a_constant_that_loading_folded_is_not_replaced(tmp_path: Path) -> None:
+    """The axis of Gather is an attribute after loading, so that a new constant would reach the other reader alone."""
+    openvino = pytest.importorskip("openvino")
+    ops = importlib.import_module("openvino.opset15")
+    x, n = ops.parameter([2, 3], np.float32, "x"), ops.parameter([1], np.int64, "n")
+    axis = ops.constant(np.array([1], np.int64))
+    axis.set_friendly_name("axis")
+    results = [ops.gather(x, ops.constant(np.array([0, 2])), axis), ops.add(axis, n)]
+    openvino.save_model(openvino.Model(results, [x, n], "g"), tmp_path / "m.xml", compress_to_fp16=False)
+    model = dovetail.load(tmp_path / "m.xml")
+    with pytest.raises(UnsupportedError, match="'axis' was folded") as caught:
+        model.replace_constants({"axis": [0]})
+    assert caught.value.code == "constant.folded"
 
 
 def test_the_commands(tmp_path: Path, model: dovetail.Model, monkeypatch: pytest.MonkeyPatch) -> None:

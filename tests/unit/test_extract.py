@@ -131,3 +131,24 @@ def test_faults(inputs: list[str] | str, outputs: list[str] | str, codes: list[s
 def test_an_unknown_name_has_a_suggestion() -> None:
     with pytest.raises(RuleError, match="did you mean 'bias'"):
         dovetail.extract(load(), "biass", "y")
+
+
+FUNCTIONS = """<ir_version: 10, opset_import: ["" : 18, "local" : 1]>
+g (float[2] x) => (float[2] y, float[2] z) { a = local.f (x) y = Neg (a) z = local.k (a) }
+<domain: "local", opset_import: ["" : 18, "local" : 1]> f (u) => (v) { w = Tanh (u) v = local.h (w) }
+<domain: "local", opset_import: ["" : 18]> h (u) => (v) { v = Sin (u) }
+<domain: "local", opset_import: ["" : 18]> k (u) => (v) { v = Cos (u) }"""
+
+
+def test_a_part_has_the_functions_that_it_needs(tmp_path: Path) -> None:
+    """Functions of the file are inlined by load: the part holds their nodes, and those of no other."""
+    runtime = pytest.importorskip("onnxruntime")
+    proto = onnx.parser.parse_model(FUNCTIONS)
+    part = dovetail.extract(dovetail.load(proto.SerializeToString()), "a/w", "y")
+    dovetail.save(part, tmp_path / "part.onnx")
+    written = onnx.load(tmp_path / "part.onnx")
+    assert [node.op_type for node in written.graph.node] == ["Sin", "Neg"] and not written.functions
+    x = np.array([0.5, -2], np.float32)
+    whole = runtime.InferenceSession(proto.SerializeToString()).run(["y"], {"x": x})[0]
+    found = runtime.InferenceSession(tmp_path / "part.onnx").run(["y"], {"a/w": np.tanh(x)})[0]
+    np.testing.assert_allclose(found, whole, rtol=1e-6)

@@ -175,3 +175,36 @@ def test_strict_names_the_operator_that_lost_a_dimension(tmp_path: Path) -> None
     strict = CliRunner().invoke(command, ["infer", str(source), "--strict"])
     assert isinstance(strict.exception, RuleError) and strict.exception.code == "infer.unknown"
     assert strict.exception.node == "y" and strict.exception.op == "ConstantOfShape"
+
+
+def division(divisor: str) -> onnx.ModelProto:
+    """Return a model whose output has as many rows as the number of elements of ``x`` [n, m], divided by ``divisor``."""
+    nodes = [
+        helper.make_node("Size", ["x"], ["all"]),
+        helper.make_node("Shape", ["x"], ["m"], start=1, end=2),
+        helper.make_node("Size", ["x"], ["nm"]),
+        helper.make_node("Div", ["all", divisor], ["rows"]),
+        helper.make_node("Reshape", ["rows", "vector"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (FLOAT, ["n", "m"])}, ["y"])
+    model.graph.initializer.append(helper.make_tensor("vector", TensorProto.INT64, [1], [1]))
+    return model
+
+
+def test_an_integer_quotient_by_a_size_that_may_be_0_is_onnxruntimes_at_all_others() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    model = division("m")
+    (size,) = dovetail.infer(dovetail.load(model)).values["y"].type.shape
+    assert str(size) == "n"
+    session = runtime.InferenceSession(model.SerializeToString())
+    for n, m in itertools.product((0, 1, 5), (1, 2, 7)):
+        assert len(session.run(None, {"x": np.ones((n, m), np.float32)})[0]) == symbolic.evaluate(size, {"n": n, "m": m})
+
+
+def test_a_quotient_that_is_a_number_stays_a_division_by_zero() -> None:
+    model = dovetail.load(division("nm"))
+    assert shape_text(dovetail.infer(model), "y") != ["1"]
+    assert len(dovetail.run(model, {"x": np.ones((2, 3), np.float32)})["y"]) == 1
+    with pytest.raises(dovetail.DovetailError, match="integer division by zero"):
+        dovetail.run(model, {"x": np.ones((0, 3), np.float32)})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx.parser
@@ -81,3 +83,51 @@ def test_faults(second: str, connect: dict[str, str] | list[tuple[str, str]] | N
     with pytest.raises(RuleError) as caught:
         dovetail.merge(model_of(FIRST), model_of(second), connect)
     assert [item.code for item in caught.value.diagnostics] == codes
+
+
+def accumulator(path: Path, sign: float) -> Path:
+    """Write an IR model that adds its input to a variable, whose identifier is the same in all of them, and returns the sum."""
+    openvino = pytest.importorskip("openvino")
+    ops = importlib.import_module("openvino.opset15")
+    x = ops.parameter([2], np.float32)
+    x.set_friendly_name("x")
+    x.output(0).set_names({"x"})
+    info = importlib.import_module("openvino.op.util").VariableInfo()
+    info.data_shape, info.data_type, info.variable_id = openvino.PartialShape([2]), openvino.Type.f32, "total"
+    variable = importlib.import_module("openvino.op.util").Variable(info)
+    old = ops.read_value(ops.constant(np.full(2, sign, np.float32)), variable)
+    new = ops.add(old, ops.multiply(x, ops.constant(np.float32(sign))))
+    new.output(0).set_names({"y"})
+    model = openvino.Model([ops.result(new)], [ops.assign(new, variable)], [x], "accumulator")
+    openvino.save_model(model, path, compress_to_fp16=False)
+    return path
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_variables_of_one_identifier_stay_apart(tmp_path: Path, is_connected: bool) -> None:
+    """Three steps of the merged model in OpenVINO, beside both models one after the other."""
+    openvino = pytest.importorskip("openvino")
+    paths = [accumulator(tmp_path / "a.xml", 1.0), accumulator(tmp_path / "b.xml", -2.0)]
+    models = [dovetail.load(path) for path in paths]
+    merged = dovetail.merge(*models, {"y": "x"} if is_connected else {})
+    assert [state.variable for state in merged.states] == ["total", "total_2"]
+    dovetail.save(merged, tmp_path / "merged.xml")
+    again = dovetail.merge(merged, models[0], {})
+    assert [state.variable for state in again.states] == ["total", "total_2", "total_3"]
+
+    def request(path: Path) -> Any:
+        return openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+
+    first, second, both = request(paths[0]), request(paths[1]), request(tmp_path / "merged.xml")
+    session = dovetail.compile(dovetail.load(tmp_path / "merged.xml")).session()
+    for step in range(3):
+        x = np.array([step, 2 - step], np.float32)
+        one = first.infer([x])[0].copy()
+        other = second.infer([one if is_connected else x])[0].copy()
+        expected = [other] if is_connected else [one, other]
+        found = both.infer([x] * (1 if is_connected else 2))
+        for index, array in enumerate(expected):
+            np.testing.assert_array_equal(found[index], array)
+        mine = list(session(*[x] * (1 if is_connected else 2)).values())
+        for array, result in zip(expected, mine, strict=True):
+            np.testing.assert_array_equal(result, array)

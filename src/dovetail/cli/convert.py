@@ -8,13 +8,13 @@ import click
 import numpy as np
 
 from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.transformation import FileOptions, saving
 
 
 @click.command()
 @click.argument("source", type=click.Path())
 @click.argument("target", type=click.Path())
-@click.option("--opset", type=int, help="The ONNX opset to write (default: the source's own, or 21).")
-@click.option("--external", is_flag=True, help="Put the tensors of an ONNX file into one file beside it.")
+@saving
 @click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
 @click.option(
     "--tolerance",
@@ -31,8 +31,7 @@ from dovetail.cli.output import STREAM, differences, load, loading, narrate, pro
 def convert(
     source: str,
     target: str,
-    opset: int | None,
-    external: bool,
+    file_options: FileOptions,
     verify: bool,
     tolerance: float | None,
     inputs: tuple[str, ...],
@@ -50,18 +49,15 @@ def convert(
     from dovetail.formats.model_source import format_of
 
     is_onnx = target == STREAM or format_of(target) == "onnx"
-    if not is_onnx and (external or opset is not None):
-        raise click.UsageError("--opset and --external are for ONNX targets")
+    options = file_options.of(target)
     if STREAM in (source, target) and verify:
         raise click.UsageError("--verify runs both files in their runtimes and needs names for both, not -")
-    if target == STREAM and external:
-        raise click.UsageError("--external writes a second file and needs a name for the first, not -")
     to = target_of(target, as_json)
     if not verify and (inputs or dims or tolerance is not None):
         raise click.UsageError("--input, --dim and --tolerance are for --verify")
     model = load(source)
     with progress(f"writing {target}"):
-        save(model, to, **({"opset": opset, "external": external or None} if is_onnx else {}))
+        save(model, to, **options)
     narrate(f"wrote {target}")
     if not verify:
         if as_json:

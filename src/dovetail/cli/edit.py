@@ -7,8 +7,17 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json, target_of
-from dovetail.cli.transformation import narrate_warnings, save_options, saving, split_names, split_pairs
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
+from dovetail.cli.transformation import (
+    FileOptions,
+    narrate_warnings,
+    rows_as_json,
+    saving,
+    say_differences,
+    split_names,
+    split_pairs,
+    verifying,
+)
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.graph import Model
 
@@ -23,6 +32,7 @@ from dovetail.ir.graph import Model
 @click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Rename a value.")
 @click.option("--metadata", multiple=True, metavar="KEY=TEXT", help="Set metadata: metadata_props of ONNX, rt_info of IR.")
 @saving
+@verifying
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def edit(
@@ -34,26 +44,29 @@ def edit(
     drops: tuple[str, ...],
     renames: tuple[str, ...],
     metadata: tuple[str, ...],
-    opset: int | None,
-    external: bool,
+    file_options: FileOptions,
+    verify: bool,
+    seed: int,
     as_json: bool,
 ) -> int:
     """Write SOURCE with edits, each option any number of times. - is stdin, or ONNX on stdout.
 
     All options name values as SOURCE names them. A number fills the shape of its constant. All faults are reported in one
-    pass, and nothing is written.
+    pass, and nothing is written. With --verify outputs are compared with the same values of SOURCE; exit code 1: one differs.
     """
     from dovetail.formats import save
 
-    options = save_options(target, opset, external)
+    options = file_options.of(target)
     to = target_of(target, as_json)
     texts = split_pairs(metadata, "--metadata", at_first=True)
     data = split_pairs(constants, "--constant")
     dtypes = split_pairs(types, "--input-type")
     names = split_pairs(renames, "--rename")
+    if verify and data:
+        raise click.UsageError("--verify compares with SOURCE, whose constants are others than those of --constant")
     if not (texts or data or dtypes or names or outputs or drops):
         raise click.UsageError("edit needs at least one edit")
-    model = load(source)
+    model = original = load(source)
     count = len(model.warnings)
     steps: list[Callable[[Model], Model]] = [
         lambda model: model.replace_constants(_elements(model, data)) if data else model,
@@ -71,6 +84,13 @@ def edit(
             except DovetailError as error:
                 errors.append(error)
         raise_all(errors, "faults of the edits")
+    rows = None
+    if verify:
+        from dovetail.transform.result_verification import verify_edit
+
+        with progress(f"running {source} and the edited model"):
+            rows = verify_edit(original, model, names, seed)
+    with progress(f"writing {target}"):
         save(model, to, **options)
     model.warnings = model.warnings[count:]
     narrate_warnings(model)
@@ -83,8 +103,9 @@ def edit(
             inputs=[x.name for x in model.inputs],
             outputs=[y.name for y in model.outputs],
             warnings=[{"code": item.code, "message": item.message} for item in model.warnings],
+            comparisons=rows_as_json(rows),
         )
-    return 0
+    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)
 
 
 def _elements(model: Model, texts: dict[str, str]) -> dict[str, Any]:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json, target_of
-from dovetail.cli.transformation import narrate_warnings, save_options, saving, split_names
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
+from dovetail.cli.transformation import (
+    FileOptions,
+    narrate_warnings,
+    rows_as_json,
+    saving,
+    say_differences,
+    split_names,
+    verifying,
+)
 
 
 @click.command()
@@ -18,6 +26,7 @@ from dovetail.cli.transformation import narrate_warnings, save_options, saving, 
 )
 @click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
 @saving
+@verifying
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def extract(
@@ -25,24 +34,34 @@ def extract(
     sources: tuple[str, ...],
     targets: tuple[str, ...],
     target: str,
-    opset: int | None,
-    external: bool,
+    file_options: FileOptions,
+    verify: bool,
+    seed: int,
     as_json: bool,
 ) -> int:
     """Write the part of SOURCE that computes the values --to from the values --from, with its constants.
 
     Any value of the graph may be an end of the part, and "node/value" one of a subgraph of If or Loop. A name with a comma has
     an option of its own and a backslash before the comma. Graph inputs that the part also needs stay its inputs, and are
-    reported. - is stdin, or ONNX on stdout.
+    reported. - is stdin, or ONNX on stdout. With --verify the part runs on the intermediate values of the whole model. Exit code
+    1: an output differs from the whole's.
     """
     from dovetail.formats import save
     from dovetail.transform.extract import extract as extract_part
 
-    options = save_options(target, opset, external)
+    options = file_options.of(target)
     to = target_of(target, as_json)
     model = load(source)
+    ends = split_names(sources) or None, split_names(targets) or None
     with progress(f"extracting from {source}"):
-        part = extract_part(model, split_names(sources) or None, split_names(targets) or None)
+        part = extract_part(model, *ends)
+    rows = None
+    if verify:
+        from dovetail.transform.result_verification import verify_part
+
+        with progress(f"running {source} and the part"):
+            rows = verify_part(model, part, *ends, seed)
+    with progress(f"writing {target}"):
         save(part, to, **options)
     narrate_warnings(part)
     narrate(f"wrote {target}: {part!r}")
@@ -55,5 +74,6 @@ def extract(
             outputs=[y.name for y in part.outputs],
             nodes=len(part.graph.nodes),
             warnings=[{"code": item.code, "message": item.message} for item in part.warnings],
+            comparisons=rows_as_json(rows),
         )
-    return 0
+    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)

@@ -6,49 +6,60 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import is_strict, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.output import STREAM, is_strict, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.transformation import FileOptions, rows_as_json, saving, say_differences, verifying
 
 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="Write the model with its inferred types, in the format of the suffix.")
+@saving
+@verifying
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def infer(model: str, output: str | None, as_json: bool) -> int:
+def infer(model: str, output: str | None, file_options: FileOptions, verify: bool, seed: int, as_json: bool) -> int:
     """Infer the type, shape and shape value of every value of MODEL, as expressions over the dimensions of its inputs.
 
     With --output they are written into the model: value_info in ONNX, ports and their rt_info in IR. Dimensions that operators
     demand to be equal become one symbol, which is reported. With --strict a dimension that stays unknown is an error that names
-    the operator, unless the operator's output size depends on data, as that of NonZero does.
+    the operator, unless the operator's output size depends on data, as that of NonZero does. With --verify MODEL and the inferred
+    model run on random inputs, and every inferred shape is compared with that of the run. Exit code 1: one differs.
     """
     from dovetail.formats import save
     from dovetail.passes.inference_report import annotate, infer_report
 
     target = None if output is None else target_of(output, as_json)
+    options = {} if output is None else file_options.of(output)
     loaded = load(model)
     with progress(f"inferring {model}"):
         report = infer_report(loaded)
     if is_strict():
         report.raise_losses()
+    rows = None
+    if verify:
+        from dovetail.transform.result_verification import verify_types
+
+        with progress(f"running {model}"):
+            rows = verify_types(loaded, report.model, seed)
     if target is not None:
         with progress(f"writing {output}"):
-            save(annotate(report.model), target)
+            save(annotate(report.model), target, **options)
         narrate(f"wrote {output}")
     if as_json:
-        _say_report(model, output, report)
-        return 0
+        _say_report(model, output, report, rows)
+        return 0 if rows is None else say_differences(rows, as_json=True, to_stdout=False)
     table(("input symbol", "at least", "at most"), [(name, *map(_bound_text, bounds)) for name, bounds in report.bounds.items()])
     for equation in report.equations:
         narrate(f"equal: {equation}")
-    rows = [
+    lines = [
         (item.value, "rank" if item.axis is None else item.axis, item.symbol, item.op, item.node, _reason(item))
         for item in report.unknown
     ]
-    if rows:
-        table(("value", "axis", "size", "operator", "node", "why"), rows, "dimensions that follow from no input dimension")
+    if lines:
+        table(("value", "axis", "size", "operator", "node", "why"), lines, "dimensions that follow from no input dimension")
     count = sum(1 for _ in report.model.graph.values())
-    click.echo(f"{count} values, {len(report.equations)} equations, {len(rows)} dimensions of unknown size")
-    return 0
+    click.echo(f"{count} values, {len(report.equations)} equations, {len(lines)} dimensions of unknown size")
+    return 0 if rows is None else say_differences(rows, as_json=False, to_stdout=output == STREAM)
 
 
 def _bound_text(number: int | None) -> str:
@@ -59,7 +70,7 @@ def _reason(item: Any) -> str:
     return "depends on data" if item.depends_on_data else "lost by inference"
 
 
-def _say_report(model: str, output: str | None, report: Any) -> None:
+def _say_report(model: str, output: str | None, report: Any, rows: list[Any] | None) -> None:
     from dovetail.report.model_summary import describe_value
 
     say_json(
@@ -75,5 +86,6 @@ def _say_report(model: str, output: str | None, report: Any) -> None:
             {name: getattr(item, name) for name in ("value", "axis", "symbol", "node", "op", "depends_on_data")}
             for item in report.unknown
         ],
+        comparisons=rows_as_json(rows),
         values=[describe_value(value) for value in report.model.graph.values()],
     )

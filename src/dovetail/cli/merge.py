@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json, target_of
-from dovetail.cli.transformation import narrate_warnings, save_options, saving
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
+from dovetail.cli.transformation import FileOptions, narrate_warnings, rows_as_json, saving, say_differences, verifying
 from dovetail.ir.graph import Model
 
 
@@ -20,6 +20,7 @@ from dovetail.ir.graph import Model
 @click.option("--prefix-second", default="", metavar="TEXT", help="Put TEXT before all names of SECOND.")
 @click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
 @saving
+@verifying
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def merge(
@@ -30,28 +31,36 @@ def merge(
     prefix_first: str,
     prefix_second: str,
     target: str,
-    opset: int | None,
-    external: bool,
+    file_options: FileOptions,
+    verify: bool,
+    seed: int,
     as_json: bool,
 ) -> int:
     """Write one model in which values of FIRST are inputs of SECOND; either may be in either format.
 
     Without --connect outputs of FIRST become the inputs of SECOND that have the same names. A name that both models have
-    becomes name_2 in SECOND. An ONNX file gets the larger opset of both. - is stdin (once), or ONNX on stdout.
+    becomes name_2 in SECOND. An ONNX file gets the larger opset of both. - is stdin (once), or ONNX on stdout. With --verify
+    the result is compared with running both, one after the other; exit code 1: an output differs.
     """
     from dovetail.formats import save
     from dovetail.transform.merge import merge as merge_models
 
     if connections and side_by_side:
         raise click.UsageError("--side-by-side connects nothing, and --connect is given too")
-    options = save_options(target, opset, external)
+    options = file_options.of(target)
     to = target_of(target, as_json)
     models = load(first), load(second)
-    pairs = [split_connection(text, *models) for text in connections]
+    ends = [split_connection(text, *models) for text in connections]
+    pairs = ends if ends or side_by_side else None
     with progress(f"merging {first} and {second}"):
-        merged = merge_models(
-            *models, pairs if pairs or side_by_side else None, prefix_first=prefix_first, prefix_second=prefix_second
-        )
+        merged = merge_models(*models, pairs, prefix_first=prefix_first, prefix_second=prefix_second)
+    rows = None
+    if verify:
+        from dovetail.transform.result_verification import verify_merge
+
+        with progress(f"running {first}, {second} and the merged model"):
+            rows = verify_merge(*models, merged, pairs, seed)
+    with progress(f"writing {target}"):
         save(merged, to, **options)
     narrate_warnings(merged)
     narrate(f"wrote {target}: {merged!r}")
@@ -63,8 +72,9 @@ def merge(
             inputs=[x.name for x in merged.inputs],
             outputs=[y.name for y in merged.outputs],
             warnings=[{"code": item.code, "message": item.message} for item in merged.warnings],
+            comparisons=rows_as_json(rows),
         )
-    return 0
+    return 0 if rows is None else say_differences(rows, as_json=as_json, to_stdout=target == STREAM)
 
 
 def split_connection(text: str, first: Model, second: Model) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,8 @@ from dovetail.ir.graph import Model
 from dovetail.limits import DEFAULT, Limits
 
 JSON_VERSION = 1
+PROGRESS_SECONDS = 1.0
+"""Work that takes less is not shown."""
 
 
 def say_json(kind: str, **data: Any) -> None:
@@ -128,15 +131,30 @@ def narrate(text: str) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show on stderr, and only on a terminal, that work is in progress."""
+    """Show on stderr, and only on a terminal, that work is in progress for over PROGRESS_SECONDS."""
     if is_quiet() or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.text import Text
+    shown: list[Any] = []
 
-    with Console(stderr=True).status(Text(printable(text)), spinner="line"):
+    def show() -> None:
+        from rich.console import Console
+        from rich.text import Text
+
+        status = Console(stderr=True).status(Text(printable(text)), spinner="line")
+        shown.append(status)
+        status.start()
+
+    timer = threading.Timer(PROGRESS_SECONDS, show)
+    timer.daemon = True
+    timer.start()
+    try:
         yield
+    finally:
+        timer.cancel()
+        timer.join()
+        for status in shown:
+            status.stop()
 
 
 STREAM = "-"

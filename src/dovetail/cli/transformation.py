@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from dovetail.cli.output import STREAM, narrate
+from dovetail.cli.output import STREAM, differences, narrate, table
 from dovetail.formats.deviations import summarize
 from dovetail.ir.graph import Model
 
 _OPSET = click.option("--opset", type=int, help="The ONNX opset to write (default: the model's own, or 21).")
 _EXTERNAL = click.option("--external", is_flag=True, help="Put the tensors of an ONNX file into one file beside it.")
+_WEIGHTS = click.option(
+    "--weights", type=click.Choice(["safetensors"]), help="Put the weights into one safetensors file beside the model."
+)
+_VERIFY = click.option("--verify", is_flag=True, help="Run the result and the original on random inputs, and compare.")
+_SEED = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs for --verify.")
 _COMMA = re.compile(r"(?<!\\),")
 
 
-def saving(command: Any) -> Any:
-    """Add the options ``--opset`` and ``--external``."""
-    return _OPSET(_EXTERNAL(command))
+@dataclass(frozen=True)
+class FileOptions:
+    """The options of a file to write: the opset, and the file for weights."""
 
+    opset: int | None
+    external: bool
+    weights: str | None
 
-def save_options(target: str, opset: int | None, external: bool) -> dict[str, Any]:
-    """Return the options of ``save`` for a target. Raises UsageError where its format has none of them."""
-    from dovetail.formats.model_source import format_of
+    def of(self, target: str) -> dict[str, Any]:
+        """Return the options of ``save`` for a target. Raises UsageError where its format has none of them."""
+        from dovetail.formats.model_source import format_of
 
-    if target != STREAM and format_of(target) != "onnx":
-        if external or opset is not None:
+        is_onnx = target == STREAM or format_of(target) == "onnx"
+        if not is_onnx and (self.external or self.opset is not None):
             raise click.UsageError("--opset and --external are for ONNX targets")
-        return {}
-    if target == STREAM and external:
-        raise click.UsageError("--external writes a second file and needs a name for the first, not -")
-    return {"opset": opset, "external": external or None}
+        if self.external and self.weights:
+            raise click.UsageError("--external and --weights exclude each other")
+        if target == STREAM and (self.external or self.weights):
+            option = "--external" if self.external else "--weights"
+            raise click.UsageError(f"{option} writes a second file and needs a name for the first, not -")
+        container = {"weights": self.weights} if self.weights else {}
+        return {"opset": self.opset, "external": self.external or None, **container} if is_onnx else container
+
+
+def saving(command: Any) -> Any:
+    """Add the options ``--opset``, ``--external`` and ``--weights``, which the command gets as ``file_options``."""
+
+    @functools.wraps(command)
+    def run(*args: Any, opset: int | None, external: bool, weights: str | None, **rest: Any) -> Any:
+        return command(*args, file_options=FileOptions(opset, external, weights), **rest)
+
+    return _OPSET(_EXTERNAL(_WEIGHTS(run)))
 
 
 def split_names(texts: Sequence[str]) -> list[str]:
@@ -54,6 +78,32 @@ def split_pairs(texts: Sequence[str], option: str, *, at_first: bool = False) ->
             raise click.UsageError(f"{option} names {name!r} twice")
         pairs[name] = value
     return pairs
+
+
+def verifying(command: Any) -> Any:
+    """Add the options ``--verify`` and ``--seed``."""
+    return _VERIFY(_SEED(command))
+
+
+def say_differences(rows: Sequence[Any], *, as_json: bool, to_stdout: bool) -> int:
+    """Print a comparison as a table, or its differences on stderr where stdout has other data. Returns the exit code."""
+    from dovetail.compare.verify import NOT_COMPARED
+
+    agrees = all(row.agrees or row.why == NOT_COMPARED for row in rows)
+    if to_stdout or as_json:
+        for row in rows:
+            if not row.agrees:
+                narrate(f"{row.output}: {row.why or f'differs by {row.absolute:.3g}'}")
+    else:
+        table(("output", "type", "max abs", "max rel", "allowed", ""), differences(rows))
+    if agrees:
+        narrate("the result agrees with the original")
+    return 0 if agrees else 1
+
+
+def rows_as_json(rows: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    """Return the rows of a comparison as JSON data; None where nothing was compared."""
+    return None if rows is None else [dataclasses.asdict(row) for row in rows]
 
 
 def narrate_warnings(model: Model) -> None:

@@ -95,10 +95,11 @@ class _Entrant:
 def _entrant(engine: str, model: Model, path: str, folder: str, threads: int, names: Names) -> _Entrant:
     notes: tuple[str, ...] = ()
     try:
-        if engine == "onnxruntime" and format_of(path) != "onnx":
+        format = format_of(path)
+        if (engine == "onnxruntime" and format != "onnx") or (engine == "openvino" and format == "text"):
             path = str(Path(folder) / "converted.onnx")
             save(model, path)
-            notes = ("onnxruntime runs dovetail's conversion to ONNX",)
+            notes = (f"{engine} runs dovetail's conversion to ONNX",)
         return _Entrant(engine, path, notes, runner(engine, path, threads, names))
     except DovetailError as error:
         if engine == "dovetail":

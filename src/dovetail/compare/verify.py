@@ -223,7 +223,7 @@ def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
     ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not
     installed, EngineError [runtime.load] where it refuses the model.
     """
-    own = {"onnx": "onnxruntime", "openvino": "openvino"}[format_of(path)]
+    own = {"onnx": "onnxruntime", "openvino": "openvino", "text": "dovetail"}[format_of(path)]
     wanted = prefer or (own if importlib.util.find_spec(own) else "dovetail")
     makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, "dovetail": _ours}
     if wanted not in makers or (wanted != "dovetail" and not importlib.util.find_spec(wanted)):

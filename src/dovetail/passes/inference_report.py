@@ -12,8 +12,9 @@ from dovetail.errors import RuleError, raise_all
 from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
-from dovetail.ir.op import bodies, host_inputs
+from dovetail.ir.op import Op, bodies, host_inputs
 from dovetail.ir.types import Tensor, sizes_in
+from dovetail.ops.constant import Foreign
 from dovetail.passes.infer import infer_with_equations
 
 
@@ -101,7 +102,8 @@ def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimensi
         for y in node.outputs:
             type_ = y.type
             if isinstance(type_, Tensor) and type_.shape is None:
-                unknown.append(UnknownDimension(y.name, None, "...", node.label, type(node.op).__name__, _reads_data(node)))
+                if not any(x is not None and x.node is not None and _has_unknown_rank(x) for x in node.inputs):
+                    unknown.append(UnknownDimension(y.name, None, "...", node.label, _name_of(node.op), _reads_data(node)))
                 continue
             shape = type_.shape if isinstance(type_, Tensor) else tuple(sizes_in(type_))
             for axis, size in enumerate(shape or ()):
@@ -109,12 +111,25 @@ def _collect_unknown(graph: Graph, known: set[str], unknown: list[UnknownDimensi
                 if all(name in known for name in names):
                     continue
                 known.update(names)
-                unknown.append(UnknownDimension(y.name, axis, str(size), node.label, type(node.op).__name__, _reads_data(node)))
+                unknown.append(UnknownDimension(y.name, axis, str(size), node.label, _name_of(node.op), _reads_data(node)))
+
+
+def _name_of(op: Op) -> str:
+    return repr(op) if isinstance(op, Foreign) else type(op).__name__
+
+
+def _has_unknown_rank(x: Value) -> bool:
+    return isinstance(x.type, Tensor) and x.type.shape is None
 
 
 def _reads_data(node: Node) -> bool:
-    """Test whether the elements of tensors, and not only dimensions, determine the shapes of a node's outputs."""
+    """Test whether the elements of tensors, and not only dimensions, determine the shapes of a node's outputs.
+
+    Of an operator whose rules are not known nothing is known.
+    """
     op = node.op
+    if isinstance(op, Foreign):
+        return False
     if op.sizes_depend_on_data or any(True for _ in bodies(op)):
         return True
     if any(x is not None and not isinstance(x.type, Tensor) for x in (*node.inputs, *node.outputs)):

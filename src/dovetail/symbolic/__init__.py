@@ -15,6 +15,7 @@ from dovetail.symbolic.arrays import Array, SymbolicArray, fits
 from dovetail.symbolic.broadcasting import broadcast_sizes
 from dovetail.symbolic.compare import bounds, equal, less, less_equal
 from dovetail.symbolic.division import ceil_divide, exact_quotient, quotient_of_nonzero
+from dovetail.symbolic.elementwise import floor_divide_by_nonzero
 from dovetail.symbolic.min_max import maximum, minimum
 from dovetail.symbolic.parse_print import parse
 from dovetail.symbolic.substitute import evaluate, substitute, symbols
@@ -32,6 +33,7 @@ __all__ = [
     "evaluate",
     "exact_quotient",
     "fits",
+    "floor_divide_by_nonzero",
     "less",
     "less_equal",
     "maximum",

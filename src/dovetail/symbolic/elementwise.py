@@ -60,6 +60,19 @@ def _by_nonzero(function: Callable[[Size, Size], Size]) -> Callable[[Size, Size]
     return apply
 
 
+def _quotient_by_nonzero(x: Size, y: Size) -> Size:
+    """Return ``x // y`` for a ``y`` that is not 0 at run time: where its bounds admit 0, only an exact, symbolic quotient.
+
+    A quotient that is a number is left out, because folding it would lose the error of a division by zero.
+    """
+    if is_nonzero(y):
+        return x // y
+    quotient = exact_quotient(x, y)
+    if not isinstance(quotient, Dim):
+        raise Inexact(f"{y} may be zero")
+    return quotient
+
+
 def _power(x: Size, y: Size) -> Size:
     if isinstance(y, Dim) or not 0 <= y <= MAX_DEGREE:
         raise Inexact(f"the power {y} of a dimension")
@@ -78,6 +91,7 @@ add = elementwise(operator.add, 2)
 subtract = elementwise(operator.sub, 2)
 multiply = elementwise(operator.mul, 2)
 floor_divide = elementwise(_by_nonzero(operator.floordiv), 2)
+floor_divide_by_nonzero = elementwise(_quotient_by_nonzero, 2)
 remainder = elementwise(_by_nonzero(operator.mod), 2)
 divide = elementwise(_exact_quotient, 2)
 power = elementwise(_power, 2)

@@ -29,7 +29,11 @@ _is_plain = re.compile(_PLAIN_NAME).fullmatch
 
 
 def written_name(atom: Atom) -> str:
-    name: str = atom.args[0]
+    return quoted_name(atom.args[0])
+
+
+def quoted_name(name: str) -> str:
+    """Return the name of a symbol as ``parse`` reads it: in quotes where it is no identifier."""
     if _is_plain(name) and name not in _FUNCTIONS:
         return name
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

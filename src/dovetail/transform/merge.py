@@ -56,7 +56,7 @@ def merge(
     errors of :func:`dovetail.infer` where a node of the second model refuses the sizes of the first.
     """
     one, other = copy_model(first), copy_model(second)
-    connections = _select_connections(one, other, connect)
+    connections = select_connections(one, other, connect)
     substitution = _unify(one, other, connections)
     substitute_symbols(one.graph, substitution)
     substitute_symbols(other.graph, substitution)
@@ -93,7 +93,7 @@ def _is_open(value: Value) -> bool:
 # Connections
 
 
-def _select_connections(
+def select_connections(
     first: Model, second: Model, connect: Mapping[str, str] | Iterable[tuple[str, str]] | None
 ) -> list[Connection]:
     """Return the values that become inputs. Raises RuleError [name.unknown], [merge.empty], [merge.input], [merge.cycle]."""

@@ -45,7 +45,10 @@ def values_by_name(graph: Graph) -> dict[str, Value]:
 
 
 def select_values(model: Model, names: Sequence[str]) -> list[Value]:
-    """Return the values of the model's graph with these names. Raises RuleError [name.unknown] with all unknown names."""
+    """Return the values of the model's graph with these names; those of subgraphs are none of them.
+
+    Raises RuleError [name.unknown] with all unknown names.
+    """
     values = values_by_name(model.graph)
     raise_all([unknown_name(model, values, name) for name in names if name not in values], "unknown names")
     return [values[name] for name in names]
@@ -69,7 +72,7 @@ def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]
             inner = _values_of_subgraphs(model.graph) if inner is None else inner
             candidates = inner.get(name, [])
         if not candidates:
-            errors.append(unknown_name(model, values, name))
+            errors.append(unknown_name(model, values, name, is_scope=True))
         elif len(candidates) > 1:
             attributes = ", ".join(f"{scope.path}/{scope.attribute}/{value.name}" for scope, value in candidates)
             errors.append(RuleError("name.ambiguous", f"{name!r} is a value of several subgraphs: name one of {attributes}"))
@@ -80,7 +83,9 @@ def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]
     others = [scope for scope in scopes if scope.graph is not scopes[0].graph]
     if others:
         raise RuleError(
-            "name.scope", f"all values must be in one graph, got values of {scopes[0].description} and of {others[0].description}"
+            "name.scope",
+            f"all values must be in one graph, got values of {scopes[0].description} and of {others[0].description}; "
+            "what a subgraph captures becomes an input of its part without being named",
         )
     return (scopes[0] if scopes else Scope(model.graph)), selected
 
@@ -103,13 +108,27 @@ def _subgraphs(graph: Graph, prefix: str) -> Iterator[Scope]:
             yield from _subgraphs(body, f"{prefix}{node.label}/")
 
 
-def unknown_name(model: Model, values: dict[str, Value], name: str) -> DovetailError:
-    """Return RuleError [name.unknown] for a name that the graph lacks: its place in a subgraph, or the most similar name."""
+def unknown_name(model: Model, values: dict[str, Value], name: str, *, is_scope: bool = False) -> DovetailError:
+    """Return RuleError [name.unknown] for a name that the graph lacks: its place in a subgraph, or the most similar name.
+
+    ``is_scope``: "node/value" would name a value of a subgraph.
+    """
     for scope in _subgraphs(model.graph, ""):
-        if name in values_by_name(scope.graph):
-            return RuleError(
-                "name.unknown",
-                f"the graph has no value {name!r}; {scope.description} has one: name it '{scope.path}/{name}'",
-                file=model.file,
-            )
+        names = values_by_name(scope.graph)
+        own = next((each for each in (name, _name_within(scope, name)) if each in names), None)
+        if own is None:
+            continue
+        path = f"'{scope.path}/{own}'"
+        remedy = f"name it {path}" if is_scope else f"only extract reaches it, as {path}; other values must be of the graph"
+        return RuleError(
+            "name.unknown", f"the graph has no value {name!r}; {scope.description} has one: {remedy}", file=model.file
+        )
     return RuleError("name.unknown", f"the model has no value {name!r}{closest(name, values)}", file=model.file)
+
+
+def _name_within(scope: Scope, name: str) -> str:
+    """Return the part of "node/value" or "node/attribute/value" after the path of the subgraph; empty for another path."""
+    for prefix in (f"{scope.path}/{scope.attribute}/", f"{scope.path}/"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return ""

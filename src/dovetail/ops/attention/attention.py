@@ -388,6 +388,8 @@ class Attention(
 
     def _pad_mask(self, b: Builder, attn_mask: Value, k: Value) -> Any:
         """Pad the mask's last axis to the number of keys, hiding the keys it lacks."""
+        if self.short_mask and not attn_mask.dims:
+            raise RuleError("attention.rank", f"attn_mask must have rank at least 1, got {attn_mask.type}")
         if not self.short_mask or symbolic.equal(attn_mask.dims[-1], k.dims[2]) is True:
             return attn_mask
         missing = b.Subtract(b.Unsqueeze(axis_size_of(b, k, 2), [0]), b.Unsqueeze(axis_size_of(b, attn_mask, -1), [0]))

@@ -107,7 +107,8 @@ class Divide(
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
-            return xp.floor_divide(x, y) if self.m_pythondiv else _truncating_quotient(xp, x, y)
+            # Integer division by zero is an error at run time, so that no value follows from a divisor of 0.
+            return symbolic.floor_divide_by_nonzero(x, y) if self.m_pythondiv else _truncating_quotient(xp, x, y)
         if arrays.element(x).is_integer:
             return arrays.floor_divide(xp, x, y) if self.m_pythondiv else arrays.trunc_divide(xp, x, y)
         return xp.divide(x, y)
@@ -133,7 +134,8 @@ class Divide(
 
 def _truncating_quotient(xp: Namespace, x: Array, y: Array) -> Any:
     """Divide toward zero with floor divisions, the only ones that symbolic sizes have."""
-    return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
+    divide = symbolic.floor_divide_by_nonzero
+    return xp.where((x < 0) != (y < 0), xp.negative(divide(xp.negative(x), y)), divide(x, y))
 
 
 class Mod(
