@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import pytest
 from click.testing import CliRunner
+from onnx.helper import get_attribute_value
 
 import dovetail
 from backend_data import samples
@@ -57,6 +59,16 @@ GRAPHS: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
     "identities": (
         "g (float[n, 4] x) => (float[n, 4] y) { a = Identity(x) b = Cast<to = 1>(a) c = Dropout(b) y = Relu(c) }",
         {"x": (3, 4)}, {"Relu": 1},
+    ),
+    "reshapes around unary operators": (
+        "g (float[n, 4] x) => (int64[n, 4] y) <int64[1] axis = {0}, int64[2] t = {-1, 4}> { a = Unsqueeze(x, axis) b = Exp(a) "
+        "c = Cast<to = 7>(b) y = Reshape(c, t) }",
+        {"x": (3, 4)}, {"Exp": 1, "Cast": 1},
+    ),
+    "reshapes around a unary operator that is read twice": (
+        "g (float[n, 4] x) => (float[n, 4] y, float[1, n, 4] z) <int64[1] axis = {0}, int64[2] t = {-1, 4}> "
+        "{ a = Unsqueeze(x, axis) b = Exp(a) z = Neg(b) y = Reshape(b, t) }",
+        {"x": (3, 4)}, {"Unsqueeze": 1, "Exp": 1, "Neg": 1, "Reshape": 1},
     ),
     "inverse transposes": (
         "g (float[n, 4, 5] x) => (float[n, 4, 5] y) { a = Transpose<perm = [2, 0, 1]>(x) b = Transpose<perm = [1, 2, 0]>(a) "
@@ -233,3 +245,32 @@ def test_simplifying_a_simplified_file_gives_the_same_bytes(sample: Any, tmp_pat
         dovetail.save(model, source, types=False)
         written.append(source.read_bytes())
     assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("sample", samples("node")[3::97], ids=lambda sample: sample.name)
+def test_a_simplified_file_has_no_attribute_with_the_default_of_onnx(sample: Any) -> None:
+    source = sample.read_model()
+    model, _ = dovetail.simplify(dovetail.load(source), target="onnx")
+    versions = {entry.domain: entry.version for entry in source.opset_import}
+    written = onnx.load_from_string(saved(model))
+    onnx.checker.check_model(written)
+    for node in written.graph.node:
+        if onnx.defs.has(node.op_type, domain=node.domain):
+            schema = onnx.defs.get_schema(node.op_type, versions[node.domain], node.domain)
+            for attribute in node.attribute:
+                default = schema.attributes[attribute.name].default_value
+                assert not default.type or get_attribute_value(default) != get_attribute_value(attribute), attribute.name
+
+
+@pytest.mark.parametrize(
+    "numbers", [[0], [-1], [127, 128], [2**63 - 1, -(2**63)], [2**56 - 1], [2**56, 2**56], [], *([7] * n for n in (1024, 1025))]
+)
+def test_integers_take_the_shorter_field(numbers: list[int]) -> None:
+    """``raw_data`` has 8 bytes a number, ``int64_data`` a varint of 1 to 10."""
+    array = np.array(numbers, np.int64)
+    with Builder("g") as b:
+        b.output("y", b.Concat(b.input("x", "i64", ("n",)), b.constant(array, name="c"), axis=0))
+    (tensor,) = onnx.load_from_string(saved(b.model)).graph.initializer
+    assert np.array_equal(onnx.numpy_helper.to_array(tensor), array) and list(tensor.dims) == [len(numbers)]
+    raw, packed = (onnx.TensorProto(**kept).ByteSize() for kept in ({"raw_data": array.tobytes()}, {"int64_data": numbers}))
+    assert len(tensor.int64_data) == (len(numbers) if packed < raw and len(numbers) <= 1024 else 0)

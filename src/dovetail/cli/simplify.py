@@ -27,7 +27,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     help="Allowed difference for --prove as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp].",
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs for --prove.")
-@click.option("--types", is_flag=True, help="Declare the types of all values in an ONNX file, not only those not inferable.")
+@click.option("--types", is_flag=True, help="Write all types and default attributes into an ONNX file.")
 @saving
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every changed node.")

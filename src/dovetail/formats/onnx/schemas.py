@@ -21,6 +21,7 @@ class Schema(NamedTuple):
     ``inputs``, ``outputs``: the texts of the allowed types of each formal input and output. ``is_repeated``: the last input
     repeats. ``variables``: the type variable of each input, None where its repetitions may have different types. ``lists``: the
     attributes that are lists, with their ``AttributeProto.AttributeType``. ``min_inputs``: the least number of inputs.
+    ``defaults``: the default values of the attributes that are one number or one text.
     """
 
     since_version: int
@@ -30,6 +31,7 @@ class Schema(NamedTuple):
     variables: tuple[str | None, ...]
     lists: dict[str, int]
     min_inputs: int
+    defaults: dict[str, int | float | str]
 
 
 def schema(domain: str, kind: str, opset: int) -> Schema | None:
@@ -76,9 +78,9 @@ def _types(number: int) -> frozenset[str]:
 
 @cache
 def _schema_of_table(domain: str, kind: str, index: int) -> Schema:
-    version, inputs, outputs, is_repeated, variables, lists, min_inputs = _table()["operators"][domain][kind][index]
+    version, inputs, outputs, is_repeated, variables, lists, min_inputs, defaults = _table()["operators"][domain][kind][index]
     allowed = tuple(map(_types, inputs)), tuple(map(_types, outputs))
-    return Schema(version, *allowed, bool(is_repeated), tuple(variables), lists, min_inputs)
+    return Schema(version, *allowed, bool(is_repeated), tuple(variables), lists, min_inputs, defaults)
 
 
 @cache
@@ -97,7 +99,20 @@ def _schema_of(onnx_schema: Any) -> Schema:
     is_repeated = bool(onnx_schema.inputs) and onnx_schema.inputs[-1].option.name == "Variadic"
     variables = tuple(item.type_str if item.is_homogeneous else None for item in onnx_schema.inputs)
     lists = {name: int(item.type.value) for name, item in onnx_schema.attributes.items() if item.type.name.endswith("S")}
-    return Schema(int(onnx_schema.since_version), inputs, outputs, is_repeated, variables, lists, int(onnx_schema.min_input))
+    defaults = {name: value for name, item in onnx_schema.attributes.items() if (value := _default_of(item)) is not None}
+    return Schema(
+        int(onnx_schema.since_version), inputs, outputs, is_repeated, variables, lists, int(onnx_schema.min_input), defaults
+    )
+
+
+def _default_of(attribute: Any) -> int | float | str | None:
+    """Return the default value of an attribute that is one number or one text; None where it has none."""
+    proto = attribute.default_value
+    if proto.type == proto.INT:
+        return int(proto.i)
+    if proto.type == proto.FLOAT:
+        return float(proto.f)
+    return str(proto.s.decode()) if proto.type == proto.STRING else None
 
 
 def _table_of_package() -> str:
@@ -111,9 +126,10 @@ def _table_of_package() -> str:
 
     history = onnx.defs.get_all_schemas_with_history()
     for onnx_schema in sorted(history, key=lambda item: (item.domain, item.name, item.since_version)):
-        version, inputs, outputs, is_repeated, variables, lists, min_inputs = _schema_of(onnx_schema)
+        version, inputs, outputs, is_repeated, variables, lists, min_inputs, defaults = _schema_of(onnx_schema)
         types = numbers(inputs), numbers(outputs)
-        row = [version, *types, int(is_repeated), list(variables), dict(sorted(lists.items())), min_inputs]
+        attributes = dict(sorted(lists.items())), min_inputs, dict(sorted(defaults.items()))
+        row = [version, *types, int(is_repeated), list(variables), *attributes]
         operators.setdefault(onnx_schema.domain, {}).setdefault(onnx_schema.name, []).append(row)
     newest = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
     rows = [

@@ -49,6 +49,8 @@ _FIELDS = {
     "u64": "uint64_data",
     "string": "string_data",
 }
+_VARINTS = 1024
+"""The most elements that are written as varints; more elements are raw_data, which is mapped when it is read."""
 _NOTED = frozenset(("doc_string", "metadata_props"))
 _ALL_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
@@ -253,15 +255,26 @@ def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: No
         proto.string_data.extend(_encode_string(data))
         return
     stored = _to_bytes(tensor.dtype, data)
-    if elsewhere is None or stored.size < max(elsewhere.threshold, 1):
+    is_inline = elsewhere is None or stored.size < max(elsewhere.threshold, 1)
+    if tensor.dtype is dtypes.i64 and (is_inline or isinstance(elsewhere, Tickets)) and _is_shorter_as_varints(data):
+        proto.int64_data.extend(data.reshape(-1).tolist())
+    elif is_inline or elsewhere is None:
         proto.raw_data = stored.tobytes()
-        return
-    if isinstance(elsewhere, Tickets):
+    elif isinstance(elsewhere, Tickets):
         proto.raw_data = elsewhere.add(stored)
-        return
-    offset = elsewhere.store(stored, Label(name, tensor.dtype, data.shape))
-    proto.data_location = proto.EXTERNAL
-    put_properties(proto.external_data, {"location": elsewhere.location, "offset": str(offset), "length": str(stored.size)})
+    else:
+        offset = elsewhere.store(stored, Label(name, tensor.dtype, data.shape))
+        proto.data_location = proto.EXTERNAL
+        entries = {"location": elsewhere.location, "offset": str(offset), "length": str(stored.size)}
+        put_properties(proto.external_data, entries)
+
+
+def _is_shorter_as_varints(data: NDArray[Any]) -> bool:
+    """Return whether the elements take fewer bytes as varints in ``int64_data`` than in ``raw_data``; False for many elements."""
+    if not 0 < data.size <= _VARINTS:
+        return False
+    # A varint has 7 bits a byte, and a negative number 64 bits.
+    return sum(-(-max(value.bit_length(), 1) // 7) if value >= 0 else 10 for value in data.reshape(-1).tolist()) < data.nbytes
 
 
 def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, notes: Notes) -> None:

@@ -6,6 +6,8 @@ import os
 from os import PathLike
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from dovetail import symbolic
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats import roundtrip_metadata
@@ -17,7 +19,8 @@ from dovetail.formats.onnx import codec, min_opset
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.read import import_onnx
-from dovetail.formats.onnx.schemas import newest_opset
+from dovetail.formats.onnx.schemas import newest_opset, schema
+from dovetail.formats.onnx.writer import FLOAT, kind_of
 from dovetail.formats.readback import check_readback
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
@@ -139,7 +142,8 @@ def save(
 
     ``weights`` is the path of the external file, in the folder of ``path``.
 
-    Without ``types`` the file declares only the types that inference does not find: of inputs, outputs and unknown operators.
+    Without ``types`` the file declares only the types that inference does not find, of inputs, outputs and unknown operators,
+    and has no attribute with the default value of its operator.
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
@@ -151,7 +155,7 @@ def save(
         check_readback(model, foreign, ONNX)
     else:
         check_readback(model, foreign, ONNX)
-        foreign = find_fixpoint(_without_types(foreign), codec.snapshot_of, lambda x: _without_types(_export_again(x)))
+        foreign = find_fixpoint(_shorten(foreign), codec.snapshot_of, lambda x: _shorten(_export_again(x)))
     return codec.write(foreign, path, external=external, threshold=threshold)
 
 
@@ -161,9 +165,31 @@ def _location_of(weights: str | PathLike[str], path: Any, external: bool | str |
     return os.path.relpath(weights, os.path.dirname(os.fspath(path)) or os.curdir).replace(os.sep, "/")
 
 
-def _without_types(foreign: ForeignModel) -> ForeignModel:
+def _shorten(foreign: ForeignModel) -> ForeignModel:
     _drop_types(foreign.graph)
+    _drop_defaults(foreign.graph)
     return foreign
+
+
+def _drop_defaults(graph: ForeignGraph) -> None:
+    """Remove the attributes that have the default values of their operators, in subgraphs too."""
+    for node in graph.nodes:
+        for attribute in node.attributes.values():
+            if isinstance(attribute, ForeignGraph):
+                _drop_defaults(attribute)
+        definition = schema(node.domain, node.kind, node.version)
+        if definition is not None:
+            defaults = definition.defaults
+            node.attributes = {
+                name: value for name, value in node.attributes.items() if not _is_default(value, defaults.get(name))
+            }
+
+
+def _is_default(value: Any, default: int | float | str | None) -> bool:
+    if isinstance(default, float):
+        # Attributes are float32; -0.0 is not 0.0.
+        return kind_of(value) == FLOAT and np.float32(value).tobytes() == np.float32(default).tobytes()
+    return default is not None and kind_of(value) == kind_of(default) and bool(value == default)
 
 
 def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> None:
@@ -172,7 +198,7 @@ def _drop_types(graph: ForeignGraph, outer: frozenset[str] = frozenset()) -> Non
     Subgraphs too; ``outer`` are the symbols of the graphs around it.
     """
     known = {*outer, *(name for value in graph.inputs for name in _symbol_names(value))}
-    unknown = {key for node in graph.nodes if node.domain for key in node.outputs}
+    unknown = {key for node in graph.nodes if node.domain not in ("", LEARNING) for key in node.outputs}
     ports = {value.key for value in (*graph.inputs, *graph.outputs)}
     kept = {}
     for key, value in graph.values.items():

@@ -21,6 +21,8 @@ from dovetail.ir.types import Map, Optional, Sequence, Tensor
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto
 
+FLOAT = 1
+"""``AttributeProto.AttributeType`` of one number of type float32."""
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _LIST_OF = {1: 6, 2: 7, 3: 8, 4: 9, 5: 10, 13: 14}
 _SPARSE = {4: 11, 9: 12}
@@ -171,7 +173,7 @@ def kind_of(value: Any) -> int | None:
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return 2
     if isinstance(value, (float, np.floating)):
-        return 1
+        return FLOAT
     if isinstance(value, str):
         return 3
     if isinstance(value, ForeignTensor):

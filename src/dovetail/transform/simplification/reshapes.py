@@ -1,4 +1,4 @@
-"""Pass ``reshapes``: chains of Reshape, Flatten, Squeeze and Unsqueeze become one operator."""
+"""Pass ``reshapes``: chains of Reshape, Flatten, Squeeze and Unsqueeze become one operator, and cancel around unary operators."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from dovetail import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.types import Shape, axes_in
+from dovetail.ops.elementwise.cast import Cast
+from dovetail.ops.elementwise.unary import UnaryOp
 from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 from dovetail.transform.simplification.identities import permutation_of
-from dovetail.transform.simplification.rules import Result, Rules, Target, apply_rules, are_equal_shapes, producer
+from dovetail.transform.simplification.rules import (
+    Result,
+    Rules,
+    Target,
+    apply_rules,
+    are_equal_shapes,
+    is_read_once,
+    producer,
+)
 from dovetail.transform.simplification.shapes import constant_target, refused_sizes
 
 KINDS = (Flatten, Reshape, Squeeze, Unsqueeze)
@@ -27,7 +37,9 @@ def _merge(b: Builder, node: Node) -> Result:
     """Return the source of a chain in the shape of its end, by one operator, or by none where the shape is the same."""
     y, x = node.outputs[0], node.input(0)
     inner = producer(x, (*KINDS, Transpose))
-    if inner is None or y.shape is None or x.shape is None:
+    if inner is None:
+        return _cancel_around_unary(b, node)
+    if y.shape is None or x.shape is None:
         return _merge_axes(b, node)
     source = inner.input(0)
     if isinstance(inner.op, Transpose) and not _keeps_order(inner, source.shape):
@@ -40,6 +52,21 @@ def _merge(b: Builder, node: Node) -> Result:
     if sizes is not None:
         return b.Reshape(source, sizes)
     return None if isinstance(inner.op, Transpose) else _merge_axes(b, node)
+
+
+def _cancel_around_unary(b: Builder, node: Node) -> Result:
+    """Return unary operators without the reshapes before and after them, where these give the first shape again."""
+    value, operators = node.input(0), []
+    while (unary := producer(value, (UnaryOp, Cast))) is not None and is_read_once(b.graph, value):
+        operators.append(unary.op)
+        value = unary.input(0)
+    inner = producer(value, KINDS) if operators else None
+    if inner is None or not are_equal_shapes(inner.input(0).shape, node.outputs[0].shape):
+        return None
+    result = inner.input(0)
+    for op in reversed(operators):
+        result = b.add(op, result)[0]
+    return result
 
 
 def _keeps_order(node: Node, shape: Shape | None) -> bool:
