@@ -6,7 +6,9 @@ The model is made in the folder: blocks of two matrix products with a residual s
 as ONNX with external data. Each step is a process of its own; its anonymous memory (RssAnon) and file-backed memory
 (RssFile) are read from /proc while it runs. ``--address-space`` sets RLIMIT_AS (``ulimit -v``) of each step. Every result
 must contain the same weights as the model: SHA-256 of each tensor that the file names. Needs three times the space of the model.
-Before each step that writes, ``cp`` copies as many bytes on the same disk, and both times include the flush to the disk.
+The step "fold" simplifies a model of its own, whose matrices change: factors per channel become part of them, and the
+products of one input become one. Before each step that writes, ``cp`` copies as many bytes on the same disk, and both times
+include the flush to the disk.
 """
 
 from __future__ import annotations
@@ -94,6 +96,65 @@ def make(path: Path, gigabytes: float) -> None:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, STEPS, HIDDEN]) for name in ("x", value)]
     graph = helper.make_graph(nodes, "large", ports[:1], ports[1:], initializer=tensors)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+
+
+def make_foldable(path: Path, gigabytes: float) -> Counter[str]:
+    """Write a model of products with factors per channel, and of products of one input. Returns the digests of the matrices that
+    folding gives."""
+    blocks = max(1, round(gigabytes * 1e9 / (2 * MATRIX)))
+    draw = np.random.default_rng(1)
+    pattern = draw.standard_normal(HIDDEN * INNER, np.float32) / np.float32(HIDDEN)
+    factor = draw.uniform(0.5, 2, INNER).astype(np.float32)
+    nodes, tensors, offset, value = [], [helper.make_tensor("factor", TensorProto.FLOAT, [INNER], factor)], 0, "x"
+    expected: Counter[str] = Counter()
+
+    def add(stream: Any, name: str, data: np.ndarray[Any, Any]) -> None:
+        nonlocal offset
+        data.tofile(stream)
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=data.shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, text in (("location", f"{path.name}.data"), ("offset", offset), ("length", data.nbytes)):
+            entry = tensor.external_data.add()
+            entry.key, entry.value = key, str(text)
+        tensors.append(tensor)
+        offset += data.nbytes
+
+    with open(f"{path}.data", "wb") as stream:
+        for block in range(blocks):
+            wide = pattern.reshape(HIDDEN, INNER)
+            # No two matrices are equal.
+            wide[0, ::HIDDEN] = block
+            add(stream, f"w{block}", wide)
+            parts = np.split(wide, 4, axis=1)
+            for index, part in enumerate(parts):
+                add(stream, f"p{block}.{index}", np.ascontiguousarray(part))
+            scaled = (wide.astype(np.float64) * factor).astype(np.float32)
+            expected[hashlib.sha256(np.concatenate([wide, scaled], axis=1)).hexdigest()] += 1
+            nodes += [
+                helper.make_node("MatMul", [value, f"w{block}"], [f"a{block}"]),
+                helper.make_node("Mul", [f"a{block}", "factor"], [f"b{block}"]),
+                helper.make_node("ReduceMax", [f"b{block}"], [f"c{block}"], axes=[-1]),
+                *(helper.make_node("MatMul", [value, f"p{block}.{part}"], [f"p{block}.{part}.y"]) for part in range(4)),
+                helper.make_node("Sum", [f"c{block}", *(f"p{block}.{part}.y" for part in range(4))], [f"y{block}"]),
+            ]
+            value = f"y{block}"
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, STEPS, HIDDEN]) for name in ("x", value)]
+    graph = helper.make_graph(nodes, "foldable", ports[:1], ports[1:], initializer=tensors)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return expected
+
+
+def fold(folder: Path, gigabytes: float, address_space: float | None) -> Measured:
+    """Simplify a foldable model, and compare every matrix of the result with the one that numpy computes."""
+    (folder / "foldable").mkdir()
+    model, target = folder / "foldable" / "large.onnx", folder / "folded.onnx"
+    expected = make_foldable(model, gigabytes)
+    copied = copy_seconds(model, folder)
+    command = [sys.executable, "-m", "dovetail", "simplify", str(model), "-o", str(target)]
+    anonymous, mapped, seconds, fault = measure(command, address_space)
+    if not fault and digests(target) != expected:
+        fault = "the folded weights differ from numpy's"
+    return Measured("fold", anonymous, mapped, seconds, copied, fault)
 
 
 def stored_weights(path: Path) -> Iterator[tuple[Path, int, int]]:
@@ -190,7 +251,9 @@ def steps(model: Path, folder: Path, blocks: int) -> dict[str, tuple[list[str], 
     }  # fmt: skip
 
 
-def run(model: Path, folder: Path, blocks: int, chosen: list[str], address_space: float | None) -> Iterator[Measured]:
+def run(
+    model: Path, folder: Path, blocks: int, chosen: list[str], gigabytes: float, address_space: float | None
+) -> Iterator[Measured]:
     whole = digests(model)
     for name, (arguments, target, origin) in steps(model, folder, blocks).items():
         if chosen and name not in chosen:
@@ -210,6 +273,9 @@ def run(model: Path, folder: Path, blocks: int, chosen: list[str], address_space
         if target is not None and name != "to IR":
             for file in folder.glob(f"{target.stem}.*"):
                 file.unlink()
+    if not chosen or "fold" in chosen:
+        shutil.rmtree(model.parent)
+        yield fold(folder, gigabytes, address_space)
 
 
 def main() -> int:
@@ -231,7 +297,7 @@ def main() -> int:
         if not arguments.json:
             print(f"{os.path.getsize(f'{model}.data') / 1e9:.2f} GB of weights in {blocks} blocks")
             print(f"{'step':10} {'anonymous MB':>13} {'mapped MB':>10} {'seconds':>8} {'of cp':>6}")
-        for row in run(model, folder, blocks, chosen, arguments.address_space):
+        for row in run(model, folder, blocks, chosen, arguments.gigabytes, arguments.address_space):
             rows.append({**asdict(row), "speed": row.speed})
             if not arguments.json:
                 speed = "" if row.speed is None else f"{row.speed:.2f}"

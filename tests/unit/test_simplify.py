@@ -26,7 +26,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.transform.proof import run_row_major
-from dovetail.transform.simplification import passes
+from dovetail.transform.simplification import computed_weights, passes
 from dovetail.transform.simplification.algebra import Add
 from dovetail.transform.simplification.rules import Target, apply_rules
 from networks.generator import generate
@@ -274,3 +274,33 @@ def test_integers_take_the_shorter_field(numbers: list[int]) -> None:
     assert np.array_equal(onnx.numpy_helper.to_array(tensor), array) and list(tensor.dims) == [len(numbers)]
     raw, packed = (onnx.TensorProto(**kept).ByteSize() for kept in ({"raw_data": array.tobytes()}, {"int64_data": numbers}))
     assert len(tensor.int64_data) == (len(numbers) if packed < raw and len(numbers) <= 1024 else 0)
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "Gemm", "MatMul"])
+def test_weights_beyond_the_limit_of_memory_are_computed_by_blocks_in_a_file(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = {
+        "Conv": "g (float[1, 4, 5, 5] x) => (float[1, 6, 3, 3] y) <float[6, 4, 3, 3] w, float[6, 1, 1] f> "
+        "{ a = Conv(x, w) y = Mul(a, f) }",
+        "ConvTranspose": "g (float[1, 4, 5, 5] x) => (float[1, 6, 7, 7] y) <float[4, 3, 3, 3] w, float[6, 1, 1] f> "
+        "{ a = ConvTranspose<group = 2>(x, w) y = Mul(a, f) }",
+        "Gemm": "g (float[3, 4] x) => (float[3, 6] y) <float[6, 4] w, float[6] f> { a = Gemm<transB = 1>(x, w) y = Mul(a, f) }",
+        "MatMul": "g (float[3, 4] x) => (float[3, 6] y, float[3, 6] z, float[3, 6] u) <float[4, 6] w, float[6] f, float[4, 6] v, "
+        "float[4, 6] s> { a = MatMul(x, w) b = Mul(a, f) c = MatMul(x, v) d = MatMul(x, s) y = Relu(b) z = Exp(c) u = Neg(d) }",
+    }[kind]  # fmt: skip
+    proto = onnx.parser.parse_model(f"{HEADER} {text}")
+    draw = np.random.default_rng(0)
+    for value in proto.graph.value_info:
+        data = draw.uniform(0.5, 2, [size.dim_value for size in value.type.tensor_type.shape.dim]).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(data, value.name))
+    del proto.graph.value_info[:]
+    source = proto.SerializeToString()
+    written = saved(dovetail.simplify(dovetail.load(source))[0])
+    assert not {"Mul"} & set(kinds(written))
+    monkeypatch.setattr(computed_weights, "IN_MEMORY", 0)
+    monkeypatch.setattr(computed_weights, "BLOCK", 7)
+    assert saved(dovetail.simplify(dovetail.load(source))[0]) == written
+    inputs = {
+        "x": draw.standard_normal(tuple(d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim)).astype(np.float32)
+    }
+    for first, second in zip(run_onnxruntime(source, inputs), run_onnxruntime(written, inputs), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)

@@ -12,6 +12,7 @@ from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import MatMul
+from dovetail.transform.simplification.computed_weights import join
 from dovetail.transform.simplification.rules import Target, is_among
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -64,7 +65,7 @@ def _write(b: Builder, group: list[Product]) -> list[Value]:
     first = group[0].matmul
     x, op, dtype = first.input(0), first.op, first.input(1).dtype
     axis = 0 if getattr(op, "transpose_b", False) else 1
-    weights = np.concatenate([product.weights for product in group], axis=axis)
+    weights = join([product.weights for product in group], axis)
     y = b.add(op, x, b.constant(weights, dtype))[0]
     if any(product.bias is not None for product in group):
         biases = [np.zeros(each.columns, dtype.numpy) if each.bias is None else each.bias for each in group]

@@ -12,6 +12,7 @@ from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Subtract
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.normalization import BatchNormalization
+from dovetail.transform.simplification.computed_weights import scale
 from dovetail.transform.simplification.rules import Result, Rules, Target, apply_rules, is_read_once
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -116,25 +117,28 @@ def _merge(b: Builder, layer: Node, affine: Affine, channels: int) -> Result:
     dtype, bias = weights.dtype, rest[0] if rest else None
     if isinstance(op, MatMul) and affine.summand is not None:
         return None
-    data = np.asarray(weights.constant, np.float64)
+    data = weights.constant
+    assert data is not None
     summand = None if bias is None else _bias(op, np.asarray(bias.constant, np.float64), channels)
     if bias is not None and summand is None:
         return None
     if affine.factor is not None:
-        data = data * _along_channels(op, affine.factor, data)
         summand = None if summand is None else summand * affine.factor
     if affine.summand is not None:
         summand = affine.summand if summand is None else summand + affine.summand
     if isinstance(op, Gemm) and summand is not None:
         # `_bias` has multiplied the bias by beta.
         op = op.with_(beta=1.0)
-    arrays = [data if affine.factor is not None else None, summand]
     with np.errstate(all="ignore"):
-        rounded = [None if array is None else array.astype(dtype.numpy) for array in arrays]
-    if any(array is not None and not np.all(np.isfinite(array)) for array in rounded):
+        new_bias = None if summand is None else summand.astype(dtype.numpy)
+    if new_bias is not None and not np.all(np.isfinite(new_bias)):
         return None
-    new_weights = weights if rounded[0] is None else b.constant(rounded[0], dtype)
-    inputs = [x, new_weights, *([b.constant(rounded[1], dtype)] if rounded[1] is not None else []), *rest[1:]]
+    if affine.factor is not None:
+        scaled = scale(data, _along_channels(op, affine.factor, data))
+        if scaled is None:
+            return None
+        weights = b.constant(scaled, dtype)
+    inputs = [x, weights, *([] if new_bias is None else [b.constant(new_bias, dtype)]), *rest[1:]]
     result: Value = b.add(op, *inputs)[0]
     return result
 

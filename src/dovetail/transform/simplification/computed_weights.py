@@ -1,0 +1,62 @@
+"""Weights that passes compute: block by block, and large ones in a temporary file, so that memory does not bound the model."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+IN_MEMORY = 2**24
+"""The bytes of the largest array in anonymous memory."""
+BLOCK = 2**20
+"""The elements of a block that is computed in f64."""
+
+
+def scale(data: Array, factor: Array) -> Array | None:
+    """Return ``data * factor``, computed in f64 and rounded once to the type of ``data``; None where it is not all finite.
+
+    ``factor`` broadcasts to the shape of ``data``.
+    """
+    result = allocate(data.shape, data.dtype)
+    factor = np.broadcast_to(factor, data.shape)
+    rows = max(1, BLOCK * data.shape[0] // max(data.size, 1)) if data.ndim else 1
+    for start in range(0, len(data), rows):
+        block = slice(start, start + rows)
+        with np.errstate(all="ignore"):
+            result[block] = data[block].astype(np.float64) * factor[block]
+        if not np.all(np.isfinite(result[block])):
+            return None
+    result.setflags(write=False)
+    return result
+
+
+def join(arrays: Sequence[Array], axis: int) -> Array:
+    """Return arrays of one type side by side along ``axis``."""
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(array.shape[axis] for array in arrays)
+    result = np.concatenate(arrays, axis=axis, out=allocate(tuple(shape), arrays[0].dtype))
+    result.setflags(write=False)
+    return result
+
+
+def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an array of any content: above IN_MEMORY mapped from a temporary file without a name, else in memory.
+
+    In memory too where the file cannot be made, or its disk lacks the space.
+    """
+    size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if size <= IN_MEMORY or not hasattr(os, "posix_fallocate"):
+        return np.empty(shape, dtype)
+    try:
+        with tempfile.TemporaryFile() as stream:
+            # A write to a mapped page without space on the disk would end the process.
+            os.posix_fallocate(stream.fileno(), 0, size)
+            region = mmap.mmap(stream.fileno(), size)
+    except OSError:
+        return np.empty(shape, dtype)
+    return np.frombuffer(region, dtype).reshape(shape)
