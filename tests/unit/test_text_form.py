@@ -18,6 +18,7 @@ from backend_data import samples
 from dovetail import DovetailError, FormatError
 from dovetail.formats.safetensors_file import NAMES
 from dovetail.ir.builder import Builder
+from dovetail.ops.constant import Foreign
 from text_identity import differences_of
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
@@ -216,3 +217,15 @@ def test_sizes_where_a_number_or_a_symbol_belongs(old: str, new: str, tmp_path: 
     (tmp_path / "m.dt").write_text(text_of(small(), tmp_path).replace(old, new, 1))
     with pytest.raises(DovetailError):
         dovetail.load(tmp_path / "m.dt")
+
+
+def test_a_node_without_outputs_reads_back(tmp_path: Path) -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", (2,))
+        y = b.Relu(x)
+        y.metadata["note"] = "a description above"
+        b.add(Foreign(format="openvino", domain="", kind="Sink", version=1, attributes=(), outputs=0), x)
+        b.output("y", y)
+    text = str(tmp_path / "m.dt")
+    dovetail.save(b.model, text)
+    assert [node.op.title for node in dovetail.load(text).graph.nodes] == [node.op.title for node in b.model.graph.nodes]

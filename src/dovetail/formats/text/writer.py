@@ -98,7 +98,8 @@ class TextWriter:
         else:
             text = self._literals.operator(node.op, name, inputs)
         label = f" {quote(node.name)}" if node.name else ""
-        yield f"{start}{outputs} = {text}{label}"
+        # A node without outputs keeps its indentation, which tells it from a description of the node above.
+        yield f"{start}{outputs}{' ' if outputs else ''}= {text}{label}"
         facts = {key: fact for key, fact in (("doc", node.doc), ("metadata", node.metadata)) if fact}
         if facts:
             yield f"{start}  .node {self._literals.value(facts)}"
