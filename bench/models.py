@@ -1,8 +1,11 @@
 """How fast models of the kinds that people run are, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
     python bench/models.py [--models NAME ...] [--threads 1 2] [--rounds N] [--json]
+    python bench/models.py --profile FOLDER [--models NAME ...] [--threads 1]
 
 Sizes and forms are those of real exports, weights are random and seeded (examples/language_models.py, vision_models.py);
+With --profile a trace, a page of the profile and a report of each model are written instead.
+
 f32 but for the quantised one. Every engine gets the same inputs and the same number of threads. The difference is the largest one
 from any peer's results, as a part of the greatest magnitude of an output. A ratio below 1 means that dovetail is faster.
 """
@@ -13,12 +16,14 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import dovetail
 from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Names, is_installed, runner
 
@@ -71,12 +76,42 @@ def text(row: dict[str, Any]) -> str:
     return f"{row['model']:26} threads {row['threads']}:  {times}   {ratio}   (differences: {differences})"
 
 
+def write_profile(name: str, folder: Path, threads: int, data: bytes, feed: Mapping[str, Any]) -> str:
+    """Write ``dovetail profile`` in all engines and ``dovetail report``; the row of the table of docs/performance.md."""
+    stem = "".join(character if character.isalnum() else "-" for character in name)
+    path = folder / f"{stem}.onnx"
+    path.write_bytes(data)
+    start = time.perf_counter()
+    engines = ["native", *(each for each in PEERS if is_installed(each))]
+    profile = dovetail.profile(path, feed, engines=engines, threads=threads)
+    seconds = time.perf_counter() - start
+    (folder / f"{stem}.trace.json").write_text(profile.trace())
+    (folder / f"{stem}.html").write_text(profile.html())
+    start = time.perf_counter()
+    page = dovetail.model_report(path, feed, threads=threads).html()
+    report_seconds = time.perf_counter() - start
+    (folder / f"{stem}.report.html").write_text(page)
+    path.unlink()
+    native = profile.engines[0]
+    steps = [step for step in native.steps if step.attainable is not None]
+    limit = sum(step.attainable or 0.0 for step in steps) / native.step_seconds
+    top = native.operators()[0]
+    cells = [
+        name, str(len(native.steps)), *(f"{engine.step_seconds * 1e3:.2f}" for engine in profile.engines),
+        f"{top.name} {top.share:.0%}", f"{sum(step.operations or 0 for step in steps) / 1e9:.2f}",
+        f"{sum(step.nbytes or 0 for step in steps) / 1e6:.0f}", f"{limit:.0%}", f"{seconds:.1f}", f"{report_seconds:.1f}",
+        f"{len(page) / 1e3:.0f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="the beginnings of their names")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write traces, profiles and reports into this folder")
     options = parser.parse_args()
     rows = []
     for name, make in MODELS.items():
@@ -86,6 +121,10 @@ def main() -> None:
         names = Names([each.name for each in model.graph.input], [each.name for each in model.graph.output])
         data = model.SerializeToString()
         del model
+        if options.profile:
+            options.profile.mkdir(parents=True, exist_ok=True)
+            print(write_profile(name, options.profile, options.threads[0], data, feed), flush=True)
+            continue
         for threads in options.threads:
             rows.append(measured(name, threads, options.rounds, data, names, feed))
             if not options.json:

@@ -61,6 +61,10 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     for outputs in (dovetail.run(model, [x]), program(x), program({"x": x}, out={"y": out})):
         np.testing.assert_array_equal(outputs["y"], expected)
     print(dovetail.plan(model))
+    profile: dovetail.ModelProfile = dovetail.profile(model, {"x": x}, runs=1)
+    report: dovetail.ModelReport = dovetail.model_report(model, {"x": x}, runs=1)
+    print(profile, report)
+    print(len(model.svg(colors={"y": 1.0}, measure="rank")))
 
 
 def transform(model: Model) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
     from dovetail.autodiff import grad
+    from dovetail.compare.model_profile import ModelProfile, profile
     from dovetail.dtypes import DType
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Graph, Model, Node, Value
     from dovetail.limits import Limits
+    from dovetail.overview import ModelReport, model_report
     from dovetail.passes.infer import infer
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.program import Program, compile, plan, run
@@ -41,6 +43,8 @@ __all__ = [
     "InferenceReport",
     "Limits",
     "Model",
+    "ModelProfile",
+    "ModelReport",
     "Node",
     "Program",
     "RuleError",
@@ -57,7 +61,9 @@ __all__ = [
     "interpret",
     "load",
     "merge",
+    "model_report",
     "plan",
+    "profile",
     "rebatch",
     "run",
     "save",
@@ -68,6 +74,7 @@ __all__ = [
 _MODULES = {
     "array_ops": "concat copy split",
     "autodiff": "grad",
+    "compare.model_profile": "ModelProfile profile",
     "dtypes": "DType",
     "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
     "formats": "load save",
@@ -75,6 +82,7 @@ _MODULES = {
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
     "limits": "Limits",
+    "overview": "ModelReport model_report",
     "passes.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",
     "program": "Program compile plan run",

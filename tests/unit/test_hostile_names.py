@@ -84,6 +84,9 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "check": lambda path, folder: ["check", path],
     "run": lambda path, folder: ["run", path, "--dim", "nothing=2"],
     "plan": lambda path, folder: ["plan", path, "--rounds", "0", "--html", f"{folder}/plan.html"],
+    "profile": lambda path, folder: ["profile", path, "--runs", "1", "-o", f"{folder}/trace.json"],
+    "profile-engines": lambda path, folder: ["profile", path, "--runs", "1", "--engines", "onnxruntime,openvino"],
+    "report": lambda path, folder: ["report", path, "--runs", "1", "-o", f"{folder}/report.html"],
     "convert-onnx": lambda path, folder: ["convert", path, f"{folder}/c.onnx"],
     "convert-ir": lambda path, folder: ["convert", path, f"{folder}/c.xml"],
     "grad": lambda path, folder: ["grad", path, f"{folder}/g.onnx"],
@@ -105,7 +108,7 @@ def test_a_command_shows_names_as_text(
         assert "[bold red]rich[/bold red]" in out and ":smile:" in out
 
 
-@pytest.mark.parametrize("name", ["info", "show", "plan"])
+@pytest.mark.parametrize("name", ["info", "show", "plan", "profile", "report"])
 def test_json_has_the_true_names(name: str, hostile: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, text = hostile
     code, out, _ = command(monkeypatch, *COMMANDS[name](str(path), str(tmp_path)), "--json")
@@ -186,10 +189,21 @@ def test_a_page_and_a_notebook_hold_names_as_text(hostile: tuple[Path, str]) -> 
     else:
         views += [found._repr_html_(), found.html()]
         assert found.html().count("<script") == 2
-    for view in views:
+    try:
+        profile = dovetail.profile(model, runs=1)
+    except dovetail.DovetailError:
+        assert model.graph.nodes[-1].op.title == "Foreign" or "own" in model.graph.nodes[-1].name
+    else:
+        views[1:1] = [profile.svg(), profile.html(), profile.trace()]
+        assert not OBEYED.search(repr(profile))
+        for event in json.loads(profile.trace())["traceEvents"]:
+            assert all(text.isprintable() for text in strings(event))
+    report = dovetail.model_report(model, runs=1).html()
+    assert report.count("<script") in (0, 2)
+    for view in [*views, report]:
         assert not OBEYED.search(view)
         assert "<script>alert" not in view and "<img" not in view
-    assert all("<script" not in view for view in views[:2])
+    assert all("<script" not in view for view in views[:-1])
 
 
 def test_the_policy_of_a_page_allows_its_own_style_and_script_and_nothing_else(tmp_path: Path) -> None:

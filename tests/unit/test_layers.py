@@ -27,18 +27,31 @@ LAYERS = (
     "ops",
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
-    "program compare backend ngraph catalog",
+    "program compare backend ngraph catalog overview draw",
     "transform",
     "cli",
 )
 """The packages and modules, the lowest layer first; a module with a layer of its own is not of its package's."""
 
-ACYCLIC = ("ir", "arrays", "formats", "interpreter", "passes", "ngraph", "engine", "report", "compare", "transform", "cli")
+ACYCLIC = (
+    "ir",
+    "arrays",
+    "formats",
+    "interpreter",
+    "passes",
+    "ngraph",
+    "engine",
+    "report",
+    "draw",
+    "compare",
+    "transform",
+    "cli",
+)
 """The packages without an import cycle, deferred imports included."""
 
 # What `import dovetail` leaves to those who need it: array libraries, file formats' packages, the terminal's.
 LATE = (
-    "array_api_compat click cupy dask defusedxml google.protobuf jax onnx onnxruntime openvino rich torch xml.etree.ElementTree"
+    "array_api_compat click cupy dask defusedxml google.protobuf igraph jax onnx onnxruntime openvino rich torch xml.etree.ElementTree"
 ).split()
 
 

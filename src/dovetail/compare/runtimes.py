@@ -24,6 +24,15 @@ LAST_OF_NUMPY = 255
 """The largest type number of numpy's own element types; types that a package adds have larger ones."""
 
 
+class NodeTime(NamedTuple):
+    """The time of one node in one run of an engine: its name, operator and kernel as the engine has them, and seconds."""
+
+    node: str
+    kind: str
+    kernel: str
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Runner:
     """A model in one engine: ``run`` maps inputs by name to outputs by name.
@@ -36,6 +45,8 @@ class Runner:
     notes: tuple[str, ...] = ()
     """The reasons where this engine replaces the file's own runtime."""
     prepare: Callable[[Mapping[str, Any]], Call] | None = None
+    collect: Callable[[], list[NodeTime]] | None = None
+    """Returns the times of the nodes in the calls since the start, where the runner was made with ``profiles``."""
 
     def call(self, inputs: Mapping[str, Any]) -> Call:
         return (lambda: self.run(inputs)) if self.prepare is None else self.prepare(inputs)
@@ -53,19 +64,26 @@ def is_installed(engine: str) -> bool:
 
 
 def runner(
-    engine: str, model: str | bytes, threads: int | None = None, names: Names | None = None, *, exact: bool = False
+    engine: str,
+    model: str | bytes,
+    threads: int | None = None,
+    names: Names | None = None,
+    *,
+    exact: bool = False,
+    profiles: str | None = None,
 ) -> Runner:
     """Load a model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
 
     ``threads``: None is the engine's default. ``names`` replace the engine's own, which differ for IR. ``exact``:
     compute quantized layers exactly. By default, on x86 before AVX-512 VNNI, both peers accumulate pairs of 8-bit products in
-    saturating 16 bits, and OpenVINO quantizes the activations of layers with 8-bit weights.
+    saturating 16 bits, and OpenVINO quantizes the activations of layers with 8-bit weights. ``profiles``: a folder for the
+    profile of a peer, whose runner then collects the times of nodes.
 
     Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
     """
     if engine == "dovetail":
         return _dovetail(model, threads)
-    return {"onnxruntime": _onnxruntime, "openvino": _openvino}[engine](model, threads, names, exact)
+    return {"onnxruntime": _onnxruntime, "openvino": _openvino}[engine](model, threads, names, exact, profiles)
 
 
 def _dovetail(model: str | bytes, threads: int | None) -> Runner:
@@ -87,13 +105,18 @@ def ours(program: Any) -> Runner:
     return Runner("dovetail", lambda inputs: dict(program(dict(inputs))), prepare=prepare)
 
 
-def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None, exact: bool) -> Runner:
+def _onnxruntime(
+    model: str | bytes, threads: int | None, names: Names | None, exact: bool, profiles: str | None = None
+) -> Runner:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     if exact:
         options.add_session_config_entry("session.x64quantprecision", "1")
+    if profiles is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = os.path.join(profiles, "onnxruntime")
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -118,7 +141,23 @@ def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None, e
         except Exception as error:
             raise _failure("runtime.run", "onnxruntime cannot run the model", error, model) from error
 
-    return Runner(f"onnxruntime {onnxruntime.__version__}", run, prepare=prepare)
+    def collect() -> list[NodeTime]:
+        with open(session.end_profiling(), encoding="utf-8", errors="replace") as stream:
+            return _node_times(json.load(stream))
+
+    return Runner(f"onnxruntime {onnxruntime.__version__}", run, prepare=prepare, collect=collect)
+
+
+def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
+    """Return the times of kernels in a profile of onnxruntime, whose unit is microseconds."""
+    suffix = "_kernel_time"
+    found = []
+    for event in events:
+        name = str(event.get("name", ""))
+        if event.get("cat") == "Node" and name.endswith(suffix):
+            kind = str(event.get("args", {}).get("op_name", ""))
+            found.append(NodeTime(name.removesuffix(suffix), kind, kind, float(event.get("dur", 0)) / 1e6))
+    return found
 
 
 def _is_numpy_type(array: Any) -> bool:
@@ -151,12 +190,14 @@ def _from_ort_value(item: Any) -> Any:
     return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(shape).copy()
 
 
-def _openvino(model: str | bytes, threads: int | None, names: Names | None, exact: bool) -> Runner:
+def _openvino(model: str | bytes, threads: int | None, names: Names | None, exact: bool, profiles: str | None = None) -> Runner:
     import openvino
 
     core = openvino.Core()
     # Without the hint the CPU plugin may compute f32 models in bf16.
     config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    if profiles is not None:
+        config["PERF_COUNT"] = True
     if exact:
         config |= {"LP_TRANSFORMS_MODE": False, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
     if threads is not None:
@@ -178,11 +219,24 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         np.copyto(made.data.view(np.uint8).reshape(-1), array.reshape(-1).view(np.uint8))
         return made
 
+    times: list[NodeTime] = []
+
     def prepare(inputs: Mapping[str, Any]) -> Call:
         request = compiled.create_infer_request()
         for index, name in enumerate(inputs_):
             request.set_input_tensor(index, tensor(inputs[name]))
-        return lambda: request.infer(share_outputs=True)
+        if profiles is None:
+            return lambda: request.infer(share_outputs=True)
+
+        def call() -> None:
+            request.infer(share_outputs=True)
+            times.extend(
+                NodeTime(each.node_name, each.node_type, each.exec_type, each.real_time.total_seconds())
+                for each in request.get_profiling_info()
+                if each.status.name == "EXECUTED"
+            )
+
+        return call
 
     def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -191,7 +245,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
             raise _failure("runtime.run", "openvino cannot run the model", error, model) from error
         return {name: _in_type(np.array(found[index]), compiled.outputs[index]) for index, name in enumerate(outputs)}
 
-    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepare=prepare)
+    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepare=prepare, collect=lambda: times)
 
 
 def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:

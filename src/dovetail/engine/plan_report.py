@@ -159,15 +159,16 @@ def report(
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
     rounds: int = 5,
+    inputs: Mapping[str, Any] | None = None,
 ) -> PlanReport:
-    """Report the plan of ``model``, timed over ``rounds`` runs with seeded random inputs (0: not timed)."""
+    """Report the plan of ``model``, timed over ``rounds`` runs (0: not timed) with ``inputs``, by default seeded random ones."""
     engine = Engine(model, threads, elide=elide)
-    inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
+    inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes) if inputs is None else inputs
     executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
     run_seconds, seconds = median_times(executable, arrays, names, rounds) if rounds else (None, None)
     plan = executable.plan
-    steps = _steps(executable, seconds)
+    steps = step_facts(executable, seconds)
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(inputs).items()}
     return PlanReport(
         model.graph.name or "model", shapes_run, elide, engine.threads,
@@ -180,7 +181,8 @@ def report(
 # Steps
 
 
-def _steps(executable: Executable, seconds: list[float] | None) -> list[StepFact]:
+def step_facts(executable: Executable, seconds: list[float] | None) -> list[StepFact]:
+    """Return the facts of each step, in the plan's order."""
     refusals = {id(step): reason for step, reason in executable.python_steps}
     native = iter(executable.names())
     facts = []

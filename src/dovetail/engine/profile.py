@@ -13,11 +13,17 @@ from dovetail.engine.run.executable import Executable, ExecutionContext
 from dovetail.engine.run.python_steps import python_step
 
 
-def median_times(executable: Executable, arrays: Sequence[Array], names: Sequence[str], rounds: int) -> tuple[float, list[float]]:
-    """Time a whole run and each step, in the plan's order: seconds, medians of ``rounds`` interleaved runs of either kind."""
+def median_times(
+    executable: Executable, arrays: Sequence[Array], names: Sequence[str], rounds: int, *, warm_up: bool = True
+) -> tuple[float, list[float]]:
+    """Time a whole run and each step, in the plan's order: seconds, medians of ``rounds`` interleaved runs of either kind.
+
+    ``warm_up``: a run before them is not timed.
+    """
     runs: list[float] = []
     rows: list[list[int]] = []
-    executable(arrays, None, names)
+    if warm_up:
+        executable(arrays, None, names)
     for _ in range(rounds):
         start = time.perf_counter()
         executable(arrays, None, names)

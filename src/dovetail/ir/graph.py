@@ -325,6 +325,21 @@ class Model:
         """Return a model with more metadata; see :func:`dovetail.transform.edit.set_metadata`."""
         return EXTENSIONS.set_metadata(self, entries)
 
+    def svg(
+        self,
+        *,
+        colors: Mapping[str, float] | None = None,
+        measure: str = "value",
+        unit: str = "",
+        is_sum: bool = True,
+        boxes: int = 150,
+        depth: int | None = None,
+    ) -> str:
+        """Return a layered picture of the graph as SVG text; see :func:`dovetail.draw.draw_model`."""
+        return EXTENSIONS.model_svg(
+            self, colors=colors, measure=measure, unit=unit, is_sum=is_sum, boxes=boxes, depth=depth
+        )  # fmt: skip
+
     def __repr__(self) -> str:
         def signature_text(values: Iterable[Value]) -> str:
             return printable(", ".join(f"{value.name}: {value.type}" for value in values))
@@ -363,6 +378,7 @@ class Extensions:
     set_metadata: Callable[[Model, Mapping[str, str]], Model]
     model_text: Callable[[Model], str]
     model_html: Callable[[Model], str]
+    model_svg: Callable[..., str]
 
     def __getattr__(self, name: str) -> Any:
         module = _MODULE_OF_EXTENSION.get(name)
@@ -388,5 +404,6 @@ _MODULE_OF_EXTENSION = {
     "set_metadata": "dovetail.transform.edit",
     "model_text": "dovetail.ir.printer",
     "model_html": "dovetail.report.notebook",
+    "model_svg": "dovetail.draw.drawing",
 }
 EXTENSIONS = Extensions()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from html import escape
 
-from dovetail.errors import printable
+from dovetail.errors import UnsupportedError, printable
 from dovetail.ir.graph import EXTENSIONS, Model
 from dovetail.ir.printer import show
 from dovetail.report.model_summary import summarize
 
+MAX_DRAWN = 3000
+"""The maximum number of nodes of a graph that a notebook draws; more take long."""
 MAX_LINES = 200
 """The maximum number of lines of the graph's text in a notebook."""
 
 
 def html(model: Model) -> str:
-    """Return a table of inputs and outputs, a line of counts, and the folded text of the graph, at most MAX_LINES lines."""
+    """Return a table of inputs and outputs, a line of counts, and the folded text of the graph, at most MAX_LINES
+    lines, and the picture."""
     facts = summarize(model)
     rows = "".join(
         f"<tr><td>{role}</td><td>{_text(item['name'])}</td><td>{_text(item['type'])}</td></tr>"
@@ -30,8 +33,19 @@ def html(model: Model) -> str:
         f"<div><b>{_text(model.graph.name or 'model')}</b>: {facts['nodes']} nodes, {facts['parameters']:,} parameters, "
         f"{facts['bytes']:,} bytes"
         f"<table><thead><tr><th></th><th>name</th><th>type</th></tr></thead><tbody>{rows}</tbody></table>"
-        f"<p>{operators}</p><details><summary>graph</summary><pre>{text}</pre></details></div>"
+        f"<p>{operators}</p>{_picture(model)}<details><summary>graph</summary><pre>{text}</pre></details></div>"
     )
+
+
+def _picture(model: Model) -> str:
+    """Return the picture of the graph; empty where the packages that draw are missing, or the graph is large."""
+    if len(model.graph.nodes) > MAX_DRAWN:
+        return ""
+    try:
+        svg = EXTENSIONS.model_svg(model)
+    except UnsupportedError:
+        return ""
+    return f'<details open="open"><summary>picture</summary><div style="overflow:auto;max-height:800px">{svg}</div></details>'
 
 
 def _text(text: str) -> str:

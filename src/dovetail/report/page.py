@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 from dovetail.errors import printable
 from dovetail.report.arena_chart import LEFT, RIGHT, WIDTH, arena_chart, hue
+from dovetail.report.document import cards, document, json_of, script_source, stylesheet, text_of
 from dovetail.report.tables import tables
 from dovetail.report.text import count, duration, percent, share_of_interpreter, size, summary
 
@@ -29,30 +25,36 @@ def page(facts: Any) -> str:
 
     Its content security policy allows the page's own style and script, by their digests, and no request.
     """
-    name = _text(facts.name)
-    style, script = _file("css"), _file("js")
-    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
+    body = (
+        f"<h1>Plan of {text_of(facts.name)}</h1>{_subtitle(facts)}{plan_cards(facts)}"
+        f"<h2>The arena over time</h2>{arena(facts)}"
+        f"{tables(facts)}"
+        f"{plan_data(facts)}"
+    )
+    return document(f"Plan of {facts.name}", body, stylesheet("plan"), script_source("plan"))
+
+
+def plan_data(facts: Any) -> str:
+    """Return the element with the facts that the script shows at the pointer."""
+    return f'<script type="application/json" id="facts">{_data(facts)}</script>'
+
+
+def arena(facts: Any) -> str:
+    """Return the chart of the arena with its legend."""
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/><title>Plan of {name}</title>'
-        '<meta name="viewport" content="width=device-width"/>'
-        f"<style>{style}</style></head><body>"
-        f"<h1>Plan of {name}</h1>{_subtitle(facts)}{_cards(facts)}"
-        f'<h2>The arena over time</h2>{_legend(facts)}<div id="stage">{arena_chart(facts)}<div id="tip"></div></div>'
+        f'{_legend(facts)}<div id="stage">{arena_chart(facts)}<div id="tip"></div></div>'
         '<p class="note">Each rectangle is a piece of memory, from the first step that needs it to the last. In a shared buffer '
         "each band is one tensor, as high as it has bytes, from the step that writes it (dashed: cut apart by those that "
         "read it); in memory the bands may be interleaved. "
         "Inputs, results and weights lie outside the arena.</p>"
-        f"{tables(facts)}"
-        f'<script type="application/json" id="facts">{_data(facts)}</script><script>{script}</script></body></html>\n'
     )
 
 
 def notebook(facts: Any) -> str:
     """Return the notebook view: the facts and the chart, without a script."""
-    rows = "".join(f"<tr><th>{_text(what)}</th><td>{_text(text)}</td></tr>" for what, text in summary(facts))
-    style = f"<style>{_file('css')}</style>"
-    head = f"<b>{_text(facts.name)}</b><table>{rows}</table>"
+    rows = "".join(f"<tr><th>{text_of(what)}</th><td>{text_of(text)}</td></tr>" for what, text in summary(facts))
+    style = f"<style>{stylesheet('plan')}</style>"
+    head = f"<b>{text_of(facts.name)}</b><table>{rows}</table>"
     return f'<div class="dovetail-plan">{style}{head}{_legend(facts)}{arena_chart(facts)}</div>'
 
 
@@ -84,43 +86,31 @@ def _data(facts: Any) -> str:
         "left": LEFT,
         "right": WIDTH - RIGHT,
     }
-    text = json.dumps(found, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _file(suffix: str) -> str:
-    return files("dovetail.report").joinpath(f"plan.{suffix}").read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    """Return the digest of a style or a script as a content security policy writes it."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def _text(item: Any) -> str:
-    return escape(printable(str(item)))
+    return json_of(found)
 
 
 def _subtitle(facts: Any) -> str:
     inputs = ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in facts.shapes.items())
-    return f'<p class="subtitle">{_text(inputs)} &#183; elide {_text(facts.elide)} &#183; {count(facts.threads, "thread")}</p>'
+    return (
+        f'<p class="subtitle">{text_of(inputs)} &#183; elide {text_of(facts.elide)} &#183; {count(facts.threads, "thread")}</p>'
+    )
 
 
-def _cards(facts: Any) -> str:
+def plan_cards(facts: Any) -> str:
+    """Return cards of copies, arena, steps and time."""
     moved = f"of {size(facts.moved_bytes)} that operators which only move data would copy"
     share = f" ({percent(facts.copied_bytes / facts.moved_bytes)})" if facts.moved_bytes else ""
     bound = f", {facts.arena_bytes / facts.lower_bound:.2f} of the largest live set" if facts.lower_bound else ""
     interpreted = len(facts.interpreted)
     native = f"{interpreted} in the interpreter{share_of_interpreter(facts)}" if interpreted else "all native"
-    cards = [
+    items = [
         ("copied", size(facts.copied_bytes), moved + share),
         ("arena", size(facts.arena_bytes), f"for {size(facts.activation_bytes)} of activations{bound}"),
         ("steps", str(len(facts.steps)), native),
     ]
     if facts.run_seconds is not None:
-        cards.append(("a run", duration(facts.run_seconds), f"median, {count(facts.threads, 'thread')}"))
-    body = "".join(f"<div><span>{what}</span><b>{number}</b><small>{_text(text)}</small></div>" for what, number, text in cards)
-    return f'<div class="cards">{body}</div>'
+        items.append(("a run", duration(facts.run_seconds), f"median, {count(facts.threads, 'thread')}"))
+    return cards(items)
 
 
 def _legend(facts: Any) -> str:

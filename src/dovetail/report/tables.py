@@ -28,7 +28,7 @@ def copies(facts: Any) -> str:
         (item.step, item.source, item.target, size(item.nbytes), item.reason, duration(item.seconds))
         for item in sorted(facts.copies, key=lambda item: -item.nbytes)
     ]
-    return _table("Copies that remain", ("#step", "of", "to", "#bytes", "why", "#time"), rows, "None: no step only copies.")
+    return table("Copies that remain", ("#step", "of", "to", "#bytes", "why", "#time"), rows, "None: no step only copies.")
 
 
 def kernels(facts: Any) -> str:
@@ -36,12 +36,12 @@ def kernels(facts: Any) -> str:
         (item.kernel, "native" if item.is_native else "interpreter", item.count, duration(item.seconds), Bar(item.share))
         for item in facts.kernels
     ]
-    return _table("Steps by kernel", ("kernel", "runs", "#steps", "#time", "share"), rows, "There are no steps.")
+    return table("Steps by kernel", ("kernel", "runs", "#steps", "#time", "share"), rows, "There are no steps.")
 
 
 def interpreter_steps(facts: Any) -> str:
     rows = [(item.number, item.label, item.kernel, item.reason, duration(item.seconds)) for item in facts.interpreted]
-    return _table("Steps in the interpreter", ("#step", "node", "operator", "why", "#time"), rows, "None: every step is native.")
+    return table("Steps in the interpreter", ("#step", "node", "operator", "why", "#time"), rows, "None: every step is native.")
 
 
 def buffers(facts: Any) -> str:
@@ -50,7 +50,7 @@ def buffers(facts: Any) -> str:
         for item in sorted(facts.buffers, key=lambda item: -item.nbytes)
     ]
     columns = ("buffer", "#bytes", "#address", "#first step", "#last step", "tensors made in it")
-    return _table("Buffers", columns, rows, "The arena is empty.", is_open=False)
+    return table("Buffers", columns, rows, "The arena is empty.", is_open=False)
 
 
 def _tensors_in(buffer: Any) -> str:
@@ -60,7 +60,7 @@ def _tensors_in(buffer: Any) -> str:
     return f"side by side: {names}" if buffer.is_shared else names
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], empty: str, is_open: bool = True) -> str:
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], empty: str, is_open: bool = True) -> str:
     """Return a folding table under its heading. A column whose name begins with # has numbers."""
     if not rows:
         return f"<h2>{title}</h2><p>{empty}</p>"

@@ -51,16 +51,17 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
         target = model.versions[""]
     newest = _check_opset(target)
     try:
-        foreign = _at(model, target)
+        foreign = export_at(model, target)
     except UnsupportedError as error:
         if opset is None and model.format != "onnx" and target < OPSET:
             return to_foreign(model, OPSET)
-        raise min_opset.with_min_opset(error, target, newest, lambda candidate: _at(model, candidate)) from None
+        raise min_opset.with_min_opset(error, target, newest, lambda candidate: export_at(model, candidate)) from None
     _describe(model, foreign)
     return foreign
 
 
-def _at(model: Model, target: int) -> ForeignModel:
+def export_at(model: Model, target: int) -> ForeignModel:
+    """Export ``model`` to ONNX at an opset. Raises UnsupportedError with every node that cannot be exported."""
     versions = {domain: version for domain, version in model.versions.items() if domain not in ("ir", "")}
     imports = {LEARNING: _learning_version(model), **versions, "": target}
 

@@ -1,0 +1,112 @@
+"""dovetail draw."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dovetail.cli.output import load, loading, narrate, progress, say_json
+
+SUFFIXES = (".svg", ".png", ".html")
+MEASURES = ("time", "copied", "error", "difference")
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("-o", "target", required=True, type=click.Path(), help="The file to write: .svg, .png or .html.")
+@click.option("--color", type=click.Choice(MEASURES), help="Colour boxes by time or copied bytes, or name what --colors has.")
+@click.option("--colors", type=click.Path(), metavar="FILE", help="A JSON object with a number for each node name.")
+@click.option("--boxes", default=150, show_default=True, type=click.IntRange(min=1), help="Open modules up to this many boxes.")
+@click.option("--depth", type=click.IntRange(min=0), help="Open modules down to this depth instead.")
+@click.option("--zoom", default=1.0, show_default=True, type=click.FloatRange(0.01, 16), help="Pixels of a PNG for each unit.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input, for --color.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension, for --color.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of the timed runs.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the random inputs.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def draw(
+    model: str,
+    target: str,
+    color: str | None,
+    colors: str | None,
+    boxes: int,
+    depth: int | None,
+    zoom: float,
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    threads: int | None,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Draw the graph of MODEL as a layered picture, without a browser or a server.
+
+    Modules are boxes, repeated blocks are drawn once with their count, and edges have the shapes of their values. The page
+    (.html) has search, and folds modules. Needs the packages of dovetail[draw].
+    """
+    from dovetail.draw import draw_model
+
+    suffix = Path(target).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise click.UsageError(f"the target must end in {', '.join(SUFFIXES)}, got {target!r}")
+    if color in ("error", "difference") and colors is None:
+        raise click.UsageError(f"--color {color} needs --colors FILE")
+    loaded = load(model)
+    options = _measure_options(loaded, color, colors, shapes, dims, threads, seed)
+    start = time.perf_counter()
+    with progress(f"drawing {model}"):
+        drawing = draw_model(loaded, boxes=boxes, depth=depth, **options)
+        data = drawing.png(zoom) if suffix == ".png" else (drawing.svg() if suffix == ".svg" else drawing.html()).encode("utf-8")
+        _write(target, data)
+    for note in drawing.notes:
+        narrate(f"coarser: {note}")
+    narrate(f"wrote {target}")
+    if as_json:
+        seconds = time.perf_counter() - start
+        say_json("draw", file=model, target=target, bytes=len(data), seconds=seconds, **drawing.as_dict())
+    return 0
+
+
+def _measure_options(
+    model: Any,
+    color: str | None,
+    path: str | None,
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    threads: int | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the options of ``draw_model`` for a measure."""
+    if path is not None:
+        return {"colors": _read_colors(path), "measure": color or "value", "is_sum": color not in ("error", "difference")}
+    if color is None:
+        return {}
+    from dovetail.cli.arrays import shapes_of, sizes_of
+    from dovetail.draw.measures import plan_measure
+
+    with progress("planning and timing"):
+        found = plan_measure(model, color, shapes=shapes_of(shapes), sizes=sizes_of(dims), threads=threads, seed=seed)
+    return {"colors": found, "measure": color, "unit": "s" if color == "time" else "B"}
+
+
+def _read_colors(path: str) -> dict[str, float]:
+    from dovetail.errors import FormatError
+
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("the file must hold one object")
+        return {name: float(number) for name, number in found.items()}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FormatError("draw.colors", f"colours must be a JSON object of numbers by node name: {error}", file=path) from None
+
+
+def _write(path: str, data: bytes) -> None:
+    from dovetail.formats.atomic_write import replace_file
+
+    with replace_file(path) as stream:
+        stream.write(data)

@@ -1,0 +1,120 @@
+"""dovetail profile."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+
+SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
+"""The method of a profile that each suffix of a file calls."""
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="FILE", help="Write a trace (.json), a page (.html) or a picture (.svg)."
+)
+@click.option("--engines", default="native", show_default=True, metavar="ENGINE,...", help="native, onnxruntime, openvino.")
+@click.option("--runs", type=click.IntRange(min=1), help="Timed runs of each engine (default: two seconds, 1 to 20).")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
+@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def profile(
+    model: str,
+    output: str | None,
+    engines: str,
+    runs: int | None,
+    threads: int | None,
+    inputs: tuple[str, ...],
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Time MODEL by operator, kernel and module, with bytes, operations and their share of the machine's limits.
+
+    With several engines the operators are beside each other, as each engine's own profiler reports them. Perfetto
+    (ui.perfetto.dev) opens the trace. The first run ends after 20 seconds; --limit seconds=NUMBER changes that.
+    """
+    from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.compare.model_profile import profile as profile_model
+
+    kind = _kind_of(output)
+    loaded = load(model)
+    with progress(f"profiling {model}"):
+        arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))
+        found = profile_model(loaded, arrays, engines=engines.split(","), threads=threads, runs=runs)
+    if random:
+        narrate(f"random inputs (seed {seed}): {', '.join(random)}")
+    for engine in found.engines:
+        for note in engine.notes:
+            narrate(f"{engine.name}: {note}")
+    if output is not None:
+        _write(output, getattr(found, kind)())
+        narrate(f"wrote {output}")
+    if as_json:
+        say_json("profile", file=model, output=output, seed=seed, **found.as_dict())
+    else:
+        _say(found)
+    return 0
+
+
+def _kind_of(output: str | None) -> str:
+    suffix = "" if output is None else os.path.splitext(output)[1].lower()
+    if output is not None and (output == STREAM or suffix not in SUFFIXES):
+        raise click.UsageError(f"--output takes a file that ends in {', '.join(SUFFIXES)}, not {output!r}")
+    return SUFFIXES.get(suffix, "")
+
+
+def _write(path: str, text: str) -> None:
+    from dovetail.formats.atomic_write import replace_file
+
+    with replace_file(path) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+def _say(found: Any) -> None:
+    from dovetail.report.profile_text import summary
+    from dovetail.report.text import duration, percent
+
+    table(("", found.name), summary(found))
+    click.echo()
+    columns = ["operator"]
+    for engine in found.engines:
+        columns += [engine.name, "share"]
+    rows = [
+        [
+            name,
+            *(text for cell in cells for text in (("", "") if cell is None else (duration(cell.seconds), percent(cell.share)))),
+        ]
+        for name, cells in found.operators()
+    ]
+    table(columns, rows)
+    for engine in found.engines:
+        if engine.engine != "native":
+            continue
+        _say_groups("kernel", engine.kernels())
+        modules = engine.modules()
+        if len(modules) > 1:
+            _say_groups("module", modules)
+
+
+def _say_groups(kind: str, groups: Any) -> None:
+    from dovetail.report.profile_text import nbytes, operations, share_of_limit
+    from dovetail.report.text import duration, percent
+
+    click.echo()
+    rows = [
+        [row.name, row.count, duration(row.seconds), percent(row.share), nbytes(row.nbytes), operations(row.operations),
+         share_of_limit(row.share_of_limit, row.bound)]
+        for row in groups
+    ]  # fmt: skip
+    table((kind, "steps", "time", "share", "bytes", "operations", "of the limit"), rows)

@@ -1,0 +1,74 @@
+"""dovetail report."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the page (.html).")
+@click.option("--engines", default="native", show_default=True, metavar="ENGINE,...", help="native, onnxruntime, openvino.")
+@click.option("--runs", type=click.IntRange(min=1), help="Timed runs of each engine (default: two seconds, 1 to 20).")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
+@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def report(
+    model: str,
+    output: str | None,
+    engines: str,
+    runs: int | None,
+    threads: int | None,
+    inputs: tuple[str, ...],
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Write one self-contained page about MODEL: operators, shapes, memory, profile, faults, what prevents each export.
+
+    A section that fails, such as the profile of a model that does not run, gives its reason. A run ends after 20 seconds;
+    --limit seconds=NUMBER changes that.
+    """
+    from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
+    from dovetail.formats.atomic_write import replace_file
+    from dovetail.overview import model_report
+
+    if output is None and not as_json:
+        raise click.UsageError("name the page to write, --output FILE.html, or print --json")
+    if output == STREAM:
+        raise click.UsageError("--output takes the name of a file")
+    loaded = load(model)
+    with progress(f"reporting on {model}"):
+        given = None
+        if inputs:
+            given, _ = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))
+        found = model_report(
+            loaded, given, engines=engines.split(","), threads=threads, runs=runs, sizes=sizes_of(dims), shapes=shapes_of(shapes),
+            seed=seed,
+        )  # fmt: skip
+    for section, reason in found.failures.items():
+        narrate(f"{section}: {reason}")
+    if output is not None:
+        with replace_file(output) as stream:
+            stream.write(found.html().encode("utf-8"))
+        narrate(f"wrote {output}")
+    if as_json:
+        say_json("report", output=output, seed=seed, **{**found.as_dict(), "file": model})
+    else:
+        blocked = [target.name for target in found.targets or [] if target.faults]
+        rows = [
+            ("nodes", found.summary["nodes"]),
+            ("faults", len(found.faults)),
+            ("warnings", len(found.warnings)),
+            ("cannot be written as", ", ".join(blocked) or "-"),
+            ("sections without content", ", ".join(found.failures) or "-"),
+        ]
+        table(("", found.name), rows)
+    return 0

@@ -1,0 +1,387 @@
+"""Profile of a model in several engines: time by operator, kernel and module, beside the limits of the machine."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike, path as paths
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compare.random_inputs import flatten_outputs, random_inputs
+from dovetail.compare.runtimes import Names, NodeTime, Runner, is_installed, runner
+from dovetail.errors import DovetailError, EngineError, UnsupportedError, printable
+from dovetail.formats import load, save
+from dovetail.formats.model_source import format_of
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model, Node
+from dovetail.ir.op import Op
+from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.limits import Limits, counting, within_memory
+from dovetail.passes.modules import module_of
+
+if TYPE_CHECKING:
+    from dovetail.engine.machine_limits import MachineLimits
+    from dovetail.engine.step_profile import NativeProfile
+
+# Imports of the engine are deferred: it imports most operators, and the public names of the package come without them.
+
+NATIVE = "native"
+ENGINES = (NATIVE, "onnxruntime", "openvino")
+NO_MODULE = "(no module)"
+MAX_MODULES = 60
+"""The most rows by module: the paths are cut at the deepest level that has no more."""
+SUFFIX = re.compile(r"(_nchwc|_token_\d+|/WithoutBiases|/MatMulAddFusion|/GemmActivationFusion)+$")
+"""What onnxruntime and OpenVINO append to the name of a node that they rewrite."""
+KIND = re.compile(r"(?:[\w.]+:)?(\w+)-")
+PEER_KINDS = {
+    "FusedConv": "Conv",
+    "FusedMatMul": "MatMul",
+    "FusedGemm": "Gemm",
+    "FullyConnected": "MatMul",
+    "QLinearConv": "Conv",
+    "Convolution": "Conv",
+    "Deconvolution": "ConvTranspose",
+    "LSTMSequence": "LSTM",
+}
+"""Operators that only the peers have, and the operator that they compute."""
+PRODUCTS = ("MatMul", "Gemm")
+"""Operators that the peers rewrite to one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStep:
+    """One step of an engine, or one node of a peer, of which only operator, kernel and time are known.
+
+    ``read`` and ``written``: bytes; ``operations``: arithmetic operations; ``attainable``: seconds at the machine's limits;
+    ``bound``: the limit that decides; ``live_bytes``: live bytes of the arena.
+    """
+
+    number: int
+    label: str
+    operator: str
+    kernel: str
+    module: str
+    seconds: float
+    fused: tuple[str, ...] = ()
+    is_native: bool = True
+    read: int | None = None
+    written: int | None = None
+    operations: int | None = None
+    attainable: float | None = None
+    bound: str = ""
+    live_bytes: int | None = None
+
+    @property
+    def nbytes(self) -> int | None:
+        return None if self.read is None or self.written is None else self.read + self.written
+
+    @property
+    def share_of_limit(self) -> float | None:
+        """The time at the machine's limits as a share of the measured time; above 1 where operands are in a cache."""
+        return None if self.attainable is None or not self.seconds else self.attainable / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileGroup:
+    """All steps of one operator, kernel or module; ``share`` is their part of the time of all steps of the engine."""
+
+    name: str
+    count: int
+    seconds: float
+    share: float
+    nbytes: int | None
+    operations: int | None
+    share_of_limit: float | None
+    bound: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """The profile of one engine. ``run_seconds``: the median of whole runs; None where the engine does not run the model, and
+    ``notes`` has the reason."""
+
+    engine: str
+    name: str
+    run_seconds: float | None = None
+    runs: int = 0
+    steps: list[EngineStep] = field(default_factory=list, repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def step_seconds(self) -> float:
+        """The seconds of all steps."""
+        return sum(step.seconds for step in self.steps)
+
+    def operators(self) -> list[ProfileGroup]:
+        return self._groups([step.operator for step in self.steps])
+
+    def kernels(self) -> list[ProfileGroup]:
+        return self._groups([step.kernel for step in self.steps])
+
+    def modules(self, depth: int | None = None) -> list[ProfileGroup]:
+        """Return the steps by the first ``depth`` parts of their module; None: as many as give at most MAX_MODULES groups."""
+        split = [step.module.split("/") for step in self.steps]
+        if depth is None:
+            depth = max(map(len, split), default=1)
+            while depth > 1 and len({tuple(parts[:depth]) for parts in split}) > MAX_MODULES:
+                depth -= 1
+        return self._groups(["/".join(parts[:depth]) or NO_MODULE for parts in split])
+
+    def _groups(self, names: Sequence[str]) -> list[ProfileGroup]:
+        """Return groups of the steps by name, the slowest first."""
+        groups: dict[str, list[EngineStep]] = {}
+        for name, step in zip(names, self.steps, strict=True):
+            groups.setdefault(name, []).append(step)
+        total = self.step_seconds
+        rows = [_group(name, steps, total) for name, steps in groups.items()]
+        return sorted(rows, key=lambda row: (-row.seconds, row.name))
+
+
+def _group(name: str, steps: Sequence[EngineStep], total: float) -> ProfileGroup:
+    seconds = sum(step.seconds for step in steps)
+    attainable = [step for step in steps if step.attainable is not None]
+    limited = sum(step.attainable or 0.0 for step in attainable)
+    by_bound = {
+        bound: sum(step.attainable or 0.0 for step in attainable if step.bound == bound) for bound in ("memory", "compute")
+    }
+    return ProfileGroup(
+        name,
+        len(steps),
+        seconds,
+        seconds / total if total else 0.0,
+        _sum(step.nbytes for step in steps),
+        _sum(step.operations for step in steps),
+        limited / seconds if attainable and seconds else None,
+        max(by_bound, key=lambda bound: by_bound[bound]) if attainable else "",
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """The profiles of a model in engines, on inputs of these ``shapes``. ``limits``: those of the machine, where measured."""
+
+    name: str
+    shapes: dict[str, list[int]]
+    threads: int
+    limits: MachineLimits | None
+    engines: list[EngineProfile]
+
+    def operators(self) -> list[tuple[str, list[ProfileGroup | None]]]:
+        """Return the time of each operator in each engine; None where an engine has no step of that name."""
+        columns = [{row.name: row for row in engine.operators()} for engine in self.engines]
+        names = dict.fromkeys(name for column in columns for name in column)
+        rows: list[tuple[str, list[ProfileGroup | None]]] = [(name, [column.get(name) for column in columns]) for name in names]
+        return sorted(rows, key=lambda row: -max(0.0 if cell is None else cell.seconds for cell in row[1]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all facts, for JSON."""
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "shapes": self.shapes,
+            "threads": self.threads,
+            "limits": None if self.limits is None else self.limits._asdict(),
+            "engines": [],
+        }
+        for engine in self.engines:
+            row = asdict(engine)
+            groups = {"operators": engine.operators(), "kernels": engine.kernels(), "modules": engine.modules()}
+            row |= {kind: [asdict(group) for group in rows] for kind, rows in groups.items()}
+            for step, cells in zip(engine.steps, row["steps"], strict=True):
+                cells["share_of_limit"] = step.share_of_limit
+            facts["engines"].append(row)
+        return facts
+
+    def trace(self) -> str:
+        """Return a trace in the Trace Event Format, which Perfetto opens."""
+        from dovetail.report.trace import chrome_trace
+
+        return chrome_trace(self)
+
+    def svg(self) -> str:
+        """Return a picture: bars of time by operator, kernel and module, and the roofline."""
+        from dovetail.report.profile_chart import picture
+
+        return picture(self)
+
+    def html(self) -> str:
+        """Return a self-contained HTML page."""
+        from dovetail.report.profile_page import page
+
+        return page(self)
+
+    def __repr__(self) -> str:
+        from dovetail.report.profile_text import summary
+
+        lines = (f"<profile of {self.name!r}", *(f"  {label}: {text}" for label, text in summary(self)))
+        return "\n".join(map(printable, lines)) + ">"
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self.svg()}</div>"
+
+
+def profile(
+    model: Model | str | PathLike[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    engines: Sequence[str] = (NATIVE,),
+    threads: int | None = None,
+    runs: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+) -> ModelProfile:
+    """Profile ``model`` in ``engines`` ("native", "onnxruntime", "openvino"): the time of each step, by operator and module.
+
+    ``inputs`` by name; the others are random from ``seed``, at ``sizes`` of open dimensions or ``shapes`` of inputs. ``runs``:
+    timed runs of each engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``,
+    20 by default.
+
+    Raises EngineError [run.time], [profile.engine]; UnsupportedError [runtime.missing] for an engine that is not installed. A
+    peer that refuses the model has the reason in its ``notes``.
+    """
+    from dovetail.engine.engine import thread_count
+    from dovetail.engine.step_profile import profile_steps
+
+    for engine in engines:
+        _check_engine(engine)
+    loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    if limits is not None:
+        loaded = copy_model(loaded)
+        loaded.limits = limits
+    with counting(loaded.limits), within_memory("the profile", loaded.file):
+        arrays = dict(inputs or {})
+        missing = [value.name for value in loaded.inputs if value.name not in arrays]
+        if missing:
+            arrays |= random_inputs(loaded, seed=seed, sizes=sizes, shapes=shapes, only=missing, beside=arrays or None)
+        count = thread_count(threads)
+        found: list[EngineProfile] = []
+        machine: MachineLimits | None = None
+        for engine in dict.fromkeys(engines):
+            if engine == NATIVE:
+                native = profile_steps(loaded, arrays, count, runs)
+                machine = native.limits
+                found.append(_native(native))
+            else:
+                found.append(_peer(engine, loaded, arrays, count, runs))
+    shapes_run = {name: list(array.shape) for name, array in flatten_outputs(arrays).items()}
+    return ModelProfile(loaded.graph.name or "model", shapes_run, count, machine, found)
+
+
+def _check_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise EngineError("profile.engine", f"an engine to profile must be one of {', '.join(ENGINES)}, got {engine!r}")
+    if engine != NATIVE and not is_installed(engine):
+        raise UnsupportedError("runtime.missing", f"{engine} is not installed")
+
+
+def _native(native: NativeProfile) -> EngineProfile:
+    steps = [
+        EngineStep(
+            step.number, step.label, step.operator, step.kernel + ("" if step.is_native else " (interpreter)"), step.module,
+            step.seconds, step.fused, step.is_native, step.read, step.written, step.operations, step.attainable, step.bound, live,
+        )
+        for step, live in zip(native.steps, native.live_bytes, strict=True)
+    ]  # fmt: skip
+    return EngineProfile(NATIVE, "dovetail", native.run_seconds, native.runs, steps)
+
+
+# Peers
+
+
+def _peer(engine: str, model: Model, inputs: Mapping[str, Any], threads: int, runs: int | None) -> EngineProfile:
+    """Profile a peer with its own profiler; a failure becomes a note."""
+    names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
+    with tempfile.TemporaryDirectory(prefix="dovetail-profile-") as folder:
+        try:
+            file, notes = _file_for(engine, model, folder)
+            found = runner(engine, file, threads, names, profiles=folder)
+            seconds, rounds = _time_peer(found, inputs, runs)
+            assert found.collect is not None
+            steps = _peer_steps(found.collect(), rounds + 1, _OperatorNames(model))
+        except DovetailError as error:
+            return EngineProfile(engine, engine, notes=(error.message,))
+        except Exception as error:
+            # A peer raises errors of its own classes.
+            return EngineProfile(engine, engine, notes=(f"cannot run the model: {' '.join(str(error).split())[:500]}",))
+    return EngineProfile(engine, found.name, seconds, rounds, steps, notes)
+
+
+def _file_for(engine: str, model: Model, folder: str) -> tuple[str, tuple[str, ...]]:
+    """Return a file of the model that the engine reads: the model's own, or a conversion to ONNX."""
+    own = model.file or ""
+    if own and paths.isfile(own) and format_of(own) == ("onnx" if engine == "onnxruntime" else model.format) != "text":
+        return own, ()
+    converted = str(Path(folder) / "converted.onnx")
+    save(model, converted)
+    return converted, (f"{engine} runs dovetail's conversion to ONNX",)
+
+
+def _time_peer(found: Runner, inputs: Mapping[str, Any], runs: int | None) -> tuple[float, int]:
+    """Return the median seconds of runs after the first, and their number."""
+    from dovetail.engine.step_profile import MAX_RUNS, TIMED_SECONDS
+
+    call = found.call(inputs)
+    start = time.perf_counter()
+    call()
+    first = time.perf_counter() - start
+    rounds = runs or max(1, min(MAX_RUNS, int(TIMED_SECONDS / max(first, 1e-9))))
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return median(times), rounds
+
+
+def _peer_steps(times: Sequence[NodeTime], runs: int, joiner: _OperatorNames) -> list[EngineStep]:
+    """Return a step per node, in the order of the last run, with the median of its seconds; the first run is not counted."""
+    rows: dict[tuple[str, str, str], list[float]] = {}
+    for each in times:
+        rows.setdefault((each.node, each.kind, each.kernel), []).append(each.seconds)
+    steps = []
+    for number, ((node, kind, kernel), seconds) in enumerate(rows.items()):
+        per_run = len(seconds) / runs
+        counted = seconds[max(1, round(per_run)) :] or seconds
+        operator, module = joiner.of(node, kind)
+        steps.append(EngineStep(number, node, operator, kernel, module, median(counted) * max(per_run, 1.0)))
+    return steps
+
+
+class _OperatorNames:
+    """Names a peer's nodes by the operators and modules of the model: by the kind of the node, else by its name."""
+
+    def __init__(self, model: Model) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._titles: dict[str, str] = {}
+        for node in model.graph.nodes:
+            for name in (node.name, *(name for y in node.outputs for name in (y.name, *y.names))):
+                self._nodes.setdefault(name, node)
+            for kind in _foreign_kinds(type(node.op)):
+                self._titles.setdefault(kind, node.op.title)
+
+    def of(self, name: str, kind: str) -> tuple[str, str]:
+        """Return the operator and the module of a node."""
+        node = self._nodes.get(name) or self._nodes.get(SUFFIX.sub("", name))
+        by_kind = self._titles.get(kind) or PEER_KINDS.get(kind)
+        if by_kind in PRODUCTS and node is not None and node.op.title in PRODUCTS:
+            by_kind = node.op.title
+        return by_kind or (kind if node is None else node.op.title), "" if node is None else module_of(node)
+
+
+def _foreign_kinds(op: type[Op]) -> set[str]:
+    """Return the names of an operator in the formats."""
+    return {found[1] for line in (*op.onnx, *op.openvino) if (found := KIND.match(line))} | {op.__name__}
+
+
+__all__ = ["ENGINES", "EngineProfile", "EngineStep", "ModelProfile", "ProfileGroup", "profile"]

@@ -1,0 +1,55 @@
+"""Colours by a measure: a scale from light to dark over the numbers of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+from dovetail.draw.scene import Item, node_names
+
+RAMP = ((255, 247, 226), (253, 212, 158), (252, 141, 89), (215, 48, 31), (127, 0, 0))
+"""The scale's colours, lightest first (ColorBrewer OrRd)."""
+
+
+@dataclass(slots=True)
+class Measure:
+    """Numbers by node name, and how those of a box combine: ``sum`` (time, bytes), or the largest (errors).
+
+    ``unit`` is written after a number: "s" and "B" with prefixes, anything else as it is.
+    """
+
+    title: str
+    values: Mapping[str, float]
+    unit: str = ""
+    is_sum: bool = True
+    largest: float = field(default=0.0)
+
+    def of(self, item: Item) -> float | None:
+        """Return the number of an item: that of all nodes that it stands for; None where none has one."""
+        found = [self.values[name] for name in node_names(item) if name in self.values]
+        numbers = [number for number in found if isfinite(number)]
+        if len(numbers) < len(found) and not self.is_sum:
+            return float("inf")
+        return None if not numbers else sum(numbers) if self.is_sum else max(numbers)
+
+    def color(self, number: float) -> str:
+        """Return the colour of a number as #rrggbb; ``largest`` and what is not finite have the darkest."""
+        share = min(max(number / self.largest, 0.0), 1.0) if isfinite(number) and self.largest > 0 else float(number != 0)
+        position = share**0.5 * (len(RAMP) - 1)
+        index = min(int(position), len(RAMP) - 2)
+        part = position - index
+        return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(RAMP[index], RAMP[index + 1], strict=True))
+
+    def is_dark(self, number: float) -> bool:
+        """Return whether text on the colour of a number must be white."""
+        return not isfinite(number) or (self.largest > 0 and number / self.largest > 0.45)
+
+    def text(self, number: float) -> str:
+        """Return a number with its unit."""
+        # Deferred for start-up time.
+        from dovetail.report.text import duration, size
+
+        if not isfinite(number):
+            return str(number)
+        return duration(number) if self.unit == "s" else size(number) if self.unit == "B" else f"{number:.3g}{self.unit}"

@@ -1,0 +1,145 @@
+"""Draw a model: the picture as SVG, PNG and an HTML page."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from dovetail.draw.colors import Measure
+from dovetail.draw.layout import Placed, place_item
+from dovetail.draw.scene import Frame, Scene, full_name
+from dovetail.draw.scene_builder import build_scene
+from dovetail.draw.svg import write_svg
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.graph import EXTENSIONS, Model
+
+BOXES = 150
+"""The number of boxes up to which modules are drawn open."""
+MAX_PIXELS = 60_000_000
+"""The most pixels of a PNG."""
+
+
+@dataclass(slots=True)
+class Drawing:
+    """A picture of a model, and ``notes``: what in it is coarser than the model. Made by :func:`draw_model`."""
+
+    name: str
+    scene: Scene
+    measure: Measure | None = None
+    boxes: int = BOXES
+    depth: int | None = None
+    _placed: Placed | None = field(default=None, repr=False)
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines on what is drawn coarser than it is: a graph that is too large or too dense for its layout."""
+        return self.scene.notes
+
+    def svg(self) -> str:
+        """Return the picture as SVG text, which is well-formed XML without scripts."""
+        if self._placed is None:
+            open_frames(self.scene, self.boxes, self.depth)
+            self._placed = place_item(self.scene.root)
+        return write_svg(self._placed, self.name, self.notes, self.measure)
+
+    def png(self, zoom: float = 1.0) -> bytes:
+        """Return the picture as a PNG file with ``zoom`` pixels for each unit of the SVG, fewer beyond MAX_PIXELS.
+
+        Raises UnsupportedError [draw.library] where resvg is missing.
+        """
+        try:
+            # Deferred: the library is optional.
+            import resvg_py
+        except ImportError:
+            raise UnsupportedError("draw.library", "a PNG needs the package resvg_py; install dovetail[draw]") from None
+        if not 0.01 <= zoom <= 16:
+            raise RuleError("draw.zoom", f"zoom must be in [0.01, 16], got {zoom:g}")
+        text = self.svg()
+        assert self._placed is not None
+        pixels = max(self._placed.width, 480) * (self._placed.height + 80)
+        zoom = min(zoom, (MAX_PIXELS / pixels) ** 0.5)
+        return bytes(resvg_py.svg_to_bytes(svg_string=text, zoom=zoom, font_family="DejaVu Sans"))
+
+    def html(self) -> str:
+        """Return one page without external resources: search, hover, folding of modules, pan and zoom."""
+        # Deferred for start-up time.
+        from dovetail.draw.page import write_page
+
+        open_frames(self.scene, self.boxes, self.depth)
+        return write_page(self.scene, self.name, self.measure)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts of the picture, for JSON: ``nodes``, ``boxes`` in the file, ``drawn`` boxes, ``notes``."""
+        items = list(self.scene.items())
+        drawn = sum(item.parent is None or item.parent.is_open for item in items)
+        return {"nodes": self.scene.root.total, "boxes": len(items), "drawn": drawn, "notes": self.notes}
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+def draw_model(
+    model: Model,
+    *,
+    colors: Mapping[str, float] | None = None,
+    measure: str = "value",
+    unit: str = "",
+    is_sum: bool = True,
+    boxes: int = BOXES,
+    depth: int | None = None,
+) -> Drawing:
+    """Draw a model.
+
+    ``colors`` has numbers by node name (``Node.label``), which colour the boxes; ``measure`` is their title, ``unit`` is "s", "B"
+    or a text after each number, and a box of several nodes has their sum, or with ``is_sum`` False the largest. Modules are
+    drawn open from the outermost as long as the picture has at most ``boxes`` boxes, or up to ``depth`` levels.
+
+    Raises RuleError [draw.boxes] for a number below 1, [draw.colors] where a colour is no number. ``Drawing.svg`` raises
+    UnsupportedError [draw.library] where the packages of ``dovetail[draw]`` are missing.
+    """
+    if boxes < 1:
+        raise RuleError("draw.boxes", f"the number of boxes must be at least 1, got {boxes}")
+    scene = build_scene(model)
+    scale = None
+    if colors is not None:
+        try:
+            scale = Measure(measure, {str(name): float(number) for name, number in colors.items()}, unit, is_sum)
+        except (TypeError, ValueError) as error:
+            raise RuleError("draw.colors", f"colors must be numbers by node name: {error}") from None
+        numbers = [number for item in scene.items() if item is not scene.root and (number := scale.of(item)) is not None]
+        scale.largest = max((number for number in numbers if number != float("inf")), default=0.0)
+    return Drawing(full_name(model.graph.name or "model"), scene, scale, boxes, depth)
+
+
+def open_frames(scene: Scene, boxes: int, depth: int | None) -> None:
+    """Open frames from the outermost, sections last, while at most ``boxes`` boxes are drawn, or all up to a depth."""
+    numbers = count()
+    shown = len(scene.root.children)
+    waiting: list[tuple[int, int, int, Frame]] = []
+
+    def add(frame: Frame, level: int) -> None:
+        for child in frame.children:
+            if isinstance(child, Frame):
+                child.is_open = False
+                is_last = 100 if child.kind == "section" else 0
+                heapq.heappush(waiting, (level + is_last, len(child.children), next(numbers), child))
+
+    scene.root.is_open = True
+    add(scene.root, 1)
+    while waiting:
+        level, size, _, frame = heapq.heappop(waiting)
+        is_within = shown + size <= boxes if depth is None else level % 100 <= depth
+        if (is_within and frame.kind != "section") or (depth is not None and is_within):
+            frame.is_open = True
+            shown += size
+            add(frame, level % 100 + 1)
+
+
+def _svg(model: Model, **options: Any) -> str:
+    return draw_model(model, **options).svg()
+
+
+EXTENSIONS.model_svg = _svg

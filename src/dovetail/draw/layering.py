@@ -1,0 +1,131 @@
+"""LayerRows of a frame's items and their order in a row: layers by longest path, crossings reduced by igraph's Sugiyama layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.draw.scene import End, Frame, Gate
+from dovetail.errors import UnsupportedError
+from dovetail.ir.graph import Value
+
+BUNDLE = 5
+"""The most values of one item whose edges are drawn apart."""
+ITERATIONS = 24
+"""The most rounds of crossing reduction."""
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A place in a row: an item, a gate of the frame, or a bend of an edge (``end`` None). ``key`` is its edge."""
+
+    end: End | None
+    row: int
+    key: Any = None
+    x: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class Wire:
+    """A piece of an edge between two neighbouring rows. ``is_last``: it ends at an item, with an arrow."""
+
+    source: Slot
+    target: Slot
+    values: tuple[Value, ...]
+    is_first: bool
+    is_last: bool
+    is_backward: bool = False
+
+
+@dataclass(slots=True)
+class LayerRows:
+    """The rows of a frame, from top to bottom, and the wires between them."""
+
+    rows: list[list[Slot]]
+    wires: list[Wire] = field(default_factory=list)
+
+
+def assign_rows(frame: Frame) -> LayerRows:
+    """Assign the children and gates of a frame to rows, in an order with few crossings.
+
+    Raises UnsupportedError [draw.library] where igraph is missing.
+    """
+    slots: dict[End, Slot] = {child: Slot(child, 0) for child in frame.children}
+    order: dict[End, int] = {child: number for number, child in enumerate(frame.children)}
+    edges = [(source, target, tuple(values)) for (source, target), values in frame.links.items()]
+    entries = list(dict.fromkeys(source for source, _, _ in edges if isinstance(source, Gate)))
+    exits = list(dict.fromkeys(target for _, target, _ in edges if isinstance(target, Gate)))
+    first = 1 if entries else 0
+    for child in frame.children:
+        slots[child].row = first
+    inner = [(s, t) for s, t, _ in edges if s in order and t in order and order[s] < order[t]]
+    for s, t in sorted(inner, key=lambda pair: order[pair[0]]):
+        slots[t].row = max(slots[t].row, slots[s].row + 1)
+    _lower_sources(frame, slots, inner, order)
+    last = max((slots[child].row for child in frame.children), default=0) + 1
+    slots.update({gate: Slot(gate, 0) for gate in entries})
+    slots.update({gate: Slot(gate, last) for gate in exits})
+    rows = LayerRows([[] for _ in range(last + bool(exits))])
+    for slot in slots.values():
+        rows.rows[slot.row].append(slot)
+    outgoing: dict[End, set[tuple[Value, ...]]] = {}
+    for source, _, values in edges:
+        outgoing.setdefault(source, set()).add(values)
+    trunks: dict[Any, Slot] = {}
+    for source, target, values in edges:
+        is_backward = slots[source].row >= slots[target].row
+        upper, lower = (target, source) if is_backward else (source, target)
+        bundle: Any = values if len(outgoing[source]) <= BUNDLE else None
+        _add_edge(rows, trunks, slots[upper], slots[lower], (source, bundle, is_backward and target), values, is_backward)
+    _order_rows(rows)
+    return rows
+
+
+def _lower_sources(frame: Frame, slots: dict[End, Slot], edges: list[tuple[End, End]], order: dict[End, int]) -> None:
+    """Move items whose inputs leave them room down to the row before their first reader: edges become shorter."""
+    readers: dict[End, list[End]] = {}
+    fed = set()
+    for source, target in edges:
+        readers.setdefault(source, []).append(target)
+        fed.add(target)
+    for child in reversed(frame.children):
+        if child in readers and child not in fed:
+            slots[child].row = max(slots[child].row, min(slots[target].row for target in readers[child]) - 1)
+
+
+def _add_edge(
+    rows: LayerRows, trunks: dict[Any, Slot], upper: Slot, lower: Slot, key: Any, values: tuple[Value, ...], is_backward: bool
+) -> None:
+    """Add the wires of an edge. Long edges of one key share their bends."""
+    if upper.row == lower.row:
+        return
+    above = upper
+    for row in range(upper.row + 1, lower.row):
+        bend = trunks.get((key, row))
+        if bend is None:
+            bend = trunks[key, row] = Slot(None, row, key)
+            rows.rows[row].append(bend)
+            rows.wires.append(Wire(above, bend, values, above is upper, False, is_backward))
+        above = bend
+    rows.wires.append(Wire(above, lower, values, above is upper, True, is_backward))
+
+
+def _order_rows(rows: LayerRows) -> None:
+    """Order the slots of each row by the coordinates that igraph gives them."""
+    try:
+        # Deferred: the library is optional.
+        import igraph
+    except ImportError:
+        raise UnsupportedError("draw.library", "drawing needs the package igraph; install dovetail[draw]") from None
+    slots = [slot for row in rows.rows for slot in row]
+    if all(len(row) < 2 for row in rows.rows) or not rows.wires:
+        return
+    index = {slot: number for number, slot in enumerate(slots)}
+    graph = igraph.Graph(
+        n=len(slots), edges=sorted({(index[wire.source], index[wire.target]) for wire in rows.wires}), directed=True
+    )
+    layout = graph.layout_sugiyama(layers=[slot.row for slot in slots], maxiter=ITERATIONS)
+    for slot, (x, _) in zip(slots, layout.coords, strict=False):
+        slot.x = x
+    for row in rows.rows:
+        row.sort(key=lambda slot: slot.x)

@@ -1,0 +1,127 @@
+"""HTML page of a picture: one file with its data, style and script; no external resource, every name escaped."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from dovetail.draw.colors import Measure
+from dovetail.draw.layering import Rows, Slot, assign_rows
+from dovetail.draw.layout import box_lines, edge_label, gate_of, text_width
+from dovetail.draw.scene import Card, Frame, Gate, Item, Scene, full_name, node_names
+from dovetail.draw.svg import LEGEND, STYLES
+from dovetail.errors import printable
+
+MAX_NAMES = 64
+"""The most node names of one box that the search knows."""
+FIRST, LAST, BACKWARD = 1, 2, 4
+"""Flags of a wire."""
+
+
+def write_page(scene: Scene, title: str, measure: Measure | None) -> str:
+    """Return the page, which is well-formed XML too.
+
+    Its content security policy allows the page's own style and script, by their digests, and no request.
+    """
+    style, script = _file("css"), f"//<![CDATA[\n{_file('js')}//]]>\n"
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
+    name = escape(printable(title))
+    legend = "".join(f'<li><i class="{kind}"></i>{text}</li>' for kind, text in LEGEND)
+    notes = "".join(f'<p class="note">coarser: {escape(printable(note))}</p>' for note in scene.notes)
+    scale = ""
+    if measure is not None:
+        largest = f"{measure.title} up to {measure.text(measure.largest)}"
+        scale = f'<li><i class="scale"></i>{escape(printable(largest))}</li>'
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/><title>{name}</title>'
+        f'<meta name="viewport" content="width=device-width"/><style>{style}</style></head><body>'
+        f'<header><h1>{name}</h1><input id="search" type="search" placeholder="search names and operators" '
+        'aria-label="search"/><span id="found"></span>'
+        '<button id="fit">fit</button><button id="open">open all</button><button id="close">fold all</button>'
+        f'<ul class="legend">{legend}{scale}</ul></header>{notes}'
+        '<main id="stage"><svg id="picture" xmlns="http://www.w3.org/2000/svg"></svg><div id="tip"></div></main>'
+        f'<script type="application/json" id="scene">{_data(scene, measure)}</script><script>{script}</script></body></html>\n'
+    )
+
+
+def _data(scene: Scene, measure: Measure | None) -> str:
+    """Return the JSON that the script draws. Characters that end a script or begin markup are escaped."""
+    items = list(scene.items())
+    index = {item: number for number, item in enumerate(items)}
+    rows = [_item(item, index, measure) for item in items]
+    text = json.dumps({"items": rows, "styles": STYLES}, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _item(item: Item, index: dict[Item, int], measure: Measure | None) -> dict[str, Any]:
+    lines = box_lines(item)
+    names = [full_name(name) for _, name in zip(range(MAX_NAMES), node_names(item), strict=False)] if _has_names(item) else []
+    row: dict[str, Any] = {
+        "k": "folded" if isinstance(item, Frame) else item.kind,
+        "t": lines,
+        "w": round(max(max(text_width(text, 12.0 if n == 0 else 10.0) for n, text in enumerate(lines)) + 22, 92.0)),
+        "d": item.detail,
+        "n": full_name(item.name if isinstance(item, Card) else item.title),
+        "s": names,
+        "c": item.count,
+        "p": -1 if item.parent is None else index[item.parent],
+        "z": item.total,
+    }
+    number = None if measure is None else measure.of(item)
+    if measure is not None and item.total:
+        row["f"] = "#ffffff" if number is None else measure.color(number)
+        row["b"] = number is not None and measure.is_dark(number)
+        row["m"] = "" if number is None else f"{printable(measure.title)}: {measure.text(number)}"
+    if isinstance(item, Frame):
+        row["o"] = item.is_open
+        row["q"] = item.kind
+        row |= _rows(assign_rows(item), item, index)
+    return row
+
+
+def _has_names(item: Item) -> bool:
+    return isinstance(item, Card) or item.count > 1 or bool(item.nodes)
+
+
+def _gates(frame: Frame) -> dict[Gate, int]:
+    gates = dict.fromkeys([*frame.entries.values(), *frame.exits.values()])
+    return {gate: number for number, gate in enumerate(gates)}
+
+
+def _rows(rows: Rows, frame: Frame, index: dict[Item, int]) -> dict[str, Any]:
+    """Return rows and wires of a frame: a slot is the number of an item, -1 for a bend, or -2 - n for gate n."""
+    gates = _gates(frame)
+    columns = {slot: number for row in rows.rows for number, slot in enumerate(row)}
+    groups: dict[Any, int] = {}
+
+    def code(slot: Slot) -> int:
+        return -1 if slot.end is None else -2 - gates[slot.end] if isinstance(slot.end, Gate) else index[slot.end]
+
+    def gate(slot: Slot, side: int, wire: Any) -> int:
+        found = gate_of(slot, side, wire)
+        return -1 if found is None or not isinstance(slot.end, Frame) else _gates(slot.end)[found]
+
+    wires = [
+        [
+            wire.source.row, columns[wire.source], columns[wire.target],
+            FIRST * wire.is_first | LAST * wire.is_last | BACKWARD * wire.is_backward,
+            edge_label(wire) if wire.is_first else "", gate(wire.source, 0, wire), gate(wire.target, 1, wire),
+            groups.setdefault((wire.source, wire.values), len(groups)),
+        ]
+        for wire in rows.wires
+    ]  # fmt: skip
+    return {"r": [[code(slot) for slot in row] for row in rows.rows], "e": wires}
+
+
+def _file(suffix: str) -> str:
+    return files("dovetail.draw").joinpath(f"page.{suffix}").read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """Return the digest of a style or a script as a content security policy writes it."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,67 @@
+"""Tandem repeats in a sequence: periods that follow each other two times or more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+MIN_SAVED = 5
+"""A repeat stands for at least this many nodes besides the first copy."""
+PERIODS = 48
+"""The most periods that are tried, those of most pairs first."""
+
+
+class Repeat(NamedTuple):
+    """``copies`` copies of ``period`` items from item ``start``."""
+
+    start: int
+    period: int
+    copies: int
+
+
+def tandem_repeats(tokens: Sequence[int], weights: Sequence[int]) -> list[Repeat]:
+    """Return disjoint repeats by start: greedily those that stand for most nodes, the shorter period first.
+
+    Items are equal where their tokens are; ``weights`` are their numbers of nodes. Takes O(n) time for each of PERIODS periods.
+    """
+    sequence = np.asarray(tokens, np.int64)
+    total = np.concatenate([[0], np.cumsum(np.asarray(weights, np.int64))])
+    found: list[tuple[int, Repeat]] = []
+    for period in _periods(tokens):
+        for start, length in _runs(sequence[:-period] == sequence[period:]):
+            if length >= period:
+                count = length // period + 1
+                saved = int(total[start + count * period] - total[start + period])
+                if saved >= MIN_SAVED:
+                    found.append((saved, Repeat(start, period, count)))
+    is_taken = np.zeros(len(sequence), bool)
+    chosen = []
+    for _, repeat in sorted(found, key=lambda each: (-each[0], each[1].period, each[1].start)):
+        section = is_taken[repeat.start : repeat.start + repeat.period * repeat.copies]
+        if not section.any():
+            section[:] = True
+            chosen.append(repeat)
+    return sorted(chosen)
+
+
+def _periods(tokens: Sequence[int]) -> list[int]:
+    """Return the most frequent distances between an item and the next equal ones."""
+    last: dict[int, list[int]] = {}
+    distances: Counter[int] = Counter()
+    for position, token in enumerate(tokens):
+        earlier = last.setdefault(token, [])
+        distances.update(position - each for each in earlier)
+        earlier.append(position)
+        del earlier[:-4]
+    limit = len(tokens) // 2
+    return [period for period, _ in sorted(distances.items(), key=lambda each: (-each[1], each[0])) if period <= limit][:PERIODS]
+
+
+def _runs(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
+    """Yield the start and the length of each run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.view(np.int8), [0]])))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield start, end - start

@@ -1,0 +1,160 @@
+"""The picture of a graph before its layout: cards of nodes in nested frames, and the links between the items of each frame."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dovetail.errors import printable
+from dovetail.ir.graph import Value
+from dovetail.ir.types import Tensor, shape_of
+
+MAX_LABEL = 30
+"""The most characters of a label in the picture."""
+TIMES = "\u00d7"
+"""The sign between the sizes of a shape."""
+MAX_TITLE = 300
+"""The most characters of a name that a picture shows at the pointer."""
+
+
+@dataclass(eq=False, slots=True)
+class Card:
+    """A box without content: a node with its weights, or inputs or outputs of a graph.
+
+    ``kind`` is operator, weighted, movement, control, input or output. ``total`` counts the nodes that the card stands for, with
+    the copies in ``hidden``; cards of inputs and outputs stand for none.
+    """
+
+    kind: str
+    title: str
+    name: str
+    position: int
+    lines: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    token: int = 0
+    count: int = 1
+    total: int = 1
+    hidden: list[Item] = field(default_factory=list)
+    parent: Frame | None = None
+    detail: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A box with items in it: a module, a repeated block, a section of a large graph, a node with subgraphs, or a subgraph.
+
+    ``count`` is the number of copies that it stands for, the others are ``hidden``. ``nodes`` is the label of a node with
+    subgraphs. ``links`` are the edges among the children: (source, target) to the values on it. A port of the frame, where an
+    edge passes its border, is a target or a source too.
+    """
+
+    kind: str
+    title: str
+    position: int
+    children: list[Item] = field(default_factory=list)
+    nodes: tuple[str, ...] = ()
+    token: int = 0
+    count: int = 1
+    total: int = 0
+    hidden: list[Item] = field(default_factory=list)
+    parent: Frame | None = None
+    links: dict[tuple[End, End], dict[Value, None]] = field(default_factory=dict)
+    entries: dict[Value, Gate] = field(default_factory=dict)
+    exits: dict[Value, Gate] = field(default_factory=dict)
+    is_open: bool = False
+    detail: str = ""
+    summary: str = ""
+    """The most frequent operators."""
+
+
+@dataclass(eq=False, slots=True)
+class Gate:
+    """The place where edges of one value, or of many, pass the border of a frame."""
+
+    is_entry: bool
+    parent: Frame | None = None
+
+
+Item: TypeAlias = Card | Frame
+End: TypeAlias = Card | Frame | Gate
+
+
+@dataclass(slots=True)
+class Scene:
+    """A picture without positions: the outermost frame, and ``notes`` on what it leaves out."""
+
+    root: Frame
+    notes: list[str]
+
+    def items(self) -> Iterator[Item]:
+        """Yield every item that can be drawn, the frame before its content; copies that are counted are not among them."""
+        pending: list[Item] = [self.root]
+        while pending:
+            item = pending.pop()
+            yield item
+            if isinstance(item, Frame):
+                pending += reversed(item.children)
+
+
+def all_cards(item: Item) -> Iterator[Card]:
+    """Yield the cards in an item, hidden copies included."""
+    pending: list[Item] = [item]
+    while pending:
+        each = pending.pop()
+        pending += each.hidden
+        if isinstance(each, Card):
+            yield each
+        else:
+            pending += each.children
+
+
+def summarize(frame: Frame) -> str:
+    """Return the three most frequent operators in a frame with their numbers, copies included."""
+    counts = Counter(card.title for card in all_cards(frame) if card.total)
+    return " · ".join(f"{title} {count:,}" for title, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:3])
+
+
+def node_names(item: Item) -> Iterator[str]:
+    """Yield the labels of the nodes that an item stands for, hidden copies included."""
+    pending: list[Item] = [item]
+    while pending:
+        each = pending.pop()
+        yield from each.nodes
+        pending += each.hidden
+        if isinstance(each, Frame):
+            pending += each.children
+
+
+def shorten(text: str, length: int = MAX_LABEL) -> str:
+    """Return ``text`` escaped, its middle left out where it has more than ``length`` characters."""
+    text = printable(text if len(text) <= 4 * length else f"{text[: 2 * length]}{text[-2 * length :]}")
+    if len(text) <= length:
+        return text
+    tail = (length - 1) // 2
+    return f"{text[: length - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def full_name(text: str) -> str:
+    """Return a name escaped and cut to MAX_TITLE characters."""
+    return shorten(text, MAX_TITLE)
+
+
+def shape_label(value: Value) -> str:
+    """Return the shape of a value as the label of an edge, after the element type where that is not f32."""
+    type = value.type
+    if not isinstance(type, Tensor):
+        return shorten(str(type), 24)
+    shape = shape_of(type)
+    dtype = "" if type.dtype is None or type.dtype.name == "f32" else f"{type.dtype} "
+    if shape is None:
+        return f"{dtype}…"
+    sizes = [_size_label(size) for size in shape]
+    return dtype + TIMES.join([*sizes[:6], *(["…"] if len(sizes) > 6 else [])]) if sizes else f"{dtype}scalar"
+
+
+def _size_label(size: Any) -> str:
+    """Return a size; "?" for one that has no name in the file."""
+    text = "?" if size is None else str(size)
+    return "?" if "?" in text else shorten(text, 14)

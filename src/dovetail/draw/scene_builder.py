@@ -1,0 +1,408 @@
+"""Build the scene of a graph: modules are frames, weights are in the cards of their readers, subgraphs are frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail.draw.arrangement import arrange
+from dovetail.draw.modules import module_paths
+from dovetail.draw.scene import MAX_TITLE, Card, End, Frame, Gate, Item, Scene, full_name, shape_label, shorten, summarize
+from dovetail.errors import printable
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import Op, bodies, has
+
+MAX_SUBGRAPHS = 6
+"""The deepest nesting of subgraphs that is drawn."""
+MAX_CARDS = 12
+"""The most cards of inputs, and of outputs, of one graph."""
+MAX_PASSES = 8
+"""The most rounds of taking modules apart that are on cycles."""
+MAX_GATES = 12
+"""The most places where edges enter a frame, and where they leave it."""
+MAX_LINES = 3
+"""The most weights that a card lists."""
+
+
+def build_scene(model: Model) -> Scene:
+    """Build the scene of a model."""
+    return SceneBuilder().build(model)
+
+
+class SceneBuilder:
+    """The state of building one scene: the item of each node and input, the edges, and the tokens of equal items."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.edges: list[tuple[Item, Item, Value]] = []
+        self.tokens: dict[Any, int] = {}
+
+    def build(self, model: Model) -> Scene:
+        root = self._graph_frame(model.graph, "graph", printable(model.graph.name or "model"), 0)
+        _splice_single_module(root)
+        self._link()
+        for _ in range(MAX_PASSES):
+            if not _dissolve_cycles(root):
+                break
+            _clear_links(root)
+            self._link()
+        copies = arrange(root, self.tokens, self.notes)
+        _clear_links(root)
+        self._link(copies.representative, copies.are_apart)
+        for frame in _frames(root):
+            _merge_gates(frame)
+            frame.summary = summarize(frame)
+        return Scene(root, list(dict.fromkeys(self.notes)))
+
+    # Items
+
+    def _graph_frame(self, graph: Graph, kind: str, title: str, depth: int) -> Frame:
+        """Return a frame with the items of a graph, and add its edges."""
+        root = Frame(kind, title, 0)
+        items: dict[Node, Item] = {}
+        sources: dict[Value, Item] = {}
+        modules: dict[tuple[str, ...], Frame] = {(): root}
+        computed = _computed_weights(graph)
+        paths = module_paths(graph)
+        for position, node in enumerate(graph.nodes):
+            if not _is_weight(node) and node not in computed.readers:
+                items[node] = self._node_item(node, position, depth, computed)
+                _module_frame(modules, paths[node], position).children.append(items[node])
+        _count(root)
+        _simplify(root)
+        root.children[:0] = self._terminals("input", graph.inputs, sources, -1)
+        targets: dict[Value, Item] = {}
+        root.children += self._terminals("output", list(dict.fromkeys(graph.outputs)), targets, len(graph.nodes))
+        _set_parents(root)
+        for node, item in items.items():
+            for x in dict.fromkeys(node.inputs):
+                if x is not None:
+                    self._add_edge(items, sources, x, item)
+        for value, item in targets.items():
+            self._add_edge(items, sources, value, item)
+        return root
+
+    def _add_edge(self, items: dict[Node, Item], sources: dict[Value, Item], value: Value, target: Item) -> None:
+        source = sources.get(value) if value.node is None else items.get(value.node)
+        if source is not None:
+            self.edges.append((source, target, value))
+
+    def _node_item(self, node: Node, position: int, depth: int, computed: ComputedWeights) -> Item:
+        subgraphs = list(bodies(node.op))
+        inner = computed.nodes_of(node)
+        names = (node.label, *(each.label for each in inner))
+        title, lines = shorten(_title(node.op), 26), _weight_lines(node, computed)
+        if not subgraphs or depth >= MAX_SUBGRAPHS:
+            if subgraphs:
+                self.notes.append(f"subgraphs in more than {MAX_SUBGRAPHS} others are not drawn")
+            kind = (
+                "control"
+                if subgraphs
+                else "movement"
+                if _is_movement(node.op)
+                else "weighted"
+                if _has_weights(node, computed)
+                else "operator"
+            )
+            card = Card(kind, title, full_name(node.label), position, lines, names, total=len(names), detail=_detail(node))
+            card.token = self._token(("card", _signature(node), lines, len(names)))
+            return card
+        frame = Frame("control", f"{title} {shorten(node.label)}", position, nodes=names, detail=_detail(node))
+        frame.children = [self._graph_frame(body, "subgraph", name, depth + 1) for name, body in subgraphs]
+        frame.token = self._token(("control", _signature(node), lines))
+        return frame
+
+    def _terminals(self, kind: str, values: list[Value], owners: dict[Value, Item], position: int) -> list[Item]:
+        """Return the cards of inputs or outputs: one each, or one for all of a type where there are many."""
+        groups: dict[Any, list[Value]] = {value: [value] for value in values}
+        if len(groups) > MAX_CARDS:
+            groups = {}
+            for value in values:
+                groups.setdefault(shape_label(value), []).append(value)
+        if len(groups) > MAX_CARDS:
+            groups = {None: values}
+        cards: list[Item] = []
+        for group in groups.values():
+            title = kind if len(group) == 1 else f"{len(group):,} {kind}s"
+            name = full_name(group[0].name) + (f" … {full_name(group[-1].name)}" if len(group) > 1 else "")
+            lines = (shape_label(group[0]),) if kind == "output" and len(group) == 1 else ()
+            card = Card(kind, title, name, position, lines, total=0, detail=printable(str(group[0].type))[:MAX_TITLE])
+            card.token = self._token((kind, lines, name))
+            owners.update(dict.fromkeys(group, card))
+            cards.append(card)
+        return cards
+
+    def _token(self, key: Any) -> int:
+        return self.tokens.setdefault(key, len(self.tokens))
+
+    # Links
+
+    def _link(self, representative: Any = None, are_apart: Any = None) -> None:
+        """Add each edge to the frames that it crosses; an edge between two counted copies is not drawn."""
+        seen = set()
+        for source, target, value in self.edges:
+            if representative is not None:
+                if are_apart(source, target):
+                    continue
+                source, target = representative(source), representative(target)
+            if (source, target, value) not in seen:
+                seen.add((source, target, value))
+                _add_link(source, target, value)
+
+
+def _add_link(source: End, target: End, value: Value) -> None:
+    """Link two items through the gates of the frames between them."""
+    up, down = _chain(source), _chain(target)
+    common = 0
+    while common < min(len(up), len(down)) and up[common] is down[common]:
+        common += 1
+    if common == len(up) or common == len(down):
+        return
+    for frame, inner in zip(up[common:-1], up[common + 1 :], strict=True):
+        assert isinstance(frame, Frame)
+        gate = frame.exits.setdefault(value, Gate(False, frame))
+        frame.links.setdefault((inner, gate), {})[value] = None
+    for frame, inner in zip(down[common:-1], down[common + 1 :], strict=True):
+        assert isinstance(frame, Frame)
+        gate = frame.entries.setdefault(value, Gate(True, frame))
+        frame.links.setdefault((gate, inner), {})[value] = None
+    around = up[common - 1]
+    assert isinstance(around, Frame)
+    around.links.setdefault((up[common], down[common]), {})[value] = None
+
+
+def _chain(item: End) -> list[End]:
+    """Return the frames around an item, the outermost first, and the item."""
+    chain: list[End] = [item]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(parent)
+    return chain[::-1]
+
+
+def _merge_gates(frame: Frame) -> None:
+    """Merge gates of the same items, and all gates of a side where there are more than MAX_GATES."""
+    for gates, side in ((frame.entries, 0), (frame.exits, 1)):
+        ends: dict[Gate, list[int]] = {}
+        for pair in frame.links:
+            if isinstance(pair[side], Gate) and not isinstance(pair[1 - side], Gate):
+                ends.setdefault(pair[side], []).append(id(pair[1 - side]))  # type: ignore[arg-type]
+        first: dict[Any, Gate] = {}
+        merged = {gate: first.setdefault(tuple(sorted(items)) if side else gate, gate) for gate, items in ends.items()}
+        if len(set(merged.values())) > MAX_GATES:
+            merged = dict.fromkeys(ends, next(iter(ends)))
+        for value, gate in gates.items():
+            gates[value] = merged.get(gate, gate)
+        links: dict[tuple[End, End], dict[Value, None]] = {}
+        for (source, target), values in frame.links.items():
+            pair = (merged.get(source, source), target) if side == 0 else (source, merged.get(target, target))  # type: ignore
+            links.setdefault(pair, {}).update(values)
+        frame.links = links
+
+
+def _frames(root: Frame) -> Iterator[Frame]:
+    """Yield the frames, copies that are counted included."""
+    pending: list[Item] = [root]
+    while pending:
+        item = pending.pop()
+        pending += item.hidden
+        if isinstance(item, Frame):
+            yield item
+            pending += item.children
+
+
+def _clear_links(root: Frame) -> None:
+    for frame in _frames(root):
+        frame.links, frame.entries, frame.exits = {}, {}, {}
+    _set_parents(root)
+
+
+def _set_parents(root: Frame) -> None:
+    for frame in _frames(root):
+        for child in frame.children:
+            child.parent = frame
+
+
+# Modules
+
+
+def _module_frame(modules: dict[tuple[str, ...], Frame], path: tuple[str, ...], position: int) -> Frame:
+    if path not in modules:
+        frame = Frame("module", full_name(path[-1]), position)
+        _module_frame(modules, path[:-1], position).children.append(frame)
+        modules[path] = frame
+    return modules[path]
+
+
+def _count(frame: Frame) -> int:
+    frame.total = len(frame.nodes) + sum(_count(child) if isinstance(child, Frame) else child.total for child in frame.children)
+    return frame.total
+
+
+def _simplify(frame: Frame) -> None:
+    """Put a card that is alone in its module in the place of the module, and join modules that hold one module alone."""
+    for index, child in enumerate(frame.children):
+        if not isinstance(child, Frame) or child.kind != "module":
+            continue
+        _simplify(child)
+        if len(child.children) == 1:
+            only = child.children[0]
+            if isinstance(only, Frame) and only.kind == "module":
+                only.title = shorten(f"{child.title}/{only.title}", MAX_TITLE)
+            frame.children[index] = only
+
+
+def _splice_single_module(root: Frame) -> None:
+    """Put the content of a module that holds all nodes into the outermost frame."""
+    while True:
+        inner = [child for child in root.children if child.total]
+        if len(inner) != 1 or not isinstance(inner[0], Frame) or inner[0].kind != "module":
+            return
+        position = root.children.index(inner[0])
+        root.children[position : position + 1] = inner[0].children
+        for child in root.children:
+            child.parent = root
+
+
+def _dissolve_cycles(root: Frame) -> bool:
+    """Put the content of the smallest modules that are on cycles of modules into the frames around them.
+
+    A module that is called several times is on such a cycle. Returns whether there was one.
+    """
+    found = False
+    for frame in list(_frames(root)):
+        remaining = _without_ends(frame)
+        modules = [item for item in frame.children if item in remaining and isinstance(item, Frame) and item.kind == "module"]
+        limit = max(min((item.total for item in modules), default=0), 4)
+        for item in modules:
+            if item.total <= limit:
+                found = True
+                index = frame.children.index(item)
+                frame.children[index : index + 1] = item.children
+    return found
+
+
+def _without_ends(frame: Frame) -> set[Item]:
+    """Return the children that stay when those without sources or without targets among the others are removed repeatedly."""
+    remaining = set(frame.children)
+    for source_side in (0, 1):
+        degree = dict.fromkeys(remaining, 0)
+        neighbours: dict[Item, list[Item]] = {item: [] for item in remaining}
+        for pair in frame.links:
+            start, end = pair[source_side], pair[1 - source_side]
+            if isinstance(start, Gate) or isinstance(end, Gate):
+                continue
+            if start in remaining and end in remaining:
+                degree[end] += 1
+                neighbours[start].append(end)
+        pending = [item for item, number in degree.items() if not number]
+        while pending:
+            item = pending.pop()
+            remaining.discard(item)
+            for end in neighbours[item]:
+                degree[end] -= 1
+                if not degree[end]:
+                    pending.append(end)
+    return remaining
+
+
+# Nodes
+
+
+def _is_weight(node: Node) -> bool:
+    """Return whether a node is a constant that the cards of its readers list."""
+    return len(node.outputs) == 1 and node.outputs[0].constant is not None and bool(node.outputs[0].uses)
+
+
+def _title(op: Any) -> str:
+    if type(op).__name__ == "Foreign":
+        return f"{op.domain + '.' if op.domain else ''}{op.kind}"
+    return str(op.title)
+
+
+def _is_movement(op: Op) -> bool:
+    """Return whether an operator only moves data: it has the rule ``windows``."""
+    return has(op, "windows")
+
+
+@dataclass(slots=True)
+class ComputedWeights:
+    """Nodes that compute a weight from constants, by what reads it: their cards are those of their readers."""
+
+    readers: dict[Node, Node]
+    nodes: dict[Node, list[Node]]
+
+    def nodes_of(self, node: Node) -> list[Node]:
+        """Return the nodes that compute the weights of ``node``, those of these weights included."""
+        found: list[Node] = []
+        pending = list(self.nodes.get(node, ()))
+        while pending:
+            found.append(pending.pop())
+            pending += self.nodes.get(found[-1], ())
+        return found
+
+
+def _computed_weights(graph: Graph) -> ComputedWeights:
+    computed = ComputedWeights({}, {})
+    outputs = set(graph.outputs)
+    for node in graph.nodes:
+        is_constant = all(
+            x is None or (x.node is not None and (_is_weight(x.node) or x.node in computed.readers)) for x in node.inputs
+        )
+        if not is_constant or _is_weight(node) or len(node.outputs) != 1 or next(bodies(node.op), None) is not None:
+            continue
+        readers = {reader for reader, _ in node.outputs[0].uses}
+        if len(readers) == 1 and node.outputs[0] not in outputs:
+            (reader,) = readers
+            computed.readers[node] = reader
+            computed.nodes.setdefault(reader, []).append(node)
+    return computed
+
+
+def _weights(node: Node, computed: ComputedWeights) -> Iterator[Value]:
+    for x in node.inputs:
+        if x is not None and (x.constant is not None or x.node in computed.readers):
+            yield x
+
+
+def _has_weights(node: Node, computed: ComputedWeights) -> bool:
+    return any((data := x.constant) is None or data.size > 8 for x in _weights(node, computed))
+
+
+def _weight_lines(node: Node, computed: ComputedWeights) -> tuple[str, ...]:
+    lines = []
+    for x in _weights(node, computed):
+        data = x.constant
+        lines.append(shape_label(x) if data is None else _constant_line(shape_label(x), data))
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES - 1 :] = [f"and {len(lines) - MAX_LINES + 1} more constants"]
+    return tuple(lines)
+
+
+def _constant_line(label: str, data: np.ndarray[Any, Any]) -> str:
+    if data.size > 6 or data.dtype.kind not in "biuf":
+        return label
+    items = ", ".join(f"{item:.4g}" if isinstance(item, float) else str(item) for item in data.reshape(-1).tolist())
+    return shorten(items if data.ndim == 0 else f"[{items}]", 26)
+
+
+def _signature(node: Node) -> tuple[Any, ...]:
+    """Return what equal nodes of repeated blocks have in common: operator, attributes, types of outputs."""
+    return (_title(node.op), tuple(_attributes(node.op)), len(node.inputs), tuple(map(shape_label, node.outputs)))
+
+
+def _attributes(op: Op) -> Iterable[str]:
+    for attribute in op.fields:
+        if attribute.annotation != "Graph" and attribute.name != "data":
+            value = op.__dict__[attribute.name]
+            if value is not None:
+                yield f"{attribute.name}={shorten(str(value), 80)}"
+
+
+def _detail(node: Node) -> str:
+    """Return the attributes and the types of a node for the pointer."""
+    attributes = ", ".join(list(_attributes(node.op))[:12])
+    types = ", ".join(printable(str(y.type)) for y in node.outputs[:4])
+    return shorten(f"{attributes}\n{types}" if attributes else types, MAX_TITLE).replace("\\x0a", "\n")

@@ -1,0 +1,194 @@
+"""Costs of a plan's steps: bytes read and written, arithmetic operations, and the graph's operator and node behind each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from dovetail.engine.memory.tensor import RunTensor, TensorMap
+from dovetail.engine.plan import Operand, Step
+from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
+from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
+from dovetail.engine.rewrite.recurrent import RecurrentSteps
+from dovetail.ir.graph import Graph, Node
+from dovetail.ir.op import Op, has
+from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.group_conv import GroupConv
+from dovetail.ops.nn.pool import AveragePool, MaxPool
+from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+
+Tensors = list[RunTensor | None]
+
+
+class StepCost(NamedTuple):
+    """Bytes that a step reads and writes, each element counted once, and its arithmetic operations.
+
+    ``is_integer``: whether the operations are products of integers. Dynamic tensors count nothing.
+    """
+
+    read: int
+    written: int
+    operations: int
+    is_integer: bool
+
+
+def cost_of(step: Step, tensor_map: TensorMap) -> StepCost:
+    """Return the cost of a step.
+
+    A contraction has two operations per multiply-add, a pooling one per element of each window, other arithmetic one per element
+    of its largest operand, movement and casts none. A Gather reads as many bytes of its table as it writes.
+    """
+    nodes = step.call.nodes if step.call is not None else ()
+    written = sum(map(_bytes_of, step.writes))
+    reads = [0 if operand is None else _bytes_of(operand) for operand in step.reads]
+    if reads and any(isinstance(node.op, GATHERS) for node in nodes):
+        reads[0] = min(reads[0], written)
+    operations = sum(operations_of(node, tensor_map) for node in nodes)
+    return StepCost(sum(reads), written, operations, any(isinstance(node.op, QuantizedConv) for node in nodes))
+
+
+def _bytes_of(operand: Operand) -> int:
+    """Return the bytes of the distinct elements of an operand: broadcast axes count once, dynamic tensors nothing."""
+    if operand.tensor.is_dynamic:
+        return 0
+    axes = zip(operand.sizes, operand.strides, strict=True)
+    if 0 in operand.sizes:
+        return 0
+    return prod(size for size, stride in axes if stride or size == 1) * operand.tensor.itemsize
+
+
+def operations_of(node: Node, tensor_map: TensorMap) -> int:
+    """Return the arithmetic operations of a node; 0 where a shape is unknown before the run."""
+    inputs: Tensors = [None if x is None else tensor_map.of(x) for x in node.inputs]
+    outputs = [tensor_map.of(y) for y in node.outputs]
+    if any(tensor is not None and tensor.shape is None for tensor in (*inputs, *outputs)) or not outputs:
+        return 0
+    for kinds, rule in RULES:
+        if isinstance(node.op, kinds):
+            return rule(node.op, inputs, outputs[0])
+    if has(node.op, "windows"):
+        return 0
+    return max(tensor.count for tensor in (*inputs, *outputs) if tensor is not None)
+
+
+def _matmul(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    first = _present(inputs[0]).sizes
+    is_transposed = op.transpose_a and len(first) > 1
+    return 2 * out.count * (first[-2 if is_transposed else -1] if first else 1)
+
+
+def _conv(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    """Return 2 * outputs * (input channels of a group) * (kernel elements)."""
+    weights = _present(inputs[1])
+    return 2 * out.count * (weights.count // max(weights.sizes[0], 1))
+
+
+def _group_conv(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    """Return the operations with weights [groups, outputs, inputs, *kernel]."""
+    weights = _present(inputs[1])
+    return 2 * out.count * (weights.count // max(prod(weights.sizes[:2]), 1))
+
+
+def _conv_transpose(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    """Return 2 * inputs * (output channels of a group) * (kernel elements)."""
+    weights = _present(inputs[1])
+    return 2 * _present(inputs[0]).count * (weights.count // max(weights.sizes[0], 1))
+
+
+def _recurrent(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    """Return the operations of the products with the recurrent weights, [directions, gates * hidden, hidden]."""
+    projected, weights = _present(inputs[0]), _present(inputs[1])
+    return 2 * prod(projected.sizes[:2]) * weights.count
+
+
+def _pool(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    size: int = prod(op.kernel_shape)
+    return out.count * size
+
+
+def _none(op: Any, inputs: Tensors, out: RunTensor) -> int:
+    return 0
+
+
+def _present(tensor: RunTensor | None) -> RunTensor:
+    assert tensor is not None
+    return tensor
+
+
+GATHERS = (Gather, GatherElements, GatherND)
+RULES: tuple[tuple[type[Op] | tuple[type[Op], ...], Callable[[Any, Tensors, RunTensor], int]], ...] = (
+    ((MatMul, Gemm), _matmul),
+    ((Conv, QuantizedConv), _conv),
+    (GroupConv, _group_conv),
+    (ConvTranspose, _conv_transpose),
+    (RecurrentSteps, _recurrent),
+    ((AveragePool, MaxPool), _pool),
+    ((*GATHERS, Cast, CastLike), _none),
+)
+"""The rule that counts the operations of an operator, by class; the first that fits."""
+
+
+class Origins:
+    """The node of a model that each tensor of a plan comes from: the producer of its value, or of the first value computed from
+    it that the model has.
+
+    The engine rewrites the graph; a value that the rewrite adds belongs to the node that it was written for.
+    """
+
+    def __init__(self, graph: Graph, rewritten: Graph) -> None:
+        self._nodes = {y.name: node for node in graph.nodes for y in node.outputs}
+        for node in reversed(rewritten.nodes):
+            origin = next((self._nodes[y.name] for y in node.outputs if y.name in self._nodes), None)
+            if origin is None:
+                readers = (reader for y in node.outputs for reader, _ in y.uses)
+                origin = next((found for reader in readers if (found := self._of_node(reader)) is not None), None)
+            if origin is not None:
+                for y in node.outputs:
+                    self._nodes.setdefault(y.name, origin)
+
+    def _of_node(self, node: Node) -> Node | None:
+        return next((self._nodes[y.name] for y in node.outputs if y.name in self._nodes), None)
+
+    def of(self, step: Step) -> list[Node]:
+        """Return the nodes of the model that a step computes, the one with the name of the result last."""
+        nodes = step.call.nodes if step.call is not None else ()
+        found = [origin for node in nodes if (origin := self._of_node(node)) is not None]
+        if not found:
+            names = [operand.tensor.name for operand in step.writes]
+            names += [name.rpartition(" (")[0] for name in names]
+            found = [self._nodes[name] for name in names if name in self._nodes][:1]
+        return list(dict.fromkeys(found))
+
+
+def operator_of(step: Step, origins: list[Node], tensor_map: TensorMap) -> str:
+    """Return the operator that a step's time belongs to: of those that it computes, the one with the most operations.
+
+    An operator of the engine alone has the name of the operator that it was rewritten from.
+    """
+    nodes = step.call.nodes if step.call is not None else ()
+    if not nodes:
+        return origins[-1].op.title if origins else "Copy"
+    main = max(nodes, key=lambda node: operations_of(node, tensor_map))
+    if isinstance(main.op, QuantizedConv | ScaledConv):
+        return next((layer.op.title for origin in origins if (layer := _layer_before(origin)) is not None), "Conv")
+    kinds = [node.op.title for node in origins]
+    own = main.op.title
+    # A MaxPool on 8-bit codes is written for the QuantizeLinear behind it.
+    return own if own in kinds or not kinds or isinstance(main.op, MaxPool) else kinds[0]
+
+
+def _layer_before(node: Node) -> Node | None:
+    """Return the convolution or product whose result ``node`` quantizes or scales."""
+    found: Node | None = node
+    for _ in range(MAX_FUSED_NODES):
+        if found is None or isinstance(found.op, Conv | Gemm):
+            return found
+        found = next((x.node for x in found.inputs if x is not None and x.node is not None and x.constant is None), None)
+    return None
+
+
+MAX_FUSED_NODES = 5
+"""The most nodes that one kernel computes after a convolution: dequantization, bias, residual, activation, quantization."""

@@ -1,0 +1,153 @@
+"""Report of a whole model: summary, shapes, plan, profile, drawing, faults, and blockers of each format and opset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dovetail.compare.model_profile import NATIVE, ModelProfile, profile
+from dovetail.compare.random_inputs import random_inputs
+from dovetail.errors import Diagnostic, DovetailError, printable
+from dovetail.formats import load
+from dovetail.formats.export_blockers import ExportTarget, export_blockers
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model
+from dovetail.limits import Limits, counting, within_memory
+from dovetail.report.model_summary import describe_value, summarize
+from dovetail.validate import check_graph
+
+if TYPE_CHECKING:
+    from dovetail.engine.plan_report import PlanReport
+
+Result = TypeVar("Result")
+MAX_SHAPES = 400
+"""The most values whose shapes the report lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """The facts of a model. A part that failed is None, and ``failures`` has its reason by the name of the section."""
+
+    name: str
+    file: str | None
+    summary: dict[str, Any]
+    values: list[dict[str, Any]] = field(repr=False)
+    """Name, type and operator of the values of the graph, at most MAX_SHAPES."""
+    value_count: int
+    faults: list[Diagnostic]
+    warnings: list[Diagnostic]
+    targets: list[ExportTarget] | None = field(repr=False)
+    plan: PlanReport | None = field(repr=False)
+    profile: ModelProfile | None = field(repr=False)
+    drawing: str = field(repr=False)
+    failures: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all facts but the drawing, for JSON."""
+        return {
+            "name": self.name,
+            "file": self.file,
+            "summary": self.summary,
+            "values": self.values,
+            "value_count": self.value_count,
+            "faults": [asdict(item) for item in self.faults],
+            "warnings": [asdict(item) for item in self.warnings],
+            "targets": None if self.targets is None else [{"name": each.name, **asdict(each)} for each in self.targets],
+            "plan": None if self.plan is None else self.plan.as_dict(),
+            "profile": None if self.profile is None else self.profile.as_dict(),
+            "failures": self.failures,
+        }
+
+    def html(self) -> str:
+        """Return a self-contained HTML page with all sections."""
+        from dovetail.report.model_page import page
+
+        return page(self)
+
+    def __repr__(self) -> str:
+        summary, failed = self.summary, ", ".join(self.failures)
+        text = (
+            f"<report of {self.name!r}: {summary['nodes']} nodes, {summary['parameters']} parameters, {len(self.faults)} faults"
+        )
+        return printable(f"{text}; failed: {failed}>" if failed else f"{text}>")
+
+
+def model_report(
+    model: Model | str | PathLike[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    engines: Sequence[str] = (NATIVE,),
+    threads: int | None = None,
+    runs: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+) -> ModelReport:
+    """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
+
+    The parameters are those of :func:`dovetail.profile`. A section that fails has its reason in ``failures``: a model that cannot
+    run has a report. Raises what ``load`` raises for a file that does not load.
+    """
+    # Deferred: the engine imports most operators, and the public names of the package come without them.
+    from dovetail.engine.plan_report import report as plan_report
+    from dovetail.engine.step_profile import RUN_SECONDS
+
+    loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    chosen = loaded.limits if limits is None else limits
+    loaded = copy_model(loaded)
+    loaded.limits = replace(chosen, seconds=RUN_SECONDS if chosen.seconds is None else chosen.seconds)
+    failures: dict[str, str] = {}
+
+    def attempt(section: str, make: Callable[[], Result]) -> Result | None:
+        try:
+            with counting(replace(loaded.limits, seconds=None)), within_memory(section, loaded.file):
+                return make()
+        except DovetailError as error:
+            failures[section] = f"[{error.code}] {error.message}"
+        except RecursionError:
+            failures[section] = "the model is nested too deeply"
+        return None
+
+    def draw_inputs() -> dict[str, Any]:
+        known = dict(inputs or {})
+        missing = [value.name for value in loaded.inputs if value.name not in known]
+        return {
+            **known,
+            **(
+                random_inputs(loaded, seed=seed, sizes=sizes, shapes=shapes, only=missing, beside=known or None)
+                if missing
+                else {}
+            ),
+        }
+
+    def make_profile(arrays: Mapping[str, Any]) -> ModelProfile:
+        return profile(loaded, arrays, engines=engines, threads=threads, runs=runs)
+
+    arrays = attempt("inputs", draw_inputs)
+    if arrays is None:
+        failures |= dict.fromkeys(("plan", "profile"), f"there are no inputs to run: {failures.pop('inputs')}")
+    plan = None if arrays is None else attempt("plan", lambda: plan_report(loaded, threads=threads, inputs=arrays, rounds=0))
+    profiled = None if arrays is None else attempt("profile", lambda: make_profile(arrays))
+    values = [(value, node) for node in loaded.graph.nodes if not hasattr(node.op, "data") for value in node.outputs]
+    return ModelReport(
+        loaded.graph.name or "model", loaded.file, summarize(loaded),
+        [{**describe_value(value), "operator": node.op.title} for value, node in values[:MAX_SHAPES]], len(values),
+        attempt("check", lambda: check_graph(loaded)) or [], _warnings(loaded),
+        attempt("formats", lambda: export_blockers(loaded)), plan, profiled,
+        attempt("drawing", lambda: drawing_of(loaded)) or "", failures,
+    )  # fmt: skip
+
+
+def _warnings(model: Model) -> list[Diagnostic]:
+    return [item for item in model.warnings if isinstance(item, Diagnostic)]
+
+
+def drawing_of(model: Model) -> str:
+    """Return the drawing of a model as an SVG element; "" without one."""
+    return ""
+
+
+__all__ = ["ModelReport", "drawing_of", "model_report"]

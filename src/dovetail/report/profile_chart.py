@@ -1,0 +1,218 @@
+"""Charts of a profile: bars of time by operator, kernel and module, and the roofline of the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil, floor, log10, sqrt
+from typing import Any, NamedTuple
+
+from dovetail.report.document import stylesheet, text_of
+from dovetail.report.profile_text import share_of_limit, with_prefix
+from dovetail.report.text import duration, percent
+
+WIDTH = 1180
+LABELS, FIGURES = 260, 240
+"""Widths of the columns of names and of figures beside the bars."""
+ROW = 19
+MAX_BARS = 14
+"""The most rows of a chart; the others are one row."""
+MAX_LABEL = 38
+"""The most characters of a name in a chart; its title has all of them."""
+ROOF_HEIGHT = 380
+LEFT, RIGHT, TOP, BOTTOM = 80, 24, 30, 46
+MAX_DOTS = 2000
+"""The most steps of a roofline: those with the most time."""
+
+
+class Bars(NamedTuple):
+    """A row of a bar chart: its name, the seconds of each engine, and text beside the bars."""
+
+    name: str
+    seconds: Sequence[float | None]
+    text: str
+
+
+def picture(profile: Any) -> str:
+    """Return all charts as one self-contained SVG."""
+    charts = [chart for _, _, chart in charts_of(profile)]
+    parts, y = [f'<text class="heading" x="0" y="22">{_clip(profile.name, 90)}</text>', *_legend(profile, 34)], 64
+    for (title, _, chart), height in zip(charts_of(profile), map(_height_of, charts), strict=True):
+        parts.append(f'<text class="heading" x="0" y="{y + 18}">{title}</text>')
+        parts.append(f'<g transform="translate(0 {y + 30})">{chart}</g>')
+        y += height + 58
+    return (
+        f'<svg class="profile" xmlns="http://www.w3.org/2000/svg" viewBox="-16 -8 {WIDTH + 32} {y + 16}" role="img">'
+        f'<style>{stylesheet("profile")}</style><rect class="paper" x="-16" y="-8" width="100%" height="100%"/>'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def charts_of(profile: Any) -> list[tuple[str, str, str]]:
+    """Return title, note and SVG of each chart of a profile."""
+    found = [("Time by operator", "", operator_bars(profile))]
+    native = next((engine for engine in profile.engines if engine.engine == "native"), None)
+    if native is not None:
+        found.append(("Time by kernel", "", _svg_bars([_bars(row) for row in native.kernels()], 1)))
+        modules = native.modules()
+        if len(modules) > 1:
+            found.append(("Time by module", "", _svg_bars([_bars(row) for row in modules], 1)))
+        if profile.limits is not None and any(step.operations and step.nbytes for step in native.steps):
+            found.append(("Roofline", ROOFLINE_NOTE, roofline(profile.limits, native.steps)))
+    return found
+
+
+ROOFLINE_NOTE = (
+    "Each dot is a step, its area the time. The lines are the measured limits of this machine: its copy bandwidth, and the rates "
+    "of an f32 product and of an 8-bit convolution. A dot above the slope has operands in a cache."
+)
+
+
+def legend(profile: Any) -> str:
+    """Return the legend of the engines as an SVG element; empty for one engine."""
+    items = "".join(_legend(profile, 2))
+    return f'<svg class="profile" viewBox="0 0 {WIDTH} 20">{items}</svg>' if items else ""
+
+
+def _legend(profile: Any, y: float) -> Iterator[str]:
+    if len(profile.engines) > 1:
+        for index, engine in enumerate(profile.engines):
+            x = index * 300
+            yield f'<rect class="bar e{index}" x="{x}" y="{y + 2}" width="22" height="11"/>'
+            time = "does not run" if engine.run_seconds is None else f"{duration(engine.run_seconds)} a run"
+            yield f'<text x="{x + 30}" y="{y + 12}">{_clip(f"{engine.name}: {time}", 44)}</text>'
+
+
+def operator_bars(profile: Any) -> str:
+    rows = []
+    for name, cells in profile.operators():
+        text = ", ".join("-" if cell is None else duration(cell.seconds) for cell in cells)
+        if len(cells) == 1 and cells[0] is not None:
+            text = _figures(cells[0])
+        rows.append(Bars(name, [None if cell is None else cell.seconds for cell in cells], text))
+    return _svg_bars(rows, len(profile.engines))
+
+
+def _bars(group: Any) -> Bars:
+    return Bars(group.name, [group.seconds], _figures(group))
+
+
+def _figures(group: Any) -> str:
+    limit = "" if group.share_of_limit is None else f", {share_of_limit(group.share_of_limit, '')}of limit"
+    return f"{duration(group.seconds)}, {percent(group.share)}{limit}"
+
+
+def _svg_bars(rows: Sequence[Bars], engines: int) -> str:
+    """Return a bar chart: a row per name, a bar per engine in it."""
+    if len(rows) > MAX_BARS:
+        rest = rows[MAX_BARS - 1 :]
+        columns = zip(*(row.seconds for row in rest), strict=True)
+        sums = [sum(seconds or 0.0 for seconds in column) for column in columns]
+        rows = [*rows[: MAX_BARS - 1], Bars(f"{len(rest)} others", sums, ", ".join(map(duration, sums)))]
+    longest = max((seconds or 0.0 for row in rows for seconds in row.seconds), default=0.0) or 1.0
+    height = max(ROW, 11 * engines + 8)
+    parts = []
+    for number, row in enumerate(rows):
+        y = number * height
+        middle = y + height / 2 + 4
+        parts.append(f"<g><title>{text_of(row.name)}: {text_of(row.text)}</title>")
+        parts.append(f'<text class="name" x="{LABELS - 10}" y="{middle}" text-anchor="end">{_clip(row.name, MAX_LABEL)}</text>')
+        thickness = (height - 7) / engines
+        for index, seconds in enumerate(row.seconds):
+            width = (WIDTH - LABELS - FIGURES) * (seconds or 0.0) / longest
+            box = f'x="{LABELS}" y="{y + 3 + index * thickness:.1f}" width="{width:.1f}" height="{thickness - 0.5:.1f}"'
+            parts.append(f'<rect class="bar e{index}" {box}/>')
+        widest = (WIDTH - LABELS - FIGURES) * max((seconds or 0.0 for seconds in row.seconds), default=0.0) / longest
+        parts.append(f'<text class="figure" x="{LABELS + widest + 8:.1f}" y="{middle}">{text_of(row.text)}</text></g>')
+    return _svg(len(rows) * height + 4, parts)
+
+
+def _svg(height: float, parts: Sequence[str]) -> str:
+    return f'<svg class="profile" width="{WIDTH}" height="{height:g}" viewBox="0 0 {WIDTH} {height:g}">{"".join(parts)}</svg>'
+
+
+def _height_of(chart: str) -> int:
+    """Return the height that ``_svg`` wrote."""
+    return ceil(float(chart.split('height="', 1)[1].split('"', 1)[0]))
+
+
+def _clip(name: str, length: int) -> str:
+    """Return a name for a chart, with its middle left out where it is long."""
+    if len(name) > length:
+        name = f"{name[: length // 2 - 1]}...{name[-(length - length // 2 - 2) :]}"
+    return text_of(name)
+
+
+# Roofline
+
+
+class _Axes(NamedTuple):
+    """Logarithmic axes: powers of ten of operations per byte, and of operations a second."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+    def x(self, intensity: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * (log10(intensity) - self.x0) / (self.x1 - self.x0), 1)
+
+    def y(self, rate: float) -> float:
+        return round(ROOF_HEIGHT - BOTTOM - (ROOF_HEIGHT - TOP - BOTTOM) * (log10(rate) - self.y0) / (self.y1 - self.y0), 1)
+
+
+def roofline(limits: Any, steps: Sequence[Any]) -> str:
+    """Return the roofline: operations a second of each step over its operations per byte."""
+    dots = [step for step in steps if step.operations and step.nbytes and step.seconds > 0]
+    dots = sorted(dots, key=lambda step: -step.seconds)[:MAX_DOTS]
+    intensities = [step.operations / step.nbytes for step in dots]
+    rates = [step.operations / step.seconds for step in dots]
+    has_integers = any(step.kernel.startswith("quantized") for step in dots)
+    top = max(limits.integer_rate if has_integers else limits.f32_rate, *rates)
+    ridge = top / limits.copy_rate
+    axes = _Axes(
+        floor(log10(min(*intensities, 0.1))), ceil(log10(max(*intensities, ridge)) + 0.1),
+        floor(log10(max(min(*rates, limits.f32_rate / 100), 1.0))), log10(top) + 0.25,
+    )  # fmt: skip
+    parts = list(_grid(axes))
+    longest = max((step.seconds for step in dots), default=1.0)
+    for step, intensity, rate in zip(dots, intensities, rates, strict=True):
+        radius = max(2.0, 15 * sqrt(step.seconds / longest))
+        title = f"{step.label}: {step.operator}, {step.kernel}, {duration(step.seconds)}, {with_prefix(rate, 'OP/s')}"
+        parts.append(
+            f'<circle class="dot {step.bound}" cx="{axes.x(intensity)}" cy="{axes.y(rate)}" r="{radius:.1f}">'
+            f"<title>{text_of(title)}</title></circle>"
+        )
+    parts += _roofs(axes, limits, has_integers)
+    return _svg(ROOF_HEIGHT, parts)
+
+
+def _grid(axes: _Axes) -> Iterator[str]:
+    bottom, right = ROOF_HEIGHT - BOTTOM, WIDTH - RIGHT
+    for power in range(ceil(axes.x0), floor(axes.x1) + 1):
+        x = axes.x(10.0**power)
+        yield f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"/>'
+        yield f'<text class="tick" x="{x}" y="{bottom + 18}" text-anchor="middle">{10.0**power:g}</text>'
+    for power in range(ceil(axes.y0), floor(axes.y1) + 1):
+        y = axes.y(10.0**power)
+        yield f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}"/>'
+        yield f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{with_prefix(10.0**power, "OP/s")}</text>'
+    yield f'<text class="tick" x="{(LEFT + right) / 2}" y="{ROOF_HEIGHT - 8}" text-anchor="middle">operations per byte</text>'
+
+
+def _roofs(axes: _Axes, limits: Any, has_integers: bool) -> Iterator[str]:
+    """Yield the slope of the copy bandwidth and a horizontal line for each rate of products."""
+    rates = [(limits.f32_rate, "f32 product")] + ([(limits.integer_rate, "8-bit convolution")] if has_integers else [])
+    highest = max(rate for rate, _ in rates)
+    low = max(10.0**axes.x0, 10.0**axes.y0 / limits.copy_rate)
+    ridge = highest / limits.copy_rate
+    yield (
+        f'<line class="roof" x1="{axes.x(low)}" y1="{axes.y(low * limits.copy_rate)}" '
+        f'x2="{axes.x(ridge)}" y2="{axes.y(highest)}"/>'
+    )
+    text = f"copy {with_prefix(limits.copy_rate, 'B/s')}"
+    yield f'<text class="roof" x="{axes.x(ridge) - 30}" y="{axes.y(highest) + 4}" text-anchor="end">{text}</text>'
+    for rate, name in rates:
+        y, start = axes.y(rate), axes.x(rate / limits.copy_rate)
+        yield f'<line class="roof" x1="{start}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
+        label = f"{name} {with_prefix(rate, 'OP/s')}"
+        yield f'<text class="roof" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">{label}</text>'

@@ -1,0 +1,381 @@
+"""Pictures of graphs: every node once, boxes apart, edges between the right boxes, names as text, bounded time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import onnx
+import onnx.backend.test
+import pytest
+from onnx import helper
+
+import dovetail
+from dovetail.cli import main
+from dovetail.draw import Drawing, draw_model
+from dovetail.draw.layout import Placed, place_item, separate
+from dovetail.draw.repeats import Repeat, tandem_repeats
+from dovetail.draw.scene import Card, Frame, Gate, node_names
+from dovetail.errors import DovetailError
+from dovetail.ir.graph import Model
+
+pytest.importorskip("igraph", reason="dovetail[draw] is not installed")
+LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
+CORPUS = Path(os.environ.get("DOVETAIL_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
+FILES = [
+    *sorted(LIGHT.glob("*.onnx")),
+    *(path for path in sorted(CORPUS.glob("*")) if path.suffix in (".onnx", ".xml") and path.stat().st_size < 20_000_000)
+][::4]  # fmt: skip
+
+
+HOSTILE = {
+    "terminal": "\x1b[31mRED\x1b[0m\x07\r\n\u202eback\u2066\u2028\x7f\ud7ff\ue000",
+    "page": "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`${1}&lt;--><!--]]>",
+}
+OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What no output for people has: every control but the line break."""
+
+
+def model_named(text: str) -> onnx.ModelProto:
+    """A model with ``text`` in the names of values, nodes, modules, a dimension, an operator and an attribute."""
+    nodes = [
+        helper.make_node("Relu", [f"x{text}"], [f"y{text}"], name=f"a{text}/b{text}/relu"),
+        helper.make_node("Neg", [f"y{text}"], [f"v{text}"], name=f"a{text}/b{text}/neg"),
+        helper.make_node(f"Op{text}", [f"v{text}"], [f"z{text}"], name=text, domain=f"d{text}", **{f"a{text}": text}),
+    ]
+    inputs = [helper.make_tensor_value_info(f"x{text}", onnx.TensorProto.FLOAT, [f"s{text}", 3])]
+    outputs = [helper.make_tensor_value_info(f"z{text}", onnx.TensorProto.FLOAT, None)]
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid(f"d{text}", 1)]
+    return helper.make_model(helper.make_graph(nodes, f"g{text}", inputs, outputs), opset_imports=imports, ir_version=8)
+
+
+def load(path: Path) -> Model:
+    try:
+        return dovetail.load(path)
+    except DovetailError as error:
+        pytest.skip(f"{path.name} does not load: {error.code}")
+
+
+def boxes(placed: Placed) -> Iterator[Placed]:
+    yield placed
+    for child in placed.children:
+        yield from boxes(child)
+
+
+def placed_of(drawing: Drawing) -> Placed:
+    drawing.svg()
+    assert drawing._placed is not None
+    return drawing._placed
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_picture_has_every_node_once_in_boxes_that_are_apart(path: Path) -> None:
+    model = load(path)
+    drawing = draw_model(model)
+    root = ElementTree.fromstring(drawing.svg())
+    assert root.tag.endswith("svg")
+    names = Counter(node_names(drawing.scene.root))
+    outer = [node for node in model.graph.nodes if not (len(node.outputs) == 1 and node.outputs[0].constant is not None)]
+    wanted = Counter(node.label for node in outer)
+    assert not wanted - names
+    # What is beyond the nodes of the graph is in subgraphs, or a constant that is an output.
+    assert names.total() == drawing.scene.root.total
+    for box in boxes(placed_of(drawing)):
+        for index, first in enumerate(box.children):
+            assert first.x >= 0 and first.x + first.width <= box.width + 0.01
+            assert first.y >= 0 and first.y + first.height <= box.height + 0.01
+            for second in box.children[index + 1 :]:
+                assert (
+                    first.x + first.width <= second.x + 0.01
+                    or second.x + second.width <= first.x + 0.01
+                    or first.y + first.height <= second.y + 0.01
+                    or second.y + second.height <= first.y + 0.01
+                ), (first.item, second.item)
+
+
+@pytest.mark.parametrize("path", FILES[::3], ids=lambda path: path.name)
+def test_edges_connect_the_boxes_of_their_nodes(path: Path) -> None:
+    drawing = draw_model(load(path))
+    for box in boxes(placed_of(drawing)):
+        by_item = {child.item: child for child in box.children}
+        for line in box.paths:
+            if line.wire is None:
+                continue
+            for slot, (x, y), is_top in ((line.wire.source, line.points[0], False), (line.wire.target, line.points[-1], True)):
+                if isinstance(slot.end, Card | Frame):
+                    child = by_item[slot.end]
+                    assert child.x - 0.01 <= x <= child.x + child.width + 0.01
+                    assert y == pytest.approx(child.y + (0 if is_top else child.height))
+    for item in drawing.scene.items():
+        for source, target in item.links if isinstance(item, Frame) else ():
+            for end in (source, target):
+                assert end.parent is item or isinstance(end, Gate)
+
+
+def test_each_edge_of_a_small_graph_is_drawn() -> None:
+    drawing = draw_model(branches())
+    root = drawing.scene.root
+    ends = {(end_name(source), end_name(target)) for source, target in root.links}
+    assert ends == {("x", "a"), ("x", "b"), ("a", "c"), ("b", "c"), ("c", "d"), ("d", "y")}
+
+
+def end_name(end: object) -> str:
+    assert isinstance(end, Card)
+    return end.name
+
+
+def branches() -> Model:
+    with dovetail.Builder("branches") as b:
+        x = b.input("x", "f32", ("n", 4))
+        b.output("y", b.Reshape(b.Concat(b.Relu(x), b.Sigmoid(x), axis=1), [-1]))
+    for name, node in zip("abcd", (node for node in b.model.graph.nodes if node.outputs[0].constant is None), strict=True):
+        node.name = name
+    return b.model
+
+
+def chain(count: int, name: str = "") -> Model:
+    """A chain whose nodes repeat nothing: a Relu or an Add of earlier values by a fixed pseudo-random sequence."""
+    state = 1
+    with dovetail.Builder("chain") as b:
+        values = [b.input("x", "f32", (1, 8))]
+        for _ in range(count):
+            state = state * 1103515245 + 12345 & 0x7FFFFFFF
+            near = values[-1 - state % min(len(values), 20)]
+            values.append(b.Relu(values[-1]) if state >> 8 & 1 else b.Add(values[-1], near))
+        b.output("y", values[-1])
+    for number, node in enumerate(b.model.graph.nodes):
+        node.name = f"{name}{node.name or number}"
+    return b.model
+
+
+def test_shapes_weights_and_movement_are_marked() -> None:
+    text = branches().svg()
+    assert 'data-kind="movement"' in text and ">n\u00d78<" in text and ">n\u00d74<" in text and "only moves data" in text
+    with dovetail.Builder() as b:
+        b.output("y", b.MatMul(b.input("x", "f32", (2, 3)), b.constant([[1.0] * 4] * 3, "f32")))
+    text = b.model.svg()
+    assert 'data-kind="weighted"' in text and ">3\u00d74<" in text
+
+
+def test_repeated_blocks_are_drawn_once_with_their_count() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (2, 4))
+        for _ in range(12):
+            x = b.Add(x, b.Sigmoid(b.MatMul(x, b.constant([[0.5] * 4] * 4, "f32"))))
+        b.output("y", x)
+    drawing = draw_model(b.model)
+    counted = [item for item in drawing.scene.items() if item.count > 1]
+    assert [(item.count, item.total) for item in counted] == [(12, 36)]
+    assert sorted(node_names(drawing.scene.root)) == sorted(
+        node.label for node in b.model.graph.nodes if node.outputs[0].constant is None
+    )
+
+
+def test_equal_nodes_with_other_edges_are_no_repeated_block() -> None:
+    with dovetail.Builder() as b:
+        values = [b.input("x", "f32", (2, 4))]
+        for number in range(30):
+            values.append(b.Add(values[-1], values[number * number % len(values)]))
+        b.output("y", values[-1])
+    assert all(item.count == 1 for item in draw_model(b.model).scene.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("abababab", [Repeat(0, 2, 4)]), ("xaaaaaay", [Repeat(1, 1, 6)]), ("abcdefgh", []), ("abcabcxyzabcabc", [])],
+)
+def test_tandem_repeats(text: str, expected: list[Repeat]) -> None:
+    assert tandem_repeats([ord(letter) for letter in text], [1] * len(text)) == expected
+
+
+def test_coordinates_keep_their_distances() -> None:
+    found = separate([5.0, 0.0, 9.0, 9.0], [1.0, 1.0, 2.0, 1.0], [0.0, 2.0, 4.0, 6.0])
+    assert all(b - a >= 2 - 1e-9 for a, b in pairwise(found))
+    assert separate([0.0, 10.0], [1.0, 1.0], [0.0, 2.0]) == [0.0, 10.0]
+
+
+def test_modules_are_frames_and_cycles_of_modules_are_taken_apart() -> None:
+    model = chain(40)
+    for number, node in enumerate(model.graph.nodes):
+        node.name = f"net/{'ab'[number // 8 % 2]}/part{number // 20}/n{number}"
+    drawing = draw_model(model)
+    assert sum(isinstance(item, Frame) for item in drawing.scene.items()) > 1
+    assert sorted(node_names(drawing.scene.root)) == sorted(node.label for node in model.graph.nodes)
+    folded = draw_model(model, boxes=1)
+    assert folded.svg() != drawing.svg()
+
+
+def test_the_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
+    code = "import sys, dovetail; from dovetail.draw import draw_model as d; m = d(dovetail.load(sys.argv[1]));"
+    code += "sys.stdout.buffer.write((m.svg() + m.html()).encode())"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code, LIGHT / "light_inception_v1.onnx"],
+            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_names_are_text(kind: str) -> None:
+    model = dovetail.load(model_named(HOSTILE[kind]))
+    label = model.graph.nodes[0].label
+    drawing = draw_model(model, colors={label: 1.0}, measure=HOSTILE[kind])
+    for text in (drawing.svg(), drawing.html()):
+        ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+        assert not OBEYED.search(text)
+        assert "<img" not in text and "alert(1)</script>" not in text
+        assert text.count("<script") in (0, 2)
+    data = re.search('<script type="application/json" id="scene">(.*?)</script>', drawing.html(), re.S)
+    assert data and json.loads(data[1])["items"]
+
+
+def test_huge_names_take_little_room() -> None:
+    model = chain(50)
+    for node in model.graph.nodes:
+        node.name = "N" * 100_000 + node.name
+    model.graph.name = "G" * 1_000_000
+    drawing = draw_model(model)
+    assert len(drawing.svg()) < 200_000 and len(drawing.html()) < 400_000
+
+
+def test_10_000_nodes_are_drawn_within_10_seconds_as_sections() -> None:
+    model = chain(10_000)
+    start = time.perf_counter()
+    drawing = draw_model(model)
+    assert len(drawing.svg()) < 1_000_000
+    assert time.perf_counter() - start < 10
+    assert "sections" in drawing.notes[0] and drawing.notes[0] in drawing.svg()
+
+
+def wide_node(count: int) -> Model:
+    with dovetail.Builder("wide") as b:
+        inputs = [b.input(f"x{number}", "f32", (1, 4)) for number in range(count)]
+        b.output("y", b.Concat(*inputs, axis=1))
+    return b.model
+
+
+def dense(count: int) -> Model:
+    with dovetail.Builder("dense") as b:
+        values = [b.input("x", "f32", (1, 4))]
+        for _ in range(count):
+            values.append(b.Slice(b.Concat(*values, axis=1), [0], [4], [1]))
+        b.output("y", values[-1])
+    return b.model
+
+
+def nested_modules() -> Model:
+    model = chain(2000)
+    for number, node in enumerate(model.graph.nodes):
+        node.name = "/".join(f"m{level}" for level in range(number % 500)) + f"/n{number}"
+    return model
+
+
+@pytest.mark.parametrize("model", [lambda: wide_node(100_000), lambda: dense(300), nested_modules], ids=["wide", "dense", "deep"])
+def test_a_graph_that_defeats_the_layout_is_drawn_in_bounded_time(model: object) -> None:
+    built = model()  # type: ignore[operator]
+    start = time.perf_counter()
+    drawing = draw_model(built)
+    text = drawing.svg()
+    assert time.perf_counter() - start < 30 and len(text) < 3_000_000
+    ElementTree.fromstring(text)
+
+
+def test_colors_combine_and_have_a_legend() -> None:
+    model = branches()
+    text = draw_model(model, colors={"a": 1.0, "b": 3e-3}, measure="time", unit="s").svg()
+    assert "time up to 1e+03 ms" in text and "#7f0000" in text
+    with pytest.raises(DovetailError, match=r"draw\.colors"):
+        draw_model(model, colors={"a": "much"})  # type: ignore[dict-item]
+    with pytest.raises(DovetailError, match=r"draw\.boxes"):
+        draw_model(model, boxes=0)
+    with pytest.raises(DovetailError, match=r"draw\.zoom"):
+        draw_model(model).png(zoom=1000)
+
+
+@pytest.mark.parametrize("library", ["igraph", "resvg_py"])
+def test_a_missing_library_is_an_error_with_a_code(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(DovetailError, match=r"draw\.library"):
+        draw_model(branches()).png()
+    assert ("<svg" in branches()._repr_html_()) == (library != "igraph")
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "html"])
+@pytest.mark.parametrize("options", [(), ("--color", "time"), ("--color", "copied")], ids=["plain", "time", "copied"])
+def test_the_command_writes_a_file(
+    suffix: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dovetail.save(branches(), tmp_path / "m.onnx")
+    target = tmp_path / f"m.{suffix}"
+    with pytest.raises(SystemExit) as ended:
+        main(["draw", str(tmp_path / "m.onnx"), "-o", str(target), "--json", *options])
+    assert ended.value.code == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["bytes"] == target.stat().st_size and facts["nodes"] == 4
+
+
+def test_the_command_takes_colors_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dovetail.save(branches(), tmp_path / "m.onnx")
+    (tmp_path / "c.json").write_text('{"a": 0.5}')
+    arguments = ["draw", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.svg"), "--color", "error"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--colors", str(tmp_path / "c.json")])
+    assert ended.value.code == 0 and "error up to 0.5" in (tmp_path / "m.svg").read_text(encoding="utf-8")
+    (tmp_path / "c.json").write_text("[1]")
+    for last, code in ((["--colors", str(tmp_path / "c.json")], 3), ([], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, *last])
+        assert ended.value.code == code
+    assert "draw.colors" in capsys.readouterr().err
+
+
+def test_every_frame_of_a_page_can_be_opened() -> None:
+    model = dovetail.load(LIGHT / "light_densenet121.onnx")
+    data = re.search('<script type="application/json" id="scene">(.*?)</script>', draw_model(model).html(), re.S)
+    assert data
+    items = json.loads(data[1])["items"]
+    for number, item in enumerate(items):
+        for row in item.get("r", ()):
+            assert all(items[code]["p"] == number for code in row if code >= 0)
+        for row, first, second, *_ in item.get("e", ()):
+            assert first < len(item["r"][row]) and second < len(item["r"][row + 1])
+
+
+chromium = shutil.which("chromium")
+
+
+@pytest.mark.skipif(chromium is None, reason="Debian's chromium is not installed")
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_chromium_shows_the_picture(suffix: str, tmp_path: Path) -> None:
+    drawing = draw_model(dovetail.load(LIGHT / "light_squeezenet.onnx"))
+    page, shot = tmp_path / f"m.{suffix}", tmp_path / "m.png"
+    page.write_text(drawing.svg() if suffix == "svg" else drawing.html(), encoding="utf-8")
+    size = ["--window-size=1200,900", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [str(chromium), "--headless", "--no-sandbox", "--disable-gpu", *size, f"--screenshot={shot}", page.as_uri()]
+    subprocess.run(command, capture_output=True, timeout=120, check=True)
+    assert shot.stat().st_size > 20_000
+    if suffix == "html":
+        dump = subprocess.run(
+            [*command[:-2], "--dump-dom", f"{page.as_uri()}#Concat"], capture_output=True, timeout=120, check=True
+        )
+        text = dump.stdout.decode()
+        assert "1 of 8" in text and 'class="hit"' in text and "data-item" in text
+
+
+def test_an_open_frame_holds_what_is_in_it() -> None:
+    scene = draw_model(chain(20)).scene
+    scene.root.is_open = True
+    assert len(place_item(scene.root).children) == len(scene.root.children)

@@ -1,0 +1,305 @@
+"""What `dovetail profile` says: costs of known operators, sums, the trace, the page, the picture, the command."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import dovetail
+from dovetail import Builder, Limits, cli, native_core
+from dovetail.compare.model_profile import EngineProfile, ModelProfile
+from dovetail.engine.machine_limits import measure_limits
+from dovetail.engine.step_profile import profile_steps
+from dovetail.passes.modules import module_of
+
+F32 = np.float32
+
+
+def network() -> dovetail.Model:
+    """A convolution, a pooling, a product and a normalisation, in two modules by their names."""
+    rng = np.random.default_rng(0)
+    w, m = rng.standard_normal((8, 3, 3, 3)).astype(F32), rng.standard_normal((512, 10)).astype(F32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="/features/0/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="/features/1/Relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], name="/features/2/MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"], name="/Flatten"),
+        helper.make_node("MatMul", ["f", "m"], ["y0"], name="/head/MatMul"),
+        helper.make_node("Softmax", ["y0"], ["y"], name="/head/Softmax"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(w, "w"), onnx.numpy_helper.from_array(m, "m")],
+    )
+    return dovetail.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+@pytest.fixture(scope="module")
+def found() -> ModelProfile:
+    return dovetail.profile(network(), threads=1, runs=3)
+
+
+def step_of(model: dovetail.Model, operator: str) -> Any:
+    """The step of an operator; not the copies that change the layout of its operands."""
+    inputs = {value.name: np.ones(value.shape, value.type.dtype.numpy) for value in model.inputs}  # type: ignore[arg-type]
+    steps = profile_steps(model, inputs, 1, 1).steps
+    return max((step for step in steps if step.operator == operator), key=lambda step: step.operations)
+
+
+# Costs
+
+
+def test_a_product_reads_both_matrices_and_writes_one() -> None:
+    b = Builder()
+    b.output("y", b.MatMul(b.input("x", "f32", (5, 7)), np.ones((7, 11), F32)))
+    step = step_of(b.model, "MatMul")
+    assert (step.read, step.written, step.operations) == (4 * (5 * 7 + 7 * 11), 4 * 5 * 11, 2 * 5 * 7 * 11)
+
+
+def test_a_grouped_convolution_counts_the_channels_of_a_group() -> None:
+    b = Builder()
+    b.output("y", b.Conv(b.input("x", "f32", (2, 6, 9, 9)), np.ones((4, 3, 3, 3), F32), group=2))
+    step = step_of(b.model, "Conv")
+    assert step.operations == 2 * (2 * 4 * 7 * 7) * (3 * 3 * 3)
+    assert (step.read, step.written) == (4 * (2 * 6 * 81 + 4 * 27), 4 * 2 * 4 * 49)
+
+
+def test_a_broadcast_operand_is_read_once() -> None:
+    b = Builder()
+    b.output("y", b.Add(b.input("x", "f32", (64, 32)), b.input("z", "f32", (32,))))
+    step = step_of(b.model, "Add")
+    assert (step.read, step.written, step.operations) == (4 * (64 * 32 + 32), 4 * 64 * 32, 64 * 32)
+
+
+def test_a_copy_moves_its_bytes_twice_and_computes_nothing() -> None:
+    b = Builder()
+    b.output("y", b.Identity(b.input("x", "f32", (100,))))
+    step = step_of(b.model, "Identity")
+    assert (step.read, step.written, step.operations) == (400, 400, 0)
+
+
+def test_a_gather_reads_what_it_writes_of_a_large_table() -> None:
+    b = Builder()
+    b.output("y", b.Gather(b.constant(np.ones((1000, 8), F32)), b.input("x", "i64", (3,)), axis=0))
+    step = step_of(b.model, "Gather")
+    assert (step.read, step.written, step.operations) == (3 * 8 * 4 + 3 * 8, 3 * 8 * 4, 0)
+
+
+def test_operators_of_the_engine_have_the_name_of_the_model() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (1, 8, 6, 6))
+    b.output("y", b.GroupNormalization(x, np.ones(8, F32), np.ones(8, F32), num_groups=2))
+    steps = profile_steps(b.model, [np.ones((1, 8, 6, 6), F32)], 1, 1).steps
+    assert {step.operator for step in steps} == {"GroupNormalization"}
+
+
+# Sums
+
+
+def test_the_sums_by_operator_kernel_and_module_are_that_of_the_steps(found: ModelProfile) -> None:
+    (engine,) = found.engines
+    total = sum(step.seconds for step in engine.steps)
+    for groups in (engine.operators(), engine.kernels(), engine.modules(), engine.modules(1)):
+        assert sum(group.seconds for group in groups) == pytest.approx(total)
+        assert sum(group.count for group in groups) == len(engine.steps)
+        assert sum(group.share for group in groups) == pytest.approx(1)
+        assert sum(group.nbytes or 0 for group in groups) == sum(step.nbytes or 0 for step in engine.steps)
+        assert sum(group.operations or 0 for group in groups) == sum(step.operations or 0 for step in engine.steps)
+
+
+def test_steps_have_the_operators_and_modules_of_the_model(found: ModelProfile) -> None:
+    (engine,) = found.engines
+    assert {"Conv", "MaxPool", "MatMul", "Softmax"} <= {step.operator for step in engine.steps}
+    assert {group.name for group in engine.modules(1)} <= {"features", "head", "(no module)"}
+    conv = max(engine.steps, key=lambda step: step.operations or 0)
+    assert conv.operator == "Conv"
+    assert conv.module.startswith("features/") and (native_core.core() is None or "Relu" in conv.fused)
+    assert conv.operations and conv.operations >= 2 * 2 * 8 * 16 * 16 * 27
+
+
+def test_limits_are_positive_and_bound_each_step(found: ModelProfile) -> None:
+    if native_core.core() is None:
+        pytest.skip("needs the native core")
+    assert measure_limits(1) is measure_limits(1) and min(measure_limits(1)) > 0
+    assert found.limits == measure_limits(1)
+    for step in found.engines[0].steps:
+        assert step.bound in ("memory", "compute") and step.share_of_limit is not None and step.share_of_limit > 0
+
+
+def test_modules_come_from_metadata_then_names() -> None:
+    model = network()
+    node = model.graph.nodes[-1]
+    assert module_of(node) == "head"
+    node.metadata["metadata_props"] = {"pkg.torch.onnx.name_scopes": "['', 'layers.0', 'layers.0.norm', 'softmax_3']"}
+    assert module_of(node) == "layers.0/norm"
+    node.metadata["metadata_props"] = {"namespace": ": M/layers.0: Layer/layers.0.norm: Norm/softmax_3: aten.softmax"}
+    assert module_of(node) == "layers.0/norm"
+    node.metadata["metadata_props"] = {"pkg.torch.onnx.name_scopes": "[" * 100_000 + "'" * 99_999}
+    assert isinstance(module_of(node), str)
+
+
+# Trace
+
+
+def events_of(profile: ModelProfile) -> list[dict[str, Any]]:
+    return list(json.loads(profile.trace())["traceEvents"])
+
+
+def test_slices_of_the_trace_nest_and_have_their_costs(found: ModelProfile) -> None:
+    events = events_of(found)
+    steps = [event for event in events if event.get("cat") == "step"]
+    modules = [event for event in events if event.get("cat") == "module"]
+    assert len(steps) == len(found.engines[0].steps) and modules
+    for before, after in pairwise(steps):
+        assert round(before["ts"] * 1000) + round(before["dur"] * 1000) == round(after["ts"] * 1000)
+    for module in modules:
+        first, last = round(module["ts"] * 1000), round((module["ts"] + module["dur"]) * 1000)
+        inside = [step for step in steps if first <= round(step["ts"] * 1000) < last]
+        assert len(inside) == module["args"]["steps"]
+        assert round(sum(step["dur"] for step in inside) * 1000) == round(module["dur"] * 1000)
+    conv = next(step for step in steps if step["name"] == "Conv" and step["args"]["operations"])
+    assert conv["args"]["operations"] > 0 and conv["args"]["bytes read"] > 0 and conv["args"]["kernel"]
+    assert {event["ph"] for event in events} == {"M", "X", "C"}
+    assert [event["args"]["name"] for event in events if event["name"] == "process_name"] == ["dovetail"]
+
+
+def test_names_beyond_ascii_stand_in_the_trace_as_they_are() -> None:
+    b = Builder()
+    b.output("größe", b.Relu(b.input("x", "f32", (4,))))
+    trace = dovetail.profile(b.model, runs=1).trace()
+    assert "größe" in trace and json.loads(trace)
+
+
+def test_perfetto_reads_the_trace(found: ModelProfile, tmp_path: Path) -> None:
+    """Where its trace processor is installed: each slice, with its arguments, without an error."""
+    if importlib.util.find_spec("perfetto") is None:
+        pytest.skip("perfetto is not installed")
+    from perfetto.trace_processor import TraceProcessor
+
+    path = tmp_path / "trace.json"
+    path.write_text(found.trace())
+    try:
+        processor = TraceProcessor(trace=str(path))
+    except Exception as error:
+        pytest.skip(f"perfetto has no trace processor here: {error}")
+    with processor:
+        count = next(iter(processor.query("select count(*) as n from slice"))).n
+        faults = list(processor.query("select name from stats where severity = 'error' and value > 0"))
+    assert count == sum(event["ph"] == "X" for event in events_of(found)) and not faults
+
+
+# Page, picture, text
+
+
+def test_the_page_and_the_picture_are_well_formed_and_have_every_part(found: ModelProfile) -> None:
+    page = ElementTree.fromstring(found.html().split("\n", 1)[1])
+    headings = ["".join(item.itertext()) for item in page.iter("h2")]
+    for title in ("Time by operator", "Time by kernel", "Time by module", "Operators", "Kernels", "Modules", "Steps"):
+        assert any(heading.startswith(title) for heading in headings), title
+    picture = ElementTree.fromstring(found.svg())
+    texts = {item.text for item in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"network", "Time by operator", "Conv"} <= texts
+    assert "://" not in found.html().replace("http://www.w3.org/2000/svg", "")
+    assert repr(found).startswith("<profile of 'network'") and "in " in repr(found)
+
+
+def test_a_picture_of_no_steps_is_well_formed() -> None:
+    empty = ModelProfile("none", {}, 1, None, [EngineProfile("native", "dovetail", 0.0, 1)])
+    ElementTree.fromstring(empty.svg())
+    ElementTree.fromstring(empty.html().split("\n", 1)[1])
+    assert json.loads(empty.trace())["traceEvents"]
+
+
+# Peers
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_a_peer_has_the_operators_of_the_model(engine: str, tmp_path: Path) -> None:
+    pytest.importorskip(engine)
+    dovetail.save(network(), tmp_path / "m.onnx")
+    found = dovetail.profile(tmp_path / "m.onnx", engines=("native", engine), threads=1, runs=2)
+    peer = found.engines[1]
+    assert peer.run_seconds and {"Conv", "MatMul"} <= {step.operator for step in peer.steps}
+    assert peer.step_seconds > 0
+    both = [name for name, cells in found.operators() if all(cells)]
+    assert "Conv" in both and "MatMul" in both
+    assert sum(group.seconds for group in peer.operators()) == pytest.approx(peer.step_seconds)
+
+
+def test_an_ir_model_is_converted_for_onnxruntime(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    dovetail.save(network(), tmp_path / "m.xml")
+    (peer,) = dovetail.profile(tmp_path / "m.xml", engines=["onnxruntime"], threads=1, runs=1).engines
+    assert peer.steps and "conversion" in peer.notes[0]
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    with pytest.raises(dovetail.EngineError) as caught:
+        dovetail.profile(network(), engines=["tvm"])
+    assert caught.value.code == "profile.engine"
+
+
+# Limits
+
+
+def test_a_run_that_cannot_end_in_time_is_refused_before_it_starts() -> None:
+    if native_core.core() is None:
+        pytest.skip("needs the native core")
+    b = Builder()
+    x = b.input("x", "f32", (2048, 2048))
+    for _ in range(20):
+        x = b.MatMul(x, x)
+    b.output("y", x)
+    with pytest.raises(dovetail.EngineError) as caught:
+        dovetail.profile(b.model, limits=Limits(seconds=0.001))
+    assert caught.value.code == "run.time" and "at least" in caught.value.message
+
+
+# Command
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(list(arguments))
+    return int(caught.value.code or 0)
+
+
+def test_the_command_prints_tables_and_writes_each_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "m.onnx")
+    dovetail.save(network(), path)
+    for name in ("t.json", "p.html", "p.svg"):
+        assert command("profile", path, "--runs", "1", "--threads", "1", "-o", str(tmp_path / name)) == 0
+        assert (tmp_path / name).stat().st_size > 500
+    out, err = capsys.readouterr()
+    assert "operator" in out and "Conv" in out and "module" in out and "wrote" in err and "wrote" not in out
+    assert command("profile", path, "--runs", "1", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["dovetail"] == "profile" and found["engines"][0]["operators"] and found["engines"][0]["steps"]
+
+
+def test_the_command_refuses_other_files_and_engines(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.onnx")
+    dovetail.save(network(), path)
+    assert command("profile", path, "-o", str(tmp_path / "p.png")) == 2
+    assert command("profile", path, "--engines", "tvm") == 6
+
+
+def test_without_a_core_there_are_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_core, "core", lambda: None)
+    found = dovetail.profile(network(), threads=1, runs=1)
+    assert found.limits is None and all(step.share_of_limit is None for step in found.engines[0].steps)
+    assert all(not step.is_native for step in found.engines[0].steps)
+    ElementTree.fromstring(found.html().split("\n", 1)[1])
+    ElementTree.fromstring(found.svg())
