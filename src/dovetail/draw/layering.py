@@ -1,4 +1,4 @@
-"""LayerRows of a frame's items and their order in a row: layers by longest path, crossings reduced by igraph's Sugiyama layout."""
+"""Rows of a frame and their order in a row: layers by longest path, crossings reduced by igraph's Sugiyama layout."""
 
 from __future__ import annotations
 
