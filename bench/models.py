@@ -4,10 +4,10 @@
     python bench/models.py --profile FOLDER [--models NAME ...] [--threads 1]
 
 Sizes and forms are those of real exports, weights are random and seeded (examples/language_models.py, vision_models.py);
-With --profile a trace, a page of the profile and a report of each model are written instead.
-
 f32 but for the quantised one. Every engine gets the same inputs and the same number of threads. The difference is the largest one
 from any peer's results, as a part of the greatest magnitude of an output. A ratio below 1 means that dovetail is faster.
+
+With --profile a trace, a page of the profile and a report of each model are written instead, and a row of a table is printed.
 """
 
 from __future__ import annotations

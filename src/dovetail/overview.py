@@ -146,8 +146,14 @@ def _warnings(model: Model) -> list[Diagnostic]:
 
 
 def drawing_of(model: Model) -> str:
-    """Return the drawing of a model as an SVG element; "" without one."""
-    return ""
+    """Return the drawing of a model as an SVG element.
+
+    Raises UnsupportedError [draw.library] where the packages of ``dovetail[draw]`` are missing.
+    """
+    # Deferred for start-up time.
+    from dovetail.draw import draw_model
+
+    return draw_model(model).svg()
 
 
 __all__ = ["ModelReport", "drawing_of", "model_report"]

@@ -12,6 +12,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
@@ -204,15 +205,32 @@ def test_coordinates_keep_their_distances() -> None:
     assert separate([0.0, 10.0], [1.0, 1.0], [0.0, 2.0]) == [0.0, 10.0]
 
 
-def test_modules_are_frames_and_cycles_of_modules_are_taken_apart() -> None:
+def test_each_call_of_a_module_is_a_frame() -> None:
     model = chain(40)
     for number, node in enumerate(model.graph.nodes):
         node.name = f"net/{'ab'[number // 8 % 2]}/part{number // 20}/n{number}"
     drawing = draw_model(model)
-    assert sum(isinstance(item, Frame) for item in drawing.scene.items()) > 1
+    frames = [(item.title, item.total) for item in drawing.scene.items() if isinstance(item, Frame)][1:]
+    inner = [("part0", 4), ("part1", 4)]
+    assert frames == [("a/part0", 8), ("b/part0", 8), ("a", 8), *inner, ("b/part1", 8), ("a/part1", 8)]
     assert sorted(node_names(drawing.scene.root)) == sorted(node.label for node in model.graph.nodes)
-    folded = draw_model(model, boxes=1)
-    assert folded.svg() != drawing.svg()
+    assert draw_model(model, boxes=1).svg() != drawing.svg()
+
+
+def test_the_edges_between_the_modules_of_a_frame_have_no_cycle() -> None:
+    state = 1
+    for names in ("ab", "abc", "abcdefgh"):
+        model = chain(300)
+        for number, node in enumerate(model.graph.nodes):
+            state = state * 1103515245 + 12345 & 0x7FFFFFFF
+            node.name = f"net/{names[state >> 8 & len(names) - 1]}/{names[state >> 16 & 1]}/n{number}"
+        for frame in draw_model(model).scene.items():
+            if isinstance(frame, Frame):
+                links: dict[object, list[object]] = {child: [] for child in frame.children}
+                for source, target in frame.links:
+                    if target in links and source in links:
+                        links[target].append(source)
+                assert list(TopologicalSorter(links).static_order())
 
 
 def test_the_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def _group_repeats(order: list[Item], after: Adjacency, copies: Copies, depth: i
             continue
         copies.add(blocks)
         drawn = blocks[0]
-        result += [*order[end:start], _counted(drawn, blocks, after, copies, depth)]
+        result += [*order[end:start], _merge_copies(drawn, blocks, after, copies, depth)]
         end = start + period * count
     return [*result, *order[end:]]
 
@@ -166,7 +166,7 @@ def _are_copies(blocks: Sequence[Sequence[Item]], after: Adjacency) -> bool:
     return all(each == first for each in edges[:-1]) and edges[-1] == last
 
 
-def _counted(drawn: list[Item], blocks: list[list[Item]], after: Adjacency, copies: Copies, depth: int) -> Item:
+def _merge_copies(drawn: list[Item], blocks: list[list[Item]], after: Adjacency, copies: Copies, depth: int) -> Item:
     """Return the item for a repeated block: its only item with a count, or a frame of its items."""
     hidden = [item for block in blocks[1:] for item in block]
     if len(drawn) > 1:

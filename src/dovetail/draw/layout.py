@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dovetail.draw.layering import LayerRows, Slot, Wire, assign_rows
+from dovetail.draw.layers import LayerRows, Slot, Wire, assign_rows
 from dovetail.draw.scene import Frame, Gate, Item, shape_label, shorten
 
 LINE = 14.0

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from hashlib import sha256
-from html import escape
 from importlib.resources import files
 from typing import Any
 
 from dovetail.draw.colors import Measure
-from dovetail.draw.layering import Rows, Slot, assign_rows
+from dovetail.draw.layers import LayerRows, Slot, assign_rows
 from dovetail.draw.layout import box_lines, edge_label, gate_of, text_width
 from dovetail.draw.scene import Card, Frame, Gate, Item, Scene, full_name, node_names
 from dovetail.draw.svg import LEGEND, STYLES
 from dovetail.errors import printable
+from dovetail.report.document import document, json_of, text_of
 
 MAX_NAMES = 64
 """The most node names of one box that the search knows."""
@@ -27,35 +24,29 @@ def write_page(scene: Scene, title: str, measure: Measure | None) -> str:
 
     Its content security policy allows the page's own style and script, by their digests, and no request.
     """
-    style, script = _file("css"), f"//<![CDATA[\n{_file('js')}//]]>\n"
-    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
-    name = escape(printable(title))
+    name = text_of(title)
     legend = "".join(f'<li><i class="{kind}"></i>{text}</li>' for kind, text in LEGEND)
-    notes = "".join(f'<p class="note">coarser: {escape(printable(note))}</p>' for note in scene.notes)
+    notes = "".join(f'<p class="note">coarser: {text_of(note)}</p>' for note in scene.notes)
     scale = ""
     if measure is not None:
-        largest = f"{measure.title} up to {measure.text(measure.largest)}"
-        scale = f'<li><i class="scale"></i>{escape(printable(largest))}</li>'
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/><title>{name}</title>'
-        f'<meta name="viewport" content="width=device-width"/><style>{style}</style></head><body>'
+        scale = f'<li><i class="scale"></i>{text_of(f"{measure.title} up to {measure.text(measure.largest)}")}</li>'
+    body = (
         f'<header><h1>{name}</h1><input id="search" type="search" placeholder="search names and operators" '
         'aria-label="search"/><span id="found"></span>'
         '<button id="fit">fit</button><button id="open">open all</button><button id="close">fold all</button>'
         f'<ul class="legend">{legend}{scale}</ul></header>{notes}'
         '<main id="stage"><svg id="picture" xmlns="http://www.w3.org/2000/svg"></svg><div id="tip"></div></main>'
-        f'<script type="application/json" id="scene">{_data(scene, measure)}</script><script>{script}</script></body></html>\n'
+        f'<script type="application/json" id="scene">{_data(scene, measure)}</script>'
     )
+    return document(title, body, _file("css"), f"//<![CDATA[\n{_file('js')}//]]>\n")
 
 
 def _data(scene: Scene, measure: Measure | None) -> str:
-    """Return the JSON that the script draws. Characters that end a script or begin markup are escaped."""
+    """Return the JSON that the script draws."""
     items = list(scene.items())
     index = {item: number for number, item in enumerate(items)}
     rows = [_item(item, index, measure) for item in items]
-    text = json.dumps({"items": rows, "styles": STYLES}, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return json_of({"items": rows, "styles": STYLES})
 
 
 def _item(item: Item, index: dict[Item, int], measure: Measure | None) -> dict[str, Any]:
@@ -93,7 +84,7 @@ def _gates(frame: Frame) -> dict[Gate, int]:
     return {gate: number for number, gate in enumerate(gates)}
 
 
-def _rows(rows: Rows, frame: Frame, index: dict[Item, int]) -> dict[str, Any]:
+def _rows(rows: LayerRows, frame: Frame, index: dict[Item, int]) -> dict[str, Any]:
     """Return rows and wires of a frame: a slot is the number of an item, -1 for a bend, or -2 - n for gate n."""
     gates = _gates(frame)
     columns = {slot: number for row in rows.rows for number, slot in enumerate(row)}
@@ -120,8 +111,3 @@ def _rows(rows: Rows, frame: Frame, index: dict[Item, int]) -> dict[str, Any]:
 
 def _file(suffix: str) -> str:
     return files("dovetail.draw").joinpath(f"page.{suffix}").read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    """Return the digest of a style or a script as a content security policy writes it."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from dovetail.draw.arrangement import arrange
-from dovetail.draw.modules import module_paths
+from dovetail.draw.module_calls import Part, call_paths
 from dovetail.draw.scene import MAX_TITLE, Card, End, Frame, Gate, Item, Scene, full_name, shape_label, shorten, summarize
 from dovetail.errors import printable
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import Op, bodies, has
+from dovetail.passes.modules import module_paths
 
 MAX_SUBGRAPHS = 6
 """The deepest nesting of subgraphs that is drawn."""
 MAX_CARDS = 12
 """The most cards of inputs, and of outputs, of one graph."""
-MAX_PASSES = 8
-"""The most rounds of taking modules apart that are on cycles."""
 MAX_GATES = 12
 """The most places where edges enter a frame, and where they leave it."""
 MAX_LINES = 3
@@ -44,11 +43,6 @@ class SceneBuilder:
         root = self._graph_frame(model.graph, "graph", printable(model.graph.name or "model"), 0)
         _splice_single_module(root)
         self._link()
-        for _ in range(MAX_PASSES):
-            if not _dissolve_cycles(root):
-                break
-            _clear_links(root)
-            self._link()
         copies = arrange(root, self.tokens, self.notes)
         _clear_links(root)
         self._link(copies.representative, copies.are_apart)
@@ -64,13 +58,15 @@ class SceneBuilder:
         root = Frame(kind, title, 0)
         items: dict[Node, Item] = {}
         sources: dict[Value, Item] = {}
-        modules: dict[tuple[str, ...], Frame] = {(): root}
+        modules: dict[tuple[Part, ...], Frame] = {(): root}
         computed = _computed_weights(graph)
-        paths = module_paths(graph)
         for position, node in enumerate(graph.nodes):
             if not _is_weight(node) and node not in computed.readers:
                 items[node] = self._node_item(node, position, depth, computed)
-                _module_frame(modules, paths[node], position).children.append(items[node])
+        paths = module_paths(graph)
+        readers = {node: [reader for y in node.outputs for reader, _ in y.uses if reader in items] for node in items}
+        for node, path in call_paths({node: paths[node] for node in items}, readers).items():
+            _module_frame(modules, path, items[node].position).children.append(items[node])
         _count(root)
         _simplify(root)
         root.children[:0] = self._terminals("input", graph.inputs, sources, -1)
@@ -228,9 +224,9 @@ def _set_parents(root: Frame) -> None:
 # Modules
 
 
-def _module_frame(modules: dict[tuple[str, ...], Frame], path: tuple[str, ...], position: int) -> Frame:
+def _module_frame(modules: dict[tuple[Part, ...], Frame], path: tuple[Part, ...], position: int) -> Frame:
     if path not in modules:
-        frame = Frame("module", full_name(path[-1]), position)
+        frame = Frame("module", full_name(path[-1][0]), position)
         _module_frame(modules, path[:-1], position).children.append(frame)
         modules[path] = frame
     return modules[path]
@@ -264,48 +260,6 @@ def _splice_single_module(root: Frame) -> None:
         root.children[position : position + 1] = inner[0].children
         for child in root.children:
             child.parent = root
-
-
-def _dissolve_cycles(root: Frame) -> bool:
-    """Put the content of the smallest modules that are on cycles of modules into the frames around them.
-
-    A module that is called several times is on such a cycle. Returns whether there was one.
-    """
-    found = False
-    for frame in list(_frames(root)):
-        remaining = _without_ends(frame)
-        modules = [item for item in frame.children if item in remaining and isinstance(item, Frame) and item.kind == "module"]
-        limit = max(min((item.total for item in modules), default=0), 4)
-        for item in modules:
-            if item.total <= limit:
-                found = True
-                index = frame.children.index(item)
-                frame.children[index : index + 1] = item.children
-    return found
-
-
-def _without_ends(frame: Frame) -> set[Item]:
-    """Return the children that stay when those without sources or without targets among the others are removed repeatedly."""
-    remaining = set(frame.children)
-    for source_side in (0, 1):
-        degree = dict.fromkeys(remaining, 0)
-        neighbours: dict[Item, list[Item]] = {item: [] for item in remaining}
-        for pair in frame.links:
-            start, end = pair[source_side], pair[1 - source_side]
-            if isinstance(start, Gate) or isinstance(end, Gate):
-                continue
-            if start in remaining and end in remaining:
-                degree[end] += 1
-                neighbours[start].append(end)
-        pending = [item for item, number in degree.items() if not number]
-        while pending:
-            item = pending.pop()
-            remaining.discard(item)
-            for end in neighbours[item]:
-                degree[end] -= 1
-                if not degree[end]:
-                    pending.append(end)
-    return remaining
 
 
 # Nodes

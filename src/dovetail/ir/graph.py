@@ -404,6 +404,6 @@ _MODULE_OF_EXTENSION = {
     "set_metadata": "dovetail.transform.edit",
     "model_text": "dovetail.ir.printer",
     "model_html": "dovetail.report.notebook",
-    "model_svg": "dovetail.draw.drawing",
+    "model_svg": "dovetail.draw.picture",
 }
 EXTENSIONS = Extensions()

@@ -109,7 +109,7 @@ def _check(report: Any) -> str:
 
 
 def _drawing(report: Any) -> str:
-    return f'<div class="drawing">{report.drawing}</div>' if report.drawing else "<p>There is no drawing.</p>"
+    return f'<div class="drawing">{report.drawing}</div>'
 
 
 def _operators(report: Any) -> str:
