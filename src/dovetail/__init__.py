@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
     from dovetail.autodiff import grad
     from dovetail.compare.model_profile import ModelProfile, profile
+    from dovetail.debug.layer_comparison import LayerComparison
+    from dovetail.debug.layers import compare_layers
     from dovetail.dtypes import DType
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
@@ -41,6 +43,7 @@ __all__ = [
     "FormatError",
     "Graph",
     "InferenceReport",
+    "LayerComparison",
     "Limits",
     "Model",
     "ModelProfile",
@@ -51,6 +54,7 @@ __all__ = [
     "UnsupportedError",
     "Value",
     "check",
+    "compare_layers",
     "compile",
     "concat",
     "copy",
@@ -75,6 +79,8 @@ _MODULES = {
     "array_ops": "concat copy split",
     "autodiff": "grad",
     "compare.model_profile": "ModelProfile profile",
+    "debug.layer_comparison": "LayerComparison",
+    "debug.layers": "compare_layers",
     "dtypes": "DType",
     "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
     "formats": "load save",

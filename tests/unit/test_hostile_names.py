@@ -87,6 +87,7 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "profile": lambda path, folder: ["profile", path, "--runs", "1", "-o", f"{folder}/trace.json"],
     "profile-engines": lambda path, folder: ["profile", path, "--runs", "1", "--engines", "onnxruntime,openvino"],
     "report": lambda path, folder: ["report", path, "--runs", "1", "-o", f"{folder}/report.html"],
+    "compare": lambda path, folder: ["compare", path, "--all", "--html", f"{folder}/compare.html"],
     "convert-onnx": lambda path, folder: ["convert", path, f"{folder}/c.onnx"],
     "convert-ir": lambda path, folder: ["convert", path, f"{folder}/c.xml"],
     "grad": lambda path, folder: ["grad", path, f"{folder}/g.onnx"],

@@ -28,7 +28,7 @@ LAYERS = (
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
     "program compare backend ngraph catalog overview draw",
-    "transform",
+    "transform debug",
     "cli",
 )
 """The packages and modules, the lowest layer first; a module with a layer of its own is not of its package's."""
@@ -45,6 +45,7 @@ ACYCLIC = (
     "draw",
     "compare",
     "transform",
+    "debug",
     "cli",
 )
 """The packages without an import cycle, deferred imports included."""

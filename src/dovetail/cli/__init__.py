@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "bench": "Time a model beside other engines: medians, ratios, peak memory.",
     "check": "Report every independent fault of a model in one pass.",
+    "compare": "Compare every value in several engines, and find the first operator that is wrong.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
     "draw": "Draw the graph as a picture: modules, shapes, repeated blocks; SVG, PNG or an HTML page.",
     "edit": "Rename values, set outputs, constants, input types and metadata.",

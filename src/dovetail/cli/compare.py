@@ -1,0 +1,155 @@
+"""dovetail compare."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import click
+
+from dovetail.cli.output import load, loading, narrate, progress, say_json, table
+
+MAX_ROWS = 40
+"""The most rows of the table on stdout without ``--all``."""
+UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """A number of bytes with a unit: 500MB, 2GiB."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", value, re.ASCII)
+        if found is None or found[2].upper() not in UNITS:
+            self.fail(f"{value!r} is no number of bytes, such as 500MB or 2GiB", param, ctx)
+        return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--engines", metavar="ENGINE,...", help="interpreter, native, onnxruntime, openvino [all that are installed].")
+@click.option("--reference", metavar="ENGINE", help="The engine that the others are compared with [interpreter].")
+@click.option("--with", "other", type=click.Path(), metavar="FILE", help="Run the engines on this model instead of MODEL.")
+@click.option("-i", "--inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs (.npz, .npy); random ones for the rest.")
+@click.option("--memory", type=Bytes(), help="Run slices of the graph, so that the process stays below this: 500MB.")
+@click.option("--tolerance", type=click.FloatRange(min=0), help="Allowed difference as a share of the largest magnitude.")
+@click.option("--value", "values", multiple=True, metavar="NAME", help="Compare this value alone [all].")
+@click.option("--all", "is_all", is_flag=True, help="Print every value, not only the first and the differing ones.")
+@click.option("--html", type=click.Path(), metavar="FILE", help="Write a page with the plot of the error over depth.")
+@click.option("--colors", type=click.Path(), metavar="FILE", help="Write errors by node, for draw --color error --colors FILE.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of the engines.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(
+    model: str,
+    engines: str | None,
+    reference: str | None,
+    other: str | None,
+    inputs: tuple[str, ...],
+    memory: int | None,
+    tolerance: float | None,
+    values: tuple[str, ...],
+    is_all: bool,
+    html: str | None,
+    colors: str | None,
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    threads: int | None,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Compare every value of MODEL in several engines, by depth: where does a difference begin?
+
+    With --with the engines run a second model, of either format, whose values are matched by name, else by their computation.
+    Exit code 1: a value differs beyond the tolerance.
+    """
+    from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.debug.layers import compare_layers
+
+    loaded = load(model)
+    second = None if other is None else load(other)
+    with progress(f"running {model}"):
+        arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes), run=True)
+        found = compare_layers(
+            loaded,
+            engines=None if engines is None else [name.strip() for name in engines.split(",") if name.strip()],
+            other=second,
+            inputs=arrays,
+            reference=reference,
+            memory=memory,
+            tolerance=tolerance,
+            values=values or None,
+            threads=threads,
+            seed=seed,
+        )
+    if random:
+        narrate(f"random inputs (seed {seed}): {', '.join(random)}")
+    for note in found.notes:
+        narrate(note)
+    if html is not None:
+        _write(html, found.html())
+    if colors is not None:
+        _write(colors, json.dumps(found.errors_by_node()))
+    if as_json:
+        say_json("compare", file=model, other=other, seed=seed, **found.as_dict())
+    else:
+        _say(found, is_all)
+    return 1 if found.differs else 0
+
+
+def _write(path: str, text: str) -> None:
+    from dovetail.formats.atomic_write import replace_file
+
+    with replace_file(path) as stream:
+        stream.write(text.encode("utf-8"))
+    narrate(f"wrote {path}")
+
+
+def _say(found: Any, is_all: bool) -> None:
+    rows = found.rows if is_all else _selection(found)
+    columns = ["depth", "value", "operator", "type"]
+    for column in found.columns:
+        columns += [f"{column.name}: abs", "rel", "ulp", ""]
+    table(columns, [_row(row) for row in rows], f"compared with {found.reference}")
+    if len(rows) < len(found.rows):
+        click.echo(f"{len(rows)} of {len(found.rows)} values; --all prints every one")
+    click.echo()
+    table(("error over depth", "from 1e-8 (.) to 1 (#)", "first value beyond the tolerance", "not compared"), _summary(found))
+
+
+def _summary(found: Any) -> list[list[Any]]:
+    rows = []
+    for column in found.columns:
+        first = found.first_difference(column.name)
+        text = "none" if first is None else f"{first.value} ({first.operator} {first.node}, depth {first.depth})"
+        absent = found.missing(column.name)
+        index = [each.name for each in found.columns].index(column.name)
+        why = f"{len(absent)}: {absent[0].cells[index].why[:80]}" if absent else "0"
+        rows.append([column.name, f"[{found.sparkline(column.name)}]", text, why])
+    return rows
+
+
+def _selection(found: Any) -> list[Any]:
+    """Return the first differing values and outputs, in order, at most MAX_ROWS."""
+    differing = [row for row in found.rows if not row.agrees or any(cell.is_missing for cell in row.cells)]
+    chosen = {id(row) for row in [*differing[: MAX_ROWS // 2], *[row for row in found.rows if row.is_output][: MAX_ROWS // 2]]}
+    return [row for row in found.rows if id(row) in chosen]
+
+
+def _row(row: Any) -> list[Any]:
+    shape = "" if row.shape is None else f"[{', '.join(map(str, row.shape))}]"
+    cells: list[Any] = [row.depth, row.value, row.operator, f"{row.dtype}{shape}"]
+    for cell in row.cells:
+        if cell.is_missing:
+            cells += ["-", "-", "-", "not compared"]
+        else:
+            ulp = "-" if cell.ulp is None else f"{cell.ulp:.3g}"
+            cells += [f"{cell.absolute:.3g}", f"{cell.relative:.3g}", ulp, "agrees" if cell.agrees else cell.why or "differs"]
+    return cells

@@ -1,0 +1,152 @@
+"""Difference of two values: absolute, relative and in ulp, computed in blocks of bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.compare.random_inputs import flatten_outputs
+from dovetail.compare.verify import tolerance_of
+from dovetail.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+
+BLOCK = 1 << 16
+"""Elements of one block: its f64 copies fit into the L2 cache."""
+QUANTIZED_BITS = 8
+ULP_TYPES = ("f16", "bf16", "f32", "f64")
+"""The types whose bits are ordered as their values, but for the sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """The largest difference of two values.
+
+    ``relative``: to the largest magnitude of the reference. ``ulp``: representable numbers between two elements, in the coarser
+    type; None for types that are compared exactly, and for those of 8 bits and fewer. ``why``: the reason where elements cannot
+    be compared, or a difference of types, which are then compared by value.
+    """
+
+    absolute: float
+    relative: float
+    ulp: float | None
+    agrees: bool
+    why: str = ""
+    is_missing: bool = False
+    """True where the engine has no such value; ``why`` has the reason."""
+
+
+def missing(why: str) -> Deviation:
+    """Return the deviation of a value that an engine does not have."""
+    return Deviation(nan, nan, None, False, why, is_missing=True)
+
+
+def deviation_of(first: Any, second: Any, tolerance: float | None = None, *, types_may_differ: bool = False) -> Deviation:
+    """Compare a value with its reference ``first``; sequences and maps element by element, of which the worst is returned.
+
+    ``tolerance`` is relative to the largest magnitude, by default that of the coarser type of the two. Integers, booleans and
+    strings must be equal; integers of 8 bits and fewer, which are most often quantized, only without ``tolerance``. With
+    ``types_may_differ`` values of different types agree where their numbers do.
+    """
+    if isinstance(first, list | dict) or isinstance(second, list | dict) or first is None or second is None:
+        return _compare_lists(first, second, tolerance, types_may_differ)
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape != second.shape:
+        return Deviation(inf, inf, None, False, f"shape {list(second.shape)}")
+    if first.dtype.kind in "OUS" or second.dtype.kind in "OUS":
+        equal = np.array_equal(first.astype(str), second.astype(str))
+        return Deviation(0.0 if equal else inf, 0.0 if equal else inf, None, equal, "" if equal else "not equal")
+    one, other = dtypes.dtype(first.dtype), dtypes.dtype(second.dtype)
+    why = "" if one is other else f"type {other}"
+    allowed = max(tolerance_of(one), tolerance_of(other))
+    if tolerance is not None and (allowed or (_is_quantized(one) and _is_quantized(other))):
+        allowed = tolerance
+    found = _integers(first, second) if not allowed else _floats(first, second, one, other, allowed)
+    if not why:
+        return found
+    return Deviation(found.absolute, found.relative, found.ulp, found.agrees and types_may_differ, found.why or why)
+
+
+def _is_quantized(dtype: DType) -> bool:
+    return dtype.is_integer and dtype.bits <= QUANTIZED_BITS
+
+
+def _compare_lists(first: Any, second: Any, tolerance: float | None, types_may_differ: bool) -> Deviation:
+    if first is None and second is None:
+        return Deviation(0.0, 0.0, None, True)
+    ones, others = flatten_outputs({"": first}), flatten_outputs({"": second})
+    if ones.keys() != others.keys():
+        return Deviation(inf, inf, None, False, f"{len(others)} elements, not {len(ones)}")
+    rows = [deviation_of(ones[key], others[key], tolerance, types_may_differ=types_may_differ) for key in ones]
+    return max(rows, key=lambda row: (not row.agrees, row.relative), default=Deviation(0.0, 0.0, None, True))
+
+
+def _integers(first: Array, second: Array) -> Deviation:
+    absolute = largest = 0
+    for x, y in _blocks(first, second):
+        # As Python integers: numpy has no type with the values of both i64 and u64.
+        apart = x != y
+        if apart.any():
+            pairs = zip(x[apart].tolist(), y[apart].tolist(), strict=True)
+            absolute = max(absolute, max(abs(int(a) - int(b)) for a, b in pairs))
+        largest = max(largest, *(abs(int(a)) for a in (x.min(), x.max())))
+    relative = absolute / largest if largest else (inf if absolute else 0.0)
+    return Deviation(float(absolute), relative, None, not absolute, "not equal" if absolute else "")
+
+
+def _floats(first: Array, second: Array, one: DType, other: DType, allowed: float) -> Deviation:
+    coarser = max((one, other), key=lambda dtype: tolerance_of(dtype) or -1.0)
+    coarser = one if one is other else _coarser(one, other, coarser)
+    has_ulp = coarser.name in ULP_TYPES
+    wide = np.complex128 if "complex" in (one.kind, other.kind) else np.float64
+    absolute = largest = ulp = 0.0
+    with np.errstate(all="ignore"):
+        for raw_x, raw_y in _blocks(first, second):
+            x, y = raw_x.astype(wide), raw_y.astype(wide)
+            special = ~np.isfinite(x) | ~np.isfinite(y)
+            if special.any():
+                if not np.array_equal(x[special], y[special], equal_nan=True):
+                    return Deviation(nan, nan, None, False, "NaN or infinity in different places")
+                x, y, raw_x, raw_y = x[~special], y[~special], raw_x[~special], raw_y[~special]
+            absolute = max(absolute, float(np.max(np.abs(x - y), initial=0.0)))
+            largest = max(largest, float(np.max(np.abs(x), initial=0.0)))
+            if has_ulp:
+                ulp = max(ulp, _ulp_distance(raw_x.astype(coarser.numpy), raw_y.astype(coarser.numpy)))
+    relative = absolute / largest if largest else (0.0 if absolute == 0 else inf)
+    return Deviation(absolute, relative, ulp if has_ulp else None, relative <= allowed)
+
+
+def _coarser(one: DType, other: DType, default: DType) -> DType:
+    """Return the type of two with the fewer bits, of which integers have none."""
+    floats = [dtype for dtype in (one, other) if dtype.name in ULP_TYPES]
+    return min(floats, key=lambda dtype: dtype.numpy.itemsize) if floats else default
+
+
+def _ulp_distance(x: Array, y: Array) -> float:
+    """Return the most representable numbers between two elements of a pair; numbers that overflow the type count as infinite."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    if not finite.all():
+        x, y = x[finite], y[finite]
+    return float(np.max(np.abs(_order(x) - _order(y)), initial=0.0))
+
+
+def _order(x: Array) -> Array:
+    """Return the positions of floats among all of their type, as f64 (exact up to 2**53)."""
+    bits = x.view(f"i{x.dtype.itemsize}").astype(np.int64)
+    lowest = -(1 << (8 * x.dtype.itemsize - 1))
+    # A negative float's integer grows with its magnitude.
+    return np.where(bits < 0, lowest - bits, bits).astype(np.float64)
+
+
+def _blocks(first: Array, second: Array) -> Any:
+    """Yield both arrays in blocks; none for arrays without elements."""
+    x, y = np.ascontiguousarray(first).reshape(-1), np.ascontiguousarray(second).reshape(-1)
+    for start in range(0, x.size, BLOCK):
+        yield x[start : start + BLOCK], y[start : start + BLOCK]
+
+
+__all__ = ["Deviation", "deviation_of", "missing"]

@@ -1,0 +1,77 @@
+"""Runs of a part of a model in an engine."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.compare.runtimes import Names, is_installed, runner
+from dovetail.debug.subject import Part
+from dovetail.errors import DovetailError, EngineError, UnsupportedError
+from dovetail.formats import save
+from dovetail.program import compile
+
+ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
+PEERS = ("onnxruntime", "openvino")
+
+
+def check_engines(names: Sequence[str]) -> None:
+    """Raise EngineError [engine.unknown], UnsupportedError [runtime.missing] for engines that cannot run here."""
+    for name in names:
+        if name not in ENGINES:
+            raise EngineError("engine.unknown", f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+        if name in PEERS and not is_installed(name):
+            raise UnsupportedError("runtime.missing", f"{name} is not installed")
+
+
+def installed_engines() -> list[str]:
+    """Return all engines that can run here."""
+    return [name for name in ENGINES if name not in PEERS or is_installed(name)]
+
+
+def run_part(engine: str, part: Part, folder: str, threads: int | None = None) -> list[Any]:
+    """Run a part in an engine. Returns its outputs in order.
+
+    The peers run a file of the part: IR in OpenVINO where the model is of that format, else ONNX, which stays in memory. Raises
+    DovetailErrors only; a failure of a peer is EngineError [runtime.load], [runtime.run].
+    """
+    if engine in PEERS:
+        return _run_peer(engine, part, folder, threads)
+    options = {"threads": threads} if engine == "native" else {}
+    with compile(part.model, engine=engine, **options) as program:  # type: ignore[arg-type]
+        return list(program(part.inputs).values())
+
+
+def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list[Any]:
+    names = Names([x.name for x in part.model.inputs], [y.name for y in part.model.outputs])
+    source: str | bytes
+    is_ir = engine == "openvino" and part.model.format == "openvino"
+    try:
+        if is_ir:
+            source = os.path.join(folder, "part.xml")
+            save(part.model, source)
+        else:
+            stream = io.BytesIO()
+            save(part.model, stream)
+            source = stream.getvalue()
+            del stream
+        found = runner(engine, source, threads, names, exact=True).run(part.inputs)
+    except DovetailError:
+        raise
+    except Exception as error:
+        # A peer raises errors of its own classes.
+        raise EngineError("runtime.run", f"{engine} cannot run the model: {' '.join(str(error).split())[:500]}") from error
+    finally:
+        if is_ir:
+            for suffix in (".xml", ".bin"):
+                path = os.path.join(folder, f"part{suffix}")
+                if os.path.exists(path):
+                    os.unlink(path)
+    if len(found) != len(part.outputs):
+        raise EngineError("runtime.run", f"{engine} returns {len(found)} outputs of a part that has {len(part.outputs)}")
+    return list(found.values())
+
+
+__all__ = ["ENGINES", "PEERS", "check_engines", "installed_engines", "run_part"]

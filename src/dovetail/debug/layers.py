@@ -1,0 +1,289 @@
+"""dovetail.compare_layers: every value of a model in several engines."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.random_inputs import random_inputs
+from dovetail.debug.array_store import ArrayStore
+from dovetail.debug.correspondence import match_inputs, match_values
+from dovetail.debug.deviation import Deviation, deviation_of, missing
+from dovetail.debug.engines import check_engines, installed_engines, run_part
+from dovetail.debug.layer_comparison import Column, LayerComparison, ValueRow
+from dovetail.debug.memory_budget import Slice, slices_within
+from dovetail.debug.subject import Subject
+from dovetail.errors import DovetailError, EngineError, RuleError
+from dovetail.formats import load
+from dovetail.interpreter.session import InitialStates
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.types import Tensor
+from dovetail.limits import counting, current, within_memory
+
+MAX_REFUSALS = 64
+"""Single nodes that an engine may refuse before the rest of its column is left out."""
+
+
+def compare_layers(
+    model: Model | str | PathLike[str],
+    *,
+    engines: Sequence[str] | None = None,
+    other: Model | str | PathLike[str] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    reference: str | None = None,
+    memory: int | None = None,
+    tolerance: float | None = None,
+    values: Collection[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+) -> LayerComparison:
+    """Compare every value of ``model`` in ``engines`` with that of ``reference``, by depth.
+
+    ``engines``: "interpreter", "native", "onnxruntime", "openvino"; by default all that are installed. ``reference``: the
+    interpreter where it is one of them, else the first. With ``other`` the engines run that model, and the reference runs
+    ``model``; values are matched by name, else by their computation. ``inputs`` by name, random from ``seed`` for the rest, at
+    ``sizes`` of open dimensions or ``shapes`` of inputs. ``values``: names of the values to compare, by default all.
+
+    Each engine computes on its own values, which are outputs of a part of the graph: it cannot fuse across them. With
+    ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
+    engine refuses is computed node by node around the refused node, and goes on from the reference's value.
+
+    Raises EngineError [engine.unknown], UnsupportedError [runtime.missing], RuleError [comparison.inputs], [comparison.value],
+    and what the reference raises.
+    """
+    chosen = list(dict.fromkeys(installed_engines() if engines is None else engines))
+    base = reference or ("interpreter" if "interpreter" in chosen or not chosen else chosen[0])
+    check_engines([*chosen, base])
+    first = model if isinstance(model, Model) else load(model)
+    second = None if other is None else other if isinstance(other, Model) else load(other)
+    columns = [
+        Column(f"{engine} (other)" if second is not None else engine, engine, second is not None)
+        for engine in chosen
+        if second is not None or engine != base
+    ]
+    if not columns:
+        raise EngineError("engine.unknown", f"a comparison needs an engine beside the reference {base}")
+    with counting(first.limits), within_memory("the comparison", first.file):
+        arrays = complete_inputs(first, inputs, sizes, shapes, seed)
+        with tempfile.TemporaryDirectory(prefix="dovetail-compare-") as folder:
+            run = _Run(first, second, arrays, base, columns, folder, memory, tolerance, values, threads)
+            rows = run.rows()
+    return LayerComparison(
+        first.graph.name or "model", base, tuple(columns), rows, tolerance, run.slices, tuple(run.notes), seed
+    )  # fmt: skip
+
+
+def complete_inputs(
+    model: Model,
+    inputs: Mapping[str, Any] | None,
+    sizes: Mapping[str, int] | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Return arrays for all inputs: those passed, random ones, and the initial states."""
+    aliases = {alias: value.name for value in model.inputs for alias in value.names}
+    arrays = {aliases.get(name, name): array for name, array in (inputs or {}).items()}
+    unknown = [name for name in arrays if name not in {value.name for value in model.inputs}]
+    if unknown:
+        raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}")
+    states = {state.input for state in model.states}
+    lacking = [value.name for value in model.inputs if value.name not in arrays and value.name not in states]
+    if lacking:
+        arrays |= random_inputs(model, seed=seed, sizes=sizes, shapes=shapes, only=lacking, beside=arrays or None)
+    return {**InitialStates(model)(arrays), **arrays} if model.states else arrays
+
+
+def inputs_of_other(first: Model, second: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of the second model, cast to its types where they differ."""
+    found = {}
+    for name, source in match_inputs(first, second).items():
+        value = next(value for value in second.inputs if value.name == name)
+        array = arrays[source]
+        is_tensor = isinstance(value.type, Tensor) and value.type.dtype is not None and isinstance(array, np.ndarray)
+        found[name] = array.astype(value.type.dtype.numpy) if is_tensor else array  # type: ignore[union-attr]
+    missing_states = {state.input for state in second.states} - found.keys()
+    return {**InitialStates(second)(found), **found} if missing_states else found
+
+
+class _Run:
+    """One comparison: the reference, and a column for each engine, slice by slice."""
+
+    def __init__(
+        self,
+        first: Model,
+        second: Model | None,
+        arrays: Mapping[str, Any],
+        base: str,
+        columns: Sequence[Column],
+        folder: str,
+        memory: int | None,
+        tolerance: float | None,
+        values: Collection[str] | None,
+        threads: int | None,
+    ) -> None:
+        self.subject = Subject(first, arrays)
+        self.other = None if second is None else Subject(second, inputs_of_other(first, second, arrays))
+        self.match = None if self.other is None else match_values(self.subject, self.other)
+        self.base, self.columns, self.folder = base, columns, folder
+        self.tolerance, self.threads, self.is_sliced = tolerance, threads, memory is not None
+        self.wanted = self._select_values(values)
+        spill = folder if memory is not None else None
+        self.reference = ArrayStore(spill)
+        self.stores = [ArrayStore(spill) for _ in columns]
+        self.refusals = [0] * len(columns)
+        self.row_slices, notes = slices_within(self.subject, memory, sorted(self.subject.draws))
+        self.slices = len(self.row_slices)
+        self.notes = [*notes, *self._first_notes()]
+
+    def _first_notes(self) -> list[str]:
+        found = []
+        if any(column.engine in ("native", "onnxruntime", "openvino") for column in self.columns):
+            found.append("every compared value is an output of its part: engines do not fuse across it")
+        if self.subject.draws:
+            found.append("random operators run in the reference alone; the others go on from its numbers")
+        if self.match is not None and self.other is not None:
+            taken = {id(value) for value in self.match.values()}
+            extra = [y for y in self.other.values_of(0, len(self.other.nodes)) if id(y) not in taken]
+            if extra:
+                found.append(f"{len(extra)} values of the second model have no counterpart in the first, as {extra[0].name}")
+        return found
+
+    def _select_values(self, values: Collection[str] | None) -> set[int] | None:
+        if values is None:
+            return None
+        every = self.subject.values_of(0, len(self.subject.nodes))
+        known = {name: value for value in every for name in (*value.names, value.name)}
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise RuleError("comparison.value", f"the model computes no value {', '.join(map(repr, unknown))}")
+        return {id(known[name]) for name in values}
+
+    def rows(self) -> list[ValueRow]:
+        rows: list[ValueRow] = []
+        for part in self.row_slices:
+            rows += self._slice_rows(part)
+            kept = {id(value) for value in self.subject.boundary(part.stop)}
+            self.reference.keep_only(kept)
+            for index in range(len(self.columns)):
+                self.stores[index].keep_only({id(self._own(index, key)) for key in self._values(kept) if self._own(index, key)})
+        rows.sort(key=lambda row: row.depth)
+        return rows
+
+    def _values(self, keys: set[int]) -> list[Value]:
+        return [value for value in self.subject.values_of(0, len(self.subject.nodes)) if id(value) in keys]
+
+    def _own(self, index: int, value: Value) -> Value | None:
+        """Return the value of a column that corresponds to one of the reference."""
+        return value if self.match is None or not self.columns[index].is_other else self.match.get(id(value))
+
+    def _slice_rows(self, part: Slice) -> list[ValueRow]:
+        values = [
+            value
+            for value in self.subject.values_of(part.start, part.stop)
+            if self.wanted is None or id(value) in self.wanted or self.subject.is_read_after(value, part.stop)
+        ]
+        found = run_part(self.base, self.subject.part(values, self.reference), self.folder, self.threads) if values else []
+        arrays = {id(value): array for value, array in zip(values, found, strict=True)}
+        for value in values:
+            if self.subject.is_read_after(value, part.stop):
+                self.reference.store(id(value), arrays[id(value)])
+        del found
+        cells: dict[int, list[Deviation]] = {id(value): [] for value in values}
+        for index in range(len(self.columns)):
+            current().check_time()
+            for value, cell in zip(values, self._column(index, part, values, arrays), strict=True):
+                cells[id(value)].append(cell)
+        outputs = {id(value) for value in self.subject.model.outputs}
+        return [
+            self._row(value, arrays[id(value)], tuple(cells[id(value)]), id(value) in outputs)
+            for value in values
+            if self.wanted is None or id(value) in self.wanted
+        ]
+
+    def _row(self, value: Value, array: Any, cells: tuple[Deviation, ...], is_output: bool) -> ValueRow:
+        node = value.node
+        assert node is not None
+        shape = tuple(map(int, array.shape)) if isinstance(array, np.ndarray) else None
+        dtype = str(value.type.dtype) if isinstance(value.type, Tensor) else str(value.type)
+        return ValueRow(
+            self.subject.depths[id(value)], node.label, type(node.op).__name__, value.name, dtype, shape, cells, is_output
+        )  # fmt: skip
+
+    def _column(self, index: int, part: Slice, values: Sequence[Value], arrays: Mapping[int, Any]) -> list[Deviation]:
+        """Run a slice in a column, and compare its values with the reference's ``arrays``."""
+        if part.start in self.subject.draws:
+            for value in values:
+                self._keep(index, value, arrays[id(value)], part.stop)
+            return [missing("random: not compared") for _ in values]
+        found: dict[int, Deviation] = {}
+        self._run_column(index, part, part.stop, values, arrays, found)
+        return [found[id(value)] for value in values]
+
+    def _keep(self, index: int, value: Value, array: Any, stop: int) -> None:
+        own = self._own(index, value)
+        if own is not None and self.subject.is_read_after(value, stop):
+            self.stores[index].store(id(own), array)
+
+    def _run_column(
+        self,
+        index: int,
+        part: Slice,
+        stop: int,
+        values: Sequence[Value],
+        arrays: Mapping[int, Any],
+        found: dict[int, Deviation],
+    ) -> None:
+        """Run nodes in a column, in halves where the engine refuses them, down to the nodes that it refuses."""
+        inside = {id(y) for node in self.subject.nodes[part.start : part.stop] for y in node.outputs}
+        pairs = [(value, self._own(index, value)) for value in values if id(value) in inside]
+        for value, own in pairs:
+            if own is None:
+                found[id(value)] = missing("no such value in the second model")
+        present = [(value, own) for value, own in pairs if own is not None and id(own) not in self.stores[index]]
+        if not present:
+            return
+        if self.refusals[index] > MAX_REFUSALS:
+            self._refuse(index, present, arrays, found, f"left out after {MAX_REFUSALS} refused operators")
+            return
+        subject = self.other if self.columns[index].is_other and self.other is not None else self.subject
+        try:
+            piece = subject.part([own for _, own in present], self.stores[index])
+            results = run_part(self.columns[index].engine, piece, self.folder, self.threads)
+        except DovetailError as error:
+            if error.code == "run.time":
+                raise
+            if part.stop - part.start > 1:
+                middle = (part.start + part.stop) // 2
+                self._run_column(index, Slice(part.start, middle), part.stop, values, arrays, found)
+                self._run_column(index, Slice(middle, part.stop), part.stop, values, arrays, found)
+                return
+            self.refusals[index] += 1
+            self._refuse(index, present, arrays, found, f"[{error.code}] {error.message}")
+            return
+        for (value, own), array in zip(present, results, strict=True):
+            found[id(value)] = deviation_of(
+                arrays[id(value)], array, self.tolerance, types_may_differ=self.columns[index].is_other
+            )  # fmt: skip
+            if self.subject.is_read_after(value, part.stop):
+                self.stores[index].store(id(own), array)
+
+    def _refuse(
+        self,
+        index: int,
+        present: Sequence[tuple[Value, Value]],
+        arrays: Mapping[int, Any],
+        found: dict[int, Deviation],
+        why: str,
+    ) -> None:
+        for value, own in present:
+            found[id(value)] = missing(why)
+            self.stores[index].store(id(own), arrays[id(value)])
+
+
+__all__ = ["compare_layers", "complete_inputs", "inputs_of_other"]

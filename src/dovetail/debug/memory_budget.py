@@ -1,0 +1,71 @@
+"""Slices of a model whose arrays fit into a share of memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dovetail.debug.subject import Subject
+
+COPIES = 4
+"""Copies of the values of a slice at a time: the reference's, the engine's inside and outside of it, and its workspace."""
+MINIMUM = 1 << 22
+"""The least bytes of a slice, where imports alone take nearly all of the memory."""
+
+
+class Slice(NamedTuple):
+    """The nodes from ``start`` to before ``stop``."""
+
+    start: int
+    stop: int
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; 0 where it is not known."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as stream:
+            return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def slice_budget(memory: int) -> int:
+    """Return the bytes of a slice for which the process stays below ``memory``."""
+    return max(MINIMUM, (memory - resident_bytes()) // COPIES)
+
+
+def slices_within(subject: Subject, memory: int | None, breaks: Sequence[int] = ()) -> tuple[list[Slice], list[str]]:
+    """Return slices whose inputs, values and weights fit into ``memory``, and notes on nodes that alone do not.
+
+    A slice also ends before and after each of ``breaks``. Without ``memory`` there is no other end.
+    """
+    budget = None if memory is None else slice_budget(memory)
+    apart = set(breaks)
+    slices: list[Slice] = []
+    notes: list[str] = []
+    start, held = 0, 0
+    seen: set[int] = set()
+    for position, node in enumerate(subject.nodes):
+        cost = _cost(subject, position, seen)
+        if budget is not None and cost > budget and memory is not None:
+            notes.append(f"{node.label} alone needs about {cost * COPIES} bytes, more than the memory of {memory} leaves")
+        if position > start and (position in apart or position - 1 in apart or (budget is not None and held + cost > budget)):
+            slices.append(Slice(start, position))
+            start, held, seen = position, 0, set()
+            cost = _cost(subject, position, seen)
+        held += cost
+        seen.update(id(value) for value in (*node.inputs, *node.outputs) if value is not None)
+    if subject.nodes:
+        slices.append(Slice(start, len(subject.nodes)))
+    return slices, notes
+
+
+def _cost(subject: Subject, position: int, seen: set[int]) -> int:
+    """Return the bytes that a node adds to a slice that has the values ``seen``."""
+    node = subject.nodes[position]
+    values = [*node.outputs, *(x for x in node.inputs if x is not None and id(x) in subject.varying)]
+    return subject.weight_bytes(node) + sum(subject.nbytes(value) for value in values if id(value) not in seen)
+
+
+__all__ = ["Slice", "resident_bytes", "slices_within"]

@@ -1,0 +1,195 @@
+"""A model at the sizes of its inputs, as a row of operators whose values are compared, and parts of it on given arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.debug.array_store import ArrayStore
+from dovetail.errors import EngineError
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import draws
+from dovetail.ir.types import Tensor
+from dovetail.limits import counting
+from dovetail.ops.constant import Constant
+from dovetail.passes.infer import infer_graph
+from dovetail.transform.extract import extract
+
+
+class Part(NamedTuple):
+    """A part of a model with the arrays of its inputs by name; ``outputs`` are the values of the whole that it computes."""
+
+    model: Model
+    inputs: dict[str, Any]
+    outputs: list[Value]
+
+
+class Subject:
+    """A model whose types are those at the sizes of ``inputs``. ``nodes``: the operators that outputs depend on.
+
+    Constants are none of them, nor what follows from constants alone: a part computes that itself.
+    """
+
+    def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
+        self.model = fix_sizes(model, inputs)
+        self.inputs = {id(value): inputs[value.name] for value in self.model.inputs}
+        graph = self.model.graph
+        self._outputs = {id(value) for value in graph.outputs}
+        live = _live(graph)
+        varying = {id(value) for value in graph.inputs}
+        self.nodes: list[Node] = []
+        self.depths: dict[int, int] = dict.fromkeys(varying, 0)
+        for node in graph.nodes:
+            is_varying = any(id(x) in varying for x in node.inputs if x is not None) or draws(node.op, node.inputs)
+            if not is_varying or id(node) not in live:
+                continue
+            depth = 1 + max((self.depths.get(id(x), 0) for x in node.inputs if x is not None), default=0)
+            for y in node.outputs:
+                varying.add(id(y))
+                self.depths[id(y)] = depth
+            self.nodes.append(node)
+        self.varying = varying
+        self.draws = {position for position, node in enumerate(self.nodes) if draws(node.op, node.inputs)}
+        self._last = self._last_readers()
+
+    def _last_readers(self) -> dict[int, int]:
+        """Return the position of the last reader of each value; that of an output is beyond the last node."""
+        last: dict[int, int] = {}
+        for position, node in enumerate(self.nodes):
+            last.update({id(x): position for x in node.inputs if x is not None})
+        last.update(dict.fromkeys(self._outputs, len(self.nodes)))
+        return last
+
+    def values_of(self, start: int, stop: int) -> list[Value]:
+        """Return the values of these nodes that anything reads."""
+        return [y for node in self.nodes[start:stop] for y in node.outputs if id(y) in self._last]
+
+    def is_read_after(self, value: Value, position: int) -> bool:
+        """Return whether a node at ``position`` or later reads the value, or it is an output."""
+        return self._last.get(id(value), -1) >= position
+
+    def boundary(self, position: int) -> list[Value]:
+        """Return the values of nodes before ``position`` that nodes from there on read, and outputs among them."""
+        return [y for y in self.values_of(0, position) if self.is_read_after(y, position)]
+
+    def part(self, outputs: Sequence[Value], arrays: ArrayStore) -> Part:
+        """Return the part that computes ``outputs`` from ``arrays``, and from the inputs of the model where it reads those.
+
+        Small integers that follow from sizes are constants of the part, as engines expect of shapes.
+        """
+        used = self._sources(outputs, arrays)
+        cut = [value for value in used if value.node is not None]
+        model = extract(self.model, [value.name for value in cut] or None, [value.name for value in outputs])
+        model.states = []
+        by_name = {value.name: value for value in used}
+        inputs = {}
+        for value in list(model.inputs):
+            whole = by_name[value.name]
+            array = arrays.get(id(whole)) if id(whole) in arrays else self.inputs[id(whole)]
+            if whole.node is not None and _is_shape_value(whole, array):
+                _fix_input(model.graph, value, array)
+            else:
+                inputs[value.name] = array
+                _fix_type(value, array)
+        # What the file says of the whole graph is not true of the part.
+        model.graph.metadata, model.graph.doc, model.doc = {}, "", ""
+        with counting(model.limits):
+            infer_graph(model.graph, file=model.file)
+        return Part(model, inputs, list(outputs))
+
+    def _sources(self, outputs: Sequence[Value], arrays: ArrayStore) -> list[Value]:
+        """Return the values with arrays, and the inputs, that the outputs depend on."""
+        seen = {id(value) for value in outputs}
+        stack, found = list(outputs), []
+        while stack:
+            value = stack.pop()
+            if value.node is None:
+                found.append(value)
+                continue
+            for x in value.node.inputs:
+                if x is None or id(x) in seen:
+                    continue
+                seen.add(id(x))
+                if id(x) in arrays:
+                    found.append(x)
+                else:
+                    stack.append(x)
+        return found
+
+    def nbytes(self, value: Value) -> int:
+        """Return the bytes of a value; where its size is not known before a run, those of the largest input of its node."""
+        known = static_bytes(value)
+        if known is not None or value.node is None:
+            return known or 0
+        return max((static_bytes(x) or 0 for x in value.node.inputs if x is not None), default=0)
+
+    def weight_bytes(self, node: Node) -> int:
+        """Return the bytes of the constants that a node reads."""
+        return sum(x.constant.nbytes for x in node.inputs if x is not None and x.constant is not None)
+
+
+def fix_sizes(model: Model, inputs: Mapping[str, Any]) -> Model:
+    """Return a copy whose input types have the sizes of the arrays, with all types inferred from them.
+
+    Raises EngineError [input.missing] for an input without an array, RuleError where a rule does not hold at these sizes.
+    """
+    absent = [value.name for value in model.inputs if value.name not in inputs]
+    if absent:
+        raise EngineError("input.missing", f"no value for the input {', '.join(map(repr, absent))}")
+    new = copy_model(model)
+    for value in new.inputs:
+        _fix_type(value, inputs[value.name])
+    with counting(new.limits):
+        infer_graph(new.graph, file=new.file)
+    return new
+
+
+def static_bytes(value: Value) -> int | None:
+    """Return the bytes of a tensor whose sizes are known, else None."""
+    type = value.type
+    if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
+        return None
+    if not all(isinstance(size, int) for size in type.shape):
+        return None
+    return prod(int(size) for size in type.shape) * type.dtype.numpy.itemsize
+
+
+def _fix_type(value: Value, array: Any) -> None:
+    if isinstance(value.type, Tensor) and isinstance(array, np.ndarray):
+        value.type = Tensor(value.type.dtype, tuple(map(int, array.shape)))
+
+
+def _is_shape_value(value: Value, array: Any) -> bool:
+    """Return whether the elements follow from sizes alone, which are fixed."""
+    known = value._value
+    return isinstance(array, np.ndarray) and known is not None and all(isinstance(item, int) for item in np.ravel(known).tolist())
+
+
+def _fix_input(graph: Graph, value: Value, array: Any) -> None:
+    """Turn an input of a part into a Constant."""
+    assert isinstance(value.type, Tensor) and value.type.dtype is not None
+    dtype = value.type.dtype
+    graph.inputs = [x for x in graph.inputs if x is not value]
+    value.type = Tensor(dtype, tuple(map(int, array.shape)))
+    value._value, value.names, value.metadata = None, (), {}
+    node = Node(Constant(data=np.ascontiguousarray(array).reshape(array.shape), dtype=dtype), [], [value])
+    value.node = node
+    graph.nodes.insert(0, node)
+
+
+def _live(graph: Graph) -> set[int]:
+    """Return the identities of the nodes that outputs depend on."""
+    needed = {id(value) for value in graph.outputs}
+    live = set()
+    for node in reversed(graph.nodes):
+        if any(id(y) in needed for y in node.outputs):
+            live.add(id(node))
+            needed.update(id(x) for x in node.inputs if x is not None)
+    return live
+
+
+__all__ = ["Part", "Subject", "fix_sizes", "static_bytes"]

@@ -1,0 +1,131 @@
+"""HTML page of a comparison of all values: error over depth and tables, no external resources, every name escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite, log10
+from typing import Any
+
+from dovetail.report.document import cards, document, stylesheet, text_of
+from dovetail.report.tables import table
+from dovetail.report.text import count
+
+WIDTH, HEIGHT = 1180, 360
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 40, 40
+LOWEST, HIGHEST = -10, 1
+"""Powers of ten of the relative error that the plot shows; smaller and larger ones are drawn at its edges."""
+DEFAULT_TOLERANCE = 1e-4
+MAX_POINTS = 2000
+"""The most points of a line: neighbouring depths are drawn by their largest error."""
+
+
+def page(comparison: Any) -> str:
+    """Return the page, which is well-formed XML too and has no script."""
+    title = f"Comparison of {comparison.name}"
+    body = f"<h1>{text_of(title)}</h1>{section(comparison)}"
+    return document(title, body, stylesheet("plan") + stylesheet("comparison"))
+
+
+def section(comparison: Any) -> str:
+    """Return cards, plot and tables of a comparison."""
+    tolerance = "that of each type" if comparison.tolerance is None else f"{comparison.tolerance:g}"
+    subtitle = (
+        f'<p class="subtitle">{count(len(comparison.rows), "value")}, reference {text_of(comparison.reference)} &#183; '
+        f"tolerance {tolerance} &#183; {count(comparison.slices, 'slice')}</p>"
+    )
+    notes = "".join(f'<p class="note">{text_of(note)}</p>' for note in comparison.notes)
+    return f"{subtitle}{_cards(comparison)}<h2>Error over depth</h2>{error_plot(comparison)}{notes}{_tables(comparison)}"
+
+
+def _cards(comparison: Any) -> str:
+    items = []
+    for column in comparison.columns:
+        first = comparison.first_difference(column.name)
+        absent = len(comparison.missing(column.name))
+        text = "no value beyond the tolerance" if first is None else f"from {first.operator} {first.node} on"
+        text += f"; {absent} not compared" if absent else ""
+        items.append((column.name, "agrees" if first is None else "differs", text))
+    return cards(items)
+
+
+def error_plot(comparison: Any) -> str:
+    """Return the largest relative error of each depth as SVG, a line for each column; a circle marks the first difference."""
+    deepest = max((row.depth for row in comparison.rows), default=1)
+    parts = list(_grid(deepest, comparison.tolerance or DEFAULT_TOLERANCE))
+    for index, column in enumerate(comparison.columns):
+        color = f"c{index % 4}"
+        x = LEFT + index * 260
+        parts.append(f'<line class="key {color}" x1="{x}" x2="{x + 22}" y1="16" y2="16"/>')
+        parts.append(f'<text x="{x + 30}" y="20">{text_of(column.name)}</text>')
+        points = _points(comparison, index, deepest)
+        parts.append(f'<polyline class="line {color}" points="{" ".join(f"{x},{y}" for x, y in points)}"/>')
+        first = comparison.first_difference(column.name)
+        if first is not None:
+            cell = first.cells[index]
+            name = text_of(f"{column.name}: first difference in {first.value}, {first.operator} {first.node}")
+            place = f'cx="{_x(first.depth, deepest)}" cy="{_y(cell.relative)}" r="6"'
+            parts.append(f'<circle class="first" {place}><title>{name}</title></circle>')
+    return f'<svg class="errors" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">{"".join(parts)}</svg>'
+
+
+def _points(comparison: Any, column: int, deepest: int) -> list[tuple[float, float]]:
+    """Return the points of a column, at most MAX_POINTS."""
+    step = max(1, (deepest + MAX_POINTS) // MAX_POINTS)
+    worst: dict[int, float] = {}
+    for row in comparison.rows:
+        cell = row.cells[column]
+        if not cell.is_missing:
+            error = cell.relative if isfinite(cell.relative) else float("inf")
+            depth = row.depth // step * step
+            worst[depth] = max(worst.get(depth, 0.0), error)
+    return [(_x(depth, deepest), _y(error)) for depth, error in sorted(worst.items())]
+
+
+def _x(depth: int, deepest: int) -> float:
+    return round(LEFT + (WIDTH - LEFT - RIGHT) * depth / max(1, deepest), 1)
+
+
+def _y(error: float) -> float:
+    power = float(HIGHEST) if not isfinite(error) else log10(error) if error > 0 else float(LOWEST)
+    power = min(max(power, float(LOWEST)), float(HIGHEST))
+    return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (power - LOWEST) / (HIGHEST - LOWEST), 1)
+
+
+def _grid(deepest: int, tolerance: float) -> Iterator[str]:
+    for power in range(LOWEST, HIGHEST + 1):
+        y = _y(10.0**power)
+        label = f"{10.0**power:g}" if power > LOWEST else "0"
+        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
+        yield f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{label}</text>'
+    y = _y(tolerance)
+    yield f'<line class="allowed" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
+    yield f'<text class="allowed" x="{WIDTH - RIGHT}" y="{y - 5}" text-anchor="end">tolerance</text>'
+    for share in range(5):
+        depth = deepest * share // 4
+        yield f'<text class="tick" x="{_x(depth, deepest)}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{depth}</text>'
+    yield f'<text class="tick" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">depth</text>'
+
+
+def _tables(comparison: Any) -> str:
+    columns = ["#depth", "value", "operator", "type"]
+    for column in comparison.columns:
+        columns += [f"#{text_of(column.name)}: absolute", "#relative", "#ulp", ""]
+    differing = [row for row in comparison.rows if not row.agrees]
+    missing = [(row, index) for row in comparison.rows for index, cell in enumerate(row.cells) if cell.is_missing]
+    absent = [(row.depth, row.value, row.operator, comparison.columns[i].name, row.cells[i].why) for row, i in missing]
+    found = table("Values beyond the tolerance", columns, [_cells(row) for row in differing], "None.")
+    if absent:
+        found += table("Values not compared", ("#depth", "value", "operator", "in", "why"), absent, "None.")
+    return found + table("All values", columns, [_cells(row) for row in comparison.rows], "There are none.", is_open=False)
+
+
+def _cells(row: Any) -> list[Any]:
+    shape = "" if row.shape is None else f"[{', '.join(map(str, row.shape))}]"
+    found: list[Any] = [row.depth, row.value, row.operator, f"{row.dtype}{shape}"]
+    for cell in row.cells:
+        if cell.is_missing:
+            found += ["", "", "", "not compared"]
+        else:
+            ulp = "" if cell.ulp is None else f"{cell.ulp:.3g}"
+            found += [f"{cell.absolute:.3g}", f"{cell.relative:.3g}", ulp, "agrees" if cell.agrees else cell.why or "differs"]
+    return found
