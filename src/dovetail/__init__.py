@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dovetail.compare.model_profile import ModelProfile, profile
     from dovetail.debug.layer_comparison import LayerComparison
     from dovetail.debug.layers import compare_layers
+    from dovetail.difference.model_diff import ModelDiff, diff
     from dovetail.dtypes import DType
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
@@ -46,6 +47,7 @@ __all__ = [
     "LayerComparison",
     "Limits",
     "Model",
+    "ModelDiff",
     "ModelProfile",
     "ModelReport",
     "Node",
@@ -58,6 +60,7 @@ __all__ = [
     "compile",
     "concat",
     "copy",
+    "diff",
     "extract",
     "grad",
     "infer",
@@ -81,6 +84,7 @@ _MODULES = {
     "compare.model_profile": "ModelProfile profile",
     "debug.layer_comparison": "LayerComparison",
     "debug.layers": "compare_layers",
+    "difference.model_diff": "ModelDiff diff",
     "dtypes": "DType",
     "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
     "formats": "load save",

@@ -86,6 +86,7 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "plan": lambda path, folder: ["plan", path, "--rounds", "0", "--html", f"{folder}/plan.html"],
     "profile": lambda path, folder: ["profile", path, "--runs", "1", "-o", f"{folder}/trace.json"],
     "profile-engines": lambda path, folder: ["profile", path, "--runs", "1", "--engines", "onnxruntime,openvino"],
+    "diff": lambda path, folder: ["diff", path, path, "--html", f"{folder}/diff.html"],
     "report": lambda path, folder: ["report", path, "--runs", "1", "-o", f"{folder}/report.html"],
     "compare": lambda path, folder: ["compare", path, "--all", "--html", f"{folder}/compare.html"],
     "convert-onnx": lambda path, folder: ["convert", path, f"{folder}/c.onnx"],

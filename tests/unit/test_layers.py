@@ -27,7 +27,7 @@ LAYERS = (
     "ops",
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
-    "program compare backend ngraph catalog overview draw",
+    "program compare backend ngraph catalog overview draw difference",
     "transform debug",
     "cli",
 )
@@ -44,6 +44,7 @@ ACYCLIC = (
     "report",
     "draw",
     "compare",
+    "difference",
     "transform",
     "debug",
     "cli",

@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "Report every independent fault of a model in one pass.",
     "compare": "Compare every value in several engines, and find the first operator that is wrong.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
+    "diff": "Compare two models: nodes, attributes, weights, types, interfaces; names do not matter.",
     "draw": "Draw the graph as a picture: modules, shapes, repeated blocks; SVG, PNG or an HTML page.",
     "edit": "Rename values, set outputs, constants, input types and metadata.",
     "extract": "Write the part of a model between values.",

@@ -207,16 +207,20 @@ def _save(model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None,
     save_openvino(model, path, **options)
 
 
-def reload(model: Model, format: str) -> Model:
+def reload(model: Model, format: str, opset: int | None = None) -> Model:
     """Return the model that loading the saved ``model`` gives: in memory, with the same weights.
 
-    ``format``: "onnx" or "openvino". Raises UnsupportedError with all nodes that the format cannot express.
+    ``format``: "onnx", at ``opset`` or the model's own, or "openvino". Raises UnsupportedError with all nodes that the format
+    cannot express.
     """
     with pause_gc(), counting(model.limits):
         if format == "onnx":
-            from dovetail.formats.onnx.write import reload as reload_as
+            from dovetail.formats.onnx.write import reload as reload_onnx
+
+            new = reload_onnx(model, opset)
         else:
-            from dovetail.formats.openvino.write import reload as reload_as
-        new = reload_as(model)
+            from dovetail.formats.openvino.write import reload as reload_openvino
+
+            new = reload_openvino(model)
     new.limits, new.file = model.limits, model.file
     return new

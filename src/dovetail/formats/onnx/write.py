@@ -124,9 +124,9 @@ def _import_again(snapshot: Snapshot) -> Model:
     return import_onnx(codec.read_snapshot(snapshot), Deviations())
 
 
-def reload(model: Model) -> Model:
+def reload(model: Model, opset: int | None = None) -> Model:
     """Return the model that loading the saved ``model`` gives, in memory and with the same weights. Raises like to_foreign."""
-    return _import_again(codec.snapshot_of(to_foreign(model)))
+    return _import_again(codec.snapshot_of(to_foreign(model, opset)))
 
 
 def save(

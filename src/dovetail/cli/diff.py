@@ -1,0 +1,63 @@
+"""dovetail diff."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import click
+
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+
+
+@click.command()
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@click.option("--html", "page", type=click.Path(), metavar="FILE", help="Write a page with both models side by side (.html).")
+@click.option("--colors", type=click.Path(), metavar="FILE", help="Write numbers by node of B, for `draw --color difference`.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diff(a: str, b: str, page: str | None, colors: str | None, as_json: bool) -> int:
+    """Compare the models A and B, each of either format; names and the order of nodes do not matter.
+
+    Nodes are matched by content. Reported are nodes that were changed, added, removed or replaced, with their attributes,
+    weights, operands and types; inputs, outputs, opsets and metadata. Exit code 0: same, 1: different.
+    """
+    from dovetail.difference.model_diff import diff as diff_models
+
+    for target in (page, colors):
+        if target == STREAM:
+            raise click.UsageError("--html and --colors take the name of a file")
+    first, second = load(a), load(b)
+    with progress(f"comparing {a} and {b}"):
+        found = diff_models(first, second)
+    for note in found.notes:
+        narrate(note)
+    _write(page, found.html if page else None)
+    _write(colors, lambda: json.dumps(found.node_numbers()))
+    if as_json:
+        say_json("diff", **{**found.as_dict(), "first": a, "second": b})
+    else:
+        _say(found, os.path.basename(a), os.path.basename(b))
+    return 0 if found.is_same else 1
+
+
+def _write(path: str | None, text: Any) -> None:
+    if path is None:
+        return
+    from dovetail.formats.atomic_write import replace_file
+
+    with replace_file(path) as stream:
+        stream.write(text().encode("utf-8"))
+    narrate(f"wrote {path}")
+
+
+def _say(found: Any, first: str, second: str) -> None:
+    from dovetail.report.diff_text import change_rows, port_rows, property_rows, summary
+
+    table(("nodes", "same" if found.is_same else "different"), summary(found))
+    rows = [*change_rows(found), *port_rows(found), *((name, old, new, "") for name, old, new in property_rows(found))]
+    if rows:
+        click.echo()
+        table(("", first, second, ""), rows)

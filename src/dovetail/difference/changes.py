@@ -1,0 +1,274 @@
+"""Changes of matched nodes, and nodes that only one of two graphs has."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from dovetail.difference.constant_keys import attribute_key, op_key
+from dovetail.difference.dimensions import Dimensions
+from dovetail.difference.node_matches import Matching
+from dovetail.difference.regions import Regions
+from dovetail.difference.side import NONE, Ref
+from dovetail.difference.weights import WeightChange, compare_constants
+from dovetail.ir.graph import Graph, Node
+from dovetail.ir.op import Op, host_inputs
+from dovetail.ops.elementwise.binary import Add, Multiply
+from dovetail.ops.elementwise.logical import And, Equal, Or
+
+COMMUTATIVE = (Add, And, Equal, Multiply, Or)
+MAX_TEXT = 200
+"""The most characters of an attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """One fact before and after: an attribute, an operand, or the type of an output."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}: {self.before} became {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A difference between nodes. ``kind``: "changed" (one node of each model), "added", "removed", or "replaced" (several).
+
+    ``first`` and ``second`` are the labels of the nodes, ``operators`` those of both models, ``path`` the subgraph.
+    """
+
+    kind: str
+    path: str
+    first: tuple[str, ...] = ()
+    second: tuple[str, ...] = ()
+    first_operators: tuple[str, ...] = ()
+    second_operators: tuple[str, ...] = ()
+    attributes: tuple[FactChange, ...] = ()
+    weights: tuple[WeightChange, ...] = ()
+    operands: tuple[FactChange, ...] = ()
+    types: tuple[FactChange, ...] = ()
+
+    @property
+    def details(self) -> list[str]:
+        """Each change as one line of text."""
+        lines = []
+        if self.kind == "changed" and self.first_operators != self.second_operators:
+            lines.append(f"operator: {self.first_operators[0]} became {self.second_operators[0]}")
+        return lines + [item.text for group in (self.attributes, self.weights, self.operands, self.types) for item in group]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class GraphChanges:
+    """The differences between two graphs and their subgraphs, with counts of matched and renamed nodes."""
+
+    changes: list[NodeChange] = field(default_factory=list)
+    matched: int = 0
+    renamed: int = 0
+    resized: int = 0
+    """Values whose types differ only because types before them do."""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, other: GraphChanges) -> None:
+        """Add the differences of a subgraph."""
+        self.changes += other.changes
+        self.matched += other.matched
+        self.renamed += other.renamed
+        self.resized += other.resized
+        self.notes += other.notes
+
+
+class NodeComparison:
+    """Comparison of the matched nodes of two graphs, and of the regions that have no match."""
+
+    def __init__(self, matching: Matching, dimensions: Dimensions, path: str, outputs: Sequence[tuple[int, int]]) -> None:
+        self._outputs = outputs
+        self._matching = matching
+        self._dimensions = dimensions
+        self._path = path
+        self._sides = matching.sides
+        self._regions = Regions(matching)
+        self.found = GraphChanges(notes=list(matching.notes))
+
+    def run(self) -> Iterator[tuple[str, Graph, Graph]]:
+        """Compare all nodes; yield the pairs of subgraphs that are not equal, with their paths."""
+        for first, second in enumerate(self._matching.partners[0]):
+            if second < 0:
+                continue
+            nodes = self._sides[0].nodes[first], self._sides[1].nodes[second]
+            self.found.matched += 1
+            self.found.renamed += nodes[0].label != nodes[1].label
+            yield from self._compare_pair(first, second, nodes)
+        for pair in self._outputs:
+            self._compare_output(*pair)
+        self._add_regions()
+        self._compare_identities()
+
+    def _compare_output(self, first: int, second: int) -> None:
+        one, other = self._sides[0].output_refs[first], self._sides[1].output_refs[second]
+        names = tuple(side.graph.outputs[index].name for side, index in zip(self._sides, (first, second), strict=True))
+        details: dict[str, Any] = {}
+        if one.kind == other.kind == "constant":
+            constants = self._sides[0].constants[one.number], self._sides[1].constants[other.number]
+            change = compare_constants("elements", *constants)
+            details = {} if change is None else {"weights": (change,)}
+        elif not self._are_same(one, other) and not self._regions.explain(one, other):
+            details = {"operands": (FactChange("computed by", self._sides[0].describe(one), self._sides[1].describe(other)),)}
+        if details:
+            kind = ("graph output",)
+            self.found.changes.append(NodeChange("changed", self._path, names[:1], names[1:], kind, kind, **details))
+
+    def _compare_pair(self, first: int, second: int, nodes: tuple[Node, Node]) -> Iterator[tuple[str, Graph, Graph]]:
+        ops = self._sides[0].ops[first], self._sides[1].ops[second]
+        attributes = () if self._sides[0].structure[first] == self._sides[1].structure[second] else compare_attributes(*ops)
+        weights, operands = self._compare_operands(first, second, nodes)
+        types: tuple[FactChange, ...] = ()
+        differing = [
+            FactChange(y.name, str(y.type), str(z.type))
+            for y, z in zip(nodes[0].outputs, nodes[1].outputs, strict=False)
+            if not self._dimensions.are_equal(y.type, z.type)
+        ]
+        if differing:
+            if attributes or weights or operands or not self._has_other_inputs(nodes):
+                types = tuple(differing)
+            else:
+                self.found.resized += len(differing)
+        if attributes or weights or operands or types:
+            self._add("changed", [nodes[0]], [nodes[1]], attributes=attributes, weights=weights, operands=operands, types=types)
+        if self._sides[0].exact[first] != self._sides[1].exact[second]:
+            yield from self._subgraphs(nodes, ops)
+
+    def _subgraphs(self, nodes: tuple[Node, Node], ops: tuple[Op, Op]) -> Iterator[tuple[str, Graph, Graph]]:
+        for name in ops[0].fields_by_name:
+            one, other = ops[0].__dict__[name], ops[1].__dict__.get(name)
+            if isinstance(one, Graph) and isinstance(other, Graph):
+                yield f"{self._path}{nodes[0].label}/{name}/", one, other
+
+    def _has_other_inputs(self, nodes: tuple[Node, Node]) -> bool:
+        """Return whether operands of the nodes have types that differ."""
+        return any(
+            x is not None and z is not None and not self._dimensions.are_equal(x.type, z.type)
+            for x, z in zip(nodes[0].inputs, nodes[1].inputs, strict=False)
+        )
+
+    def _compare_operands(
+        self, first: int, second: int, nodes: tuple[Node, Node]
+    ) -> tuple[tuple[WeightChange, ...], tuple[FactChange, ...]]:
+        refs = list(zip_longest(self._sides[0].refs[first], self._sides[1].refs[second], fillvalue=NONE))
+        if isinstance(nodes[0].op, COMMUTATIVE) and len(refs) == 2 and not all(self._are_same(*pair) for pair in refs):
+            swapped = [(refs[0][0], refs[1][1]), (refs[1][0], refs[0][1])]
+            if sum(self._are_same(*pair) for pair in swapped) > sum(self._are_same(*pair) for pair in refs):
+                refs = swapped
+        hosts = host_inputs(nodes[0].op, len(nodes[0].inputs)) if nodes[0].inputs else ()
+        weights: list[WeightChange] = []
+        operands: list[FactChange] = []
+        for slot, (one, other) in enumerate(refs):
+            name = _operand_name(nodes[0], slot)
+            if one.kind == other.kind == "constant":
+                is_host = slot < len(hosts) and hosts[slot]
+                constants = self._sides[0].constants[one.number], self._sides[1].constants[other.number]
+                change = compare_constants(name, *constants, is_host=is_host)
+                weights += [change] if change is not None else []
+            elif not self._are_same(one, other) and not self._regions.explain(one, other):
+                operands.append(FactChange(name, self._sides[0].describe(one), self._sides[1].describe(other)))
+        return tuple(weights), tuple(operands)
+
+    def _are_same(self, first: Ref, second: Ref) -> bool:
+        """Return whether two operands are the same value: paired, or computed alike from the inputs."""
+        if first.kind == second.kind == "constant":
+            return self._sides[0].constant_number(first.number) == self._sides[1].constant_number(second.number)
+        keys = self._matching.ref_key(0, first), self._matching.ref_key(1, second)
+        if keys[0] is not None and keys[0] == keys[1]:
+            return True
+        if first.kind != "node" or second.kind != "node" or first.output != second.output:
+            return False
+        return self._matching.forward[0][first.number] == self._matching.forward[1][second.number]
+
+    def _add_regions(self) -> None:
+        for region in self._regions.collect():
+            first, second = ([self._sides[side].nodes[node] for node in region.nodes[side]] for side in (0, 1))
+            if first and second:
+                kind = "changed" if len(first) == len(second) == 1 else "replaced"
+                self._add(kind, first, second)
+                continue
+            for node in first:
+                self._add("removed", [node], [])
+            for node in second:
+                self._add("added", [], [node])
+
+    def _compare_identities(self) -> None:
+        """Report the Identity nodes that one side has more of, for each value that they repeat."""
+        groups: dict[Hashable, tuple[list[Node], list[Node]]] = {}
+        for side in (0, 1):
+            for node, ref in self._sides[side].identities:
+                key = self._matching.ref_key(side, ref)
+                if ref.kind == "constant":
+                    key = "constant", self._sides[side].constant_number(ref.number)
+                if key is None:
+                    key = "region", side, ref.number
+                groups.setdefault(key, ([], []))[side].append(node)
+        for first, second in groups.values():
+            count = min(len(first), len(second))
+            self.found.matched += count
+            for node in _without_common_names(first, second, count):
+                self._add("removed", [node], [])
+            for node in _without_common_names(second, first, count):
+                self._add("added", [], [node])
+
+    def _add(self, kind: str, first: list[Node], second: list[Node], **details: Any) -> None:
+        self.found.changes.append(
+            NodeChange(
+                kind,
+                self._path,
+                tuple(node.label for node in first),
+                tuple(node.label for node in second),
+                tuple(node.op.title for node in first),
+                tuple(node.op.title for node in second),
+                **details,
+            )
+        )
+
+
+def _without_common_names(nodes: list[Node], others: list[Node], count: int) -> list[Node]:
+    """Return the nodes without ``count`` matched ones, those with names that ``others`` have first."""
+    names = {node.label for node in others}
+    ordered = sorted(nodes, key=lambda node: node.label not in names)
+    return ordered[count:]
+
+
+def compare_attributes(first: Op, second: Op) -> tuple[FactChange, ...]:
+    """Return the attributes in which two operators of one class differ."""
+    if type(first) is not type(second):
+        return (FactChange("operator", first.title, second.title),)
+    if op_key(first) == op_key(second):
+        return ()
+    names = list(dict.fromkeys([*first.__dict__, *second.__dict__]))
+    found = [
+        FactChange(name, _text(first.__dict__.get(name)), _text(second.__dict__.get(name)))
+        for name in names
+        if attribute_key(first.__dict__.get(name)) != attribute_key(second.__dict__.get(name))
+    ]
+    return tuple(found)
+
+
+def _text(value: Any) -> str:
+    text = str(value) if isinstance(value, str) else repr(value)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+
+
+def _operand_name(node: Node, slot: int) -> str:
+    if not node.inputs:
+        return f"operand {slot}"
+    try:
+        port = node.op.signature.port(min(slot, len(node.inputs) - 1), len(node.inputs))
+    except (LookupError, TypeError):
+        return f"operand {slot}"
+    return f"{port.name}[{slot}]" if port.repeated else port.name

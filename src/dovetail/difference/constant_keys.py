@@ -1,0 +1,84 @@
+"""Keys of constants and attributes: equal content has equal keys, in either format."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError
+from dovetail.ir.graph import Graph, Node
+from dovetail.ir.op import UNFORESEEN, Op
+from dovetail.ir.types import Unknown
+from dovetail.ops.constant import Constant, Foreign
+from dovetail.symbolic import Inexact
+
+WHOLE_BYTES = 1 << 16
+"""A constant of more bytes has a key of samples: equality is decided later, by blocks, for matched nodes only."""
+SAMPLES = 256
+MAX_HOST = 1024
+"""The most elements of an integer input of shape rules that are compared whatever its width is."""
+
+
+def constant_key(constant: Constant, is_host: bool) -> tuple[Hashable, ...]:
+    """Return the key of a constant's elements; ``is_host``: shape rules read it, so that i32 and i64 mean the same."""
+    data = constant.data
+    if is_host and data.dtype.kind in "iu" and data.size <= MAX_HOST:
+        return "integers", data.shape, tuple(data.reshape(-1).tolist())
+    return constant.dtype.name, data.shape, _digest(data)
+
+
+def type_key(constant: Constant) -> tuple[Hashable, ...]:
+    return constant.dtype.name, constant.data.shape
+
+
+def _digest(data: np.ndarray[Any, Any]) -> Hashable:
+    if data.dtype.hasobject:
+        return tuple(map(str, _sample(data).tolist()))
+    chosen = data if data.nbytes <= WHOLE_BYTES else _sample(data)
+    return blake2b(np.ascontiguousarray(chosen).reshape(-1).view(np.uint8).tobytes(), digest_size=16).digest()
+
+
+def _sample(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return some elements, the first and the last among them, without reading the others."""
+    if data.size <= SAMPLES:
+        return data.reshape(-1)
+    positions = np.linspace(0, data.size - 1, SAMPLES).astype(np.int64)
+    sample: np.ndarray[Any, Any] = data[np.unravel_index(positions, data.shape)]
+    return sample
+
+
+def canonical_op(node: Node) -> Op:
+    """Return the operator of a node in canonical form, or as it is where its rule cannot tell."""
+    try:
+        return node.op.canonical(*node.inputs)
+    except (Unknown, Inexact, DovetailError, NotImplementedError, *UNFORESEEN):
+        return node.op
+
+
+def op_key(op: Op) -> tuple[Hashable, ...]:
+    """Return the key of an operator's attributes, without its subgraphs."""
+    if isinstance(op, Foreign):
+        return "Foreign", op.domain, op.kind, attribute_key(op.attributes), op.outputs
+    return type(op).__name__, *((name, attribute_key(value)) for name, value in op.__dict__.items())
+
+
+def attribute_key(value: Any) -> Hashable:
+    """Return the key of an attribute; subgraphs are compared on their own and have none."""
+    if isinstance(value, Graph):
+        return "graph"
+    if isinstance(value, np.ndarray):
+        return "array", str(value.dtype), value.shape, _digest(value)
+    if isinstance(value, tuple | list):
+        return tuple(map(attribute_key, value))
+    if isinstance(value, dict):
+        return tuple((str(name), attribute_key(item)) for name, item in value.items())
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, Op):
+        return op_key(value)
+    # A NaN differs from itself, and 1 equals True.
+    return type(value).__name__, repr(value) if isinstance(value, float) or not isinstance(value, Hashable) else value

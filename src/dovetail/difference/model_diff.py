@@ -1,0 +1,196 @@
+"""diff: what is different between two models, whatever their names, node order and formats are."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
+from typing import Any
+
+from dovetail.difference.changes import FactChange, GraphChanges, NodeChange, NodeComparison
+from dovetail.difference.conversion import convert_pairs
+from dovetail.difference.dimensions import Dimensions
+from dovetail.difference.interface import Pairs, PortChange, compare_ports, pair_ports
+from dovetail.difference.node_matches import Matching, match_nodes
+from dovetail.difference.side import Interner, Side
+from dovetail.errors import printable
+from dovetail.formats import load
+from dovetail.formats.mapped_files import check_mapped_files
+from dovetail.ir.graph import Graph, Model
+from dovetail.limits import Limits, counting
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDiff:
+    """The differences between two models.
+
+    ``changes`` are those of nodes, ``ports`` those of inputs and outputs (equal ones included), ``properties`` formats, opsets,
+    metadata and states. ``matched`` nodes are in both models, ``renamed`` of them under other names; ``resized`` values have
+    other types only because values before them do. ``notes`` say where the answer is coarser than it could be.
+    """
+
+    first: str
+    second: str
+    formats: tuple[str, str]
+    nodes: tuple[int, int]
+    changes: tuple[NodeChange, ...] = field(repr=False)
+    ports: tuple[PortChange, ...] = field(repr=False)
+    properties: tuple[FactChange, ...] = field(repr=False)
+    matched: int
+    renamed: int
+    resized: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """True where no node, type or weight differs, and no opset or metadata between files of one format."""
+        is_same_file = self.formats[0] != self.formats[1] or not self.properties
+        return not self.changes and not any(port.is_difference for port in self.ports) and is_same_file
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of nodes by kind of difference."""
+        counts = Counter(matched=self.matched)
+        for item in self.changes:
+            counts[item.kind] += max(len(item.first), len(item.second))
+        return {kind: counts[kind] for kind in ("matched", "changed", "added", "removed", "replaced")}
+
+    def node_numbers(self, side: str = "second") -> dict[str, float]:
+        """Return a number for each node that differs, by its name in one model, for :func:`dovetail.draw.draw_model`.
+
+        It is the share of changed elements where only weights differ, else 1.
+        """
+        numbers: dict[str, float] = {}
+        for item in self.changes:
+            shares = [1.0 if each.changed is None else each.changed / max(each.size, 1) for each in item.weights]
+            only_weights = bool(shares) and not (item.attributes or item.operands)
+            for label in item.first if side == "first" else item.second:
+                numbers[label] = max(shares) if only_weights else 1.0
+        return numbers
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all facts, for JSON."""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "same": self.is_same,
+            "formats": self.formats,
+            "nodes": self.nodes,
+            "counts": self.counts,
+            "renamed": self.renamed,
+            "resized": self.resized,
+            "changes": [item.as_dict() for item in self.changes],
+            "ports": [asdict(item) for item in self.ports],
+            "properties": [asdict(item) for item in self.properties],
+            "notes": self.notes,
+        }
+
+    def html(self) -> str:
+        """Return a self-contained HTML page with both models side by side."""
+        from dovetail.report.diff_page import page
+
+        return page(self)
+
+    def __str__(self) -> str:
+        from dovetail.report.diff_text import diff_text
+
+        return diff_text(self)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.counts.items() if count)
+        return printable(f"<diff of {self.first!r} and {self.second!r}: {'same' if self.is_same else 'different'}; {counts}>")
+
+
+def diff(a: Model | str | PathLike[str], b: Model | str | PathLike[str], *, limits: Limits | None = None) -> ModelDiff:
+    """Compare two models, each of either format; names and the order of nodes do not matter.
+
+    Nodes are matched by what they compute and by what reads them. Weights are compared by blocks. Models of different formats or
+    opsets are also compared after a conversion in memory, so that what the conversion writes differently is no difference; the
+    ``notes`` say so. Raises what :func:`dovetail.load` raises, for paths.
+    """
+    models = tuple(each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))
+    for model in models:
+        check_mapped_files(model.graph, model.file)
+    first, second = models
+    with counting(first.limits):
+        found = _diff_models(first, second)
+        if not found.changes:
+            return found
+        for one, other, note in convert_pairs(first, second):
+            converted = _diff_models(one, other)
+            if len(converted.changes) < len(found.changes):
+                changed = {name: getattr(converted, name) for name in ("changes", "ports", "matched", "renamed", "resized")}
+                found = replace(found, **changed, notes=(note, *converted.notes))
+            if not found.changes:
+                break
+        return found
+
+
+def _diff_models(first: Model, second: Model) -> ModelDiff:
+    inputs = pair_ports(first.inputs, second.inputs)
+    outputs = pair_ports(first.outputs, second.outputs)
+    dimensions = Dimensions((first.inputs[one], second.inputs[other]) for one, other in inputs)
+    total = GraphChanges()
+    waiting = [("", first.graph, second.graph, inputs, outputs)]
+    while waiting:
+        path, one, other, own_inputs, own_outputs = waiting.pop()
+        comparison = NodeComparison(_match(one, other, own_inputs, own_outputs), dimensions, path, own_outputs)
+        for inner, left, right in comparison.run():
+            pairs = [pair_ports(x, y, by_position=True) for x, y in ((left.inputs, right.inputs), (left.outputs, right.outputs))]
+            waiting.append((inner, left, right, pairs[0], pairs[1]))
+        total.add(comparison.found)
+    ports = compare_ports("input", first.inputs, second.inputs, inputs, dimensions)
+    ports += compare_ports("output", first.outputs, second.outputs, outputs, dimensions)
+    return ModelDiff(
+        _name(first, "a"),
+        _name(second, "b"),
+        (first.format, second.format),
+        (len(first.graph.nodes), len(second.graph.nodes)),
+        tuple(total.changes),
+        tuple(ports),
+        tuple(_compare_properties(first, second)),
+        total.matched,
+        total.renamed,
+        total.resized,
+        tuple(dict.fromkeys(total.notes)),
+    )
+
+
+def _name(model: Model, default: str) -> str:
+    return os.path.basename(model.file) if model.file else model.graph.name or default
+
+
+def _match(first: Graph, second: Graph, inputs: Pairs, outputs: Pairs) -> Matching:
+    """Match two graphs in an order that does not depend on which of them comes first."""
+    interner = Interner()
+    one, other = Side(first, interner), Side(second, interner)
+    if _order(one) <= _order(other):
+        return match_nodes((one, other), inputs, outputs)
+    return match_nodes((other, one), _swap(inputs), _swap(outputs)).mirror()
+
+
+def _order(side: Side) -> tuple[int, list[str], list[str]]:
+    return len(side.nodes), [node.label for node in side.nodes], [node.op.title for node in side.nodes]
+
+
+def _swap(pairs: Pairs) -> Pairs:
+    return [(second, first) for first, second in pairs]
+
+
+def _compare_properties(first: Model, second: Model) -> Iterable[FactChange]:
+    if first.format != second.format:
+        yield FactChange("format", first.format or "built", second.format or "built")
+    else:
+        yield from _compare_entries("opset", first.versions, second.versions)
+    yield from _compare_entries("metadata", first.metadata, second.metadata)
+    if len(first.states) != len(second.states):
+        yield FactChange("states", str(len(first.states)), str(len(second.states)))
+
+
+def _compare_entries(name: str, first: dict[str, Any], second: dict[str, Any]) -> Iterable[FactChange]:
+    for key in dict.fromkeys([*first, *second]):
+        before, after = (str(entries[key]) if key in entries else "nothing" for entries in (first, second))
+        if before != after:
+            yield FactChange(f"{name} {key}".rstrip(), before, after)

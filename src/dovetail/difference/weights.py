@@ -1,0 +1,183 @@
+"""Comparison of constants by blocks: how many elements differ, by how much, and which movement or cast explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import permutations
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dovetail.dtypes import DType
+from dovetail.ops.constant import Constant
+
+Array: TypeAlias = np.ndarray[Any, Any]
+BLOCK = 1 << 22
+"""Elements that are compared at a time."""
+MAX_PERMUTED = 1 << 26
+"""The most elements of a constant whose axes or rows are tried in other orders."""
+MAX_RANK = 4
+MAX_ROWS = 1 << 16
+_SAMPLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WeightChange:
+    """One operand whose constant elements differ: its types, the number of ``changed`` elements of ``size``, and the largest
+    absolute difference.
+
+    ``changed`` and ``largest`` are None where elements do not correspond. ``relation`` is what explains the change: a cast, a
+    reshape, a transposition, rows in another order, or empty.
+    """
+
+    operand: str
+    before: str
+    after: str
+    size: int
+    changed: int | None = None
+    largest: float | None = None
+    relation: str = ""
+
+    @property
+    def text(self) -> str:
+        parts = [] if self.before == self.after else [f"{self.before} became {self.after}"]
+        if self.relation:
+            parts.append(self.relation)
+        if self.changed is not None and self.changed:
+            parts.append(f"{self.changed} of {self.size} elements differ")
+        if self.largest is not None and self.changed:
+            parts.append(f"by up to {self.largest:.3g}")
+        return f"{self.operand}: {', '.join(parts) or 'all elements differ'}"
+
+
+def compare_constants(operand: str, first: Constant, second: Constant, *, is_host: bool = False) -> WeightChange | None:
+    """Return the change of a constant; None where it has the same bits.
+
+    ``is_host``: shape rules read it, and integers of another width are the same.
+    """
+    x, y = first.data, second.data
+    if x is y:
+        return None
+    types = f"{first.dtype}[{', '.join(map(str, x.shape))}]", f"{second.dtype}[{', '.join(map(str, y.shape))}]"
+    if is_host and x.shape == y.shape and x.dtype.kind in "iu" and y.dtype.kind in "iu" and _are_equal(x, y):
+        return None
+    if x.shape == y.shape and first.dtype is second.dtype:
+        changed, largest = _count_changes(x, y)
+        if not changed:
+            return None
+        # One changed element is no other order.
+        relation = _movement(x, y) if changed > 1 and _may_be_moved(x, y) else ""
+        return WeightChange(operand, *types, x.size, changed, largest, relation)
+    if x.shape == y.shape:
+        changed, largest = _count_changes(x, y)
+        return WeightChange(operand, *types, x.size, changed, largest, _cast(x, y, first.dtype, second.dtype))
+    relation = _movement(x, y) if x.size == y.size and first.dtype is second.dtype else ""
+    return WeightChange(operand, *types, y.size, None, None, relation)
+
+
+def _blocks(x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield the elements of two arrays of one size in row-major order, by blocks."""
+    if x.flags.c_contiguous and y.flags.c_contiguous:
+        a, b = x.reshape(-1), y.reshape(-1)
+        for start in range(0, x.size, BLOCK):
+            yield a[start : start + BLOCK], b[start : start + BLOCK]
+        return
+    for start in range(0, x.size, BLOCK):
+        # An iterator over the elements copies one block, where reshape would copy the array.
+        yield x.flat[start : start + BLOCK], y.flat[start : start + BLOCK]
+
+
+def _same_bits(x: Array, y: Array) -> Array:
+    """Return where two arrays of one element type have the same bits."""
+    if x.dtype.hasobject or x.dtype.kind in "OSU":
+        return np.asarray(x == y)
+    if x.dtype.kind == "b" or x.dtype.itemsize not in (1, 2, 4, 8):
+        return np.asarray((x == y) | ((x != x) & (y != y)))
+    code = np.dtype(f"u{x.dtype.itemsize}")
+    return np.asarray(np.ascontiguousarray(x).view(code) == np.ascontiguousarray(y).view(code))
+
+
+def _count_changes(x: Array, y: Array) -> tuple[int, float | None]:
+    """Count the elements that differ, and return the largest absolute difference; None for strings."""
+    changed, largest = 0, 0.0
+    has_numbers = not (x.dtype.hasobject or y.dtype.hasobject)
+    for a, b in _blocks(x, y):
+        differs = ~_same_bits(a, b) if a.dtype == b.dtype else np.asarray(~((a == b) | ((a != a) & (b != b))))
+        count = int(np.count_nonzero(differs))
+        changed += count
+        if count and has_numbers:
+            wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+            with np.errstate(all="ignore"):
+                distance = np.abs(a[differs].astype(wide) - b[differs].astype(wide))
+            largest = max(largest, float(np.max(distance, initial=0.0))) if not np.isnan(distance).any() else float("inf")
+    return changed, largest if has_numbers else None
+
+
+def _are_equal(x: Array, y: Array) -> bool:
+    return all(np.array_equal(a, b) for a, b in _blocks(x, y))
+
+
+def _cast(x: Array, y: Array, first: DType, second: DType) -> str:
+    """Return the cast that makes one of two constants of one shape the other."""
+    if x.dtype.hasobject or y.dtype.hasobject:
+        return ""
+    with np.errstate(all="ignore"):
+        if all(np.array_equal(a.astype(b.dtype), b) for a, b in _blocks(x, y)):
+            return f"cast from {first} to {second}"
+        if all(np.array_equal(a, b.astype(a.dtype)) for a, b in _blocks(x, y)):
+            return f"{first} is cast from {second}"
+    return ""
+
+
+def _may_be_moved(x: Array, y: Array) -> bool:
+    """Return whether two arrays have the same elements in any order, as far as their sums tell."""
+    if x.dtype.hasobject or x.size > MAX_PERMUTED:
+        return False
+    with np.errstate(all="ignore"):
+        first, second = (float(np.sum(each.astype(np.float64) if each.dtype.kind != "c" else each.real)) for each in (x, y))
+    return abs(first - second) <= 1e-6 * max(abs(first), abs(second), 1.0) or np.isnan(first)
+
+
+def _movement(x: Array, y: Array) -> str:
+    """Return the reshape, transposition or order of rows that makes ``x`` into ``y``; empty where there is none."""
+    if x.size > MAX_PERMUTED or x.dtype != y.dtype:
+        return ""
+    if x.shape != y.shape and all(bool(_same_bits(a, b).all()) for a, b in _blocks(x, y)):
+        return "reshape"
+    if x.ndim == y.ndim and 2 <= x.ndim <= MAX_RANK:
+        for order in permutations(range(x.ndim)):
+            if order != tuple(range(x.ndim)) and tuple(x.shape[axis] for axis in order) == y.shape and _has_equal_elements(
+                x.transpose(order), y
+            ):  # fmt: skip
+                return f"transposition {list(order)}"
+    if x.shape == y.shape:
+        for axis in range(x.ndim):
+            if _has_rows_moved(x, y, axis):
+                return f"other order along axis {axis}"
+    return ""
+
+
+def _has_equal_elements(x: Array, y: Array) -> bool:
+    """Compare some elements first, then all."""
+    positions = np.unravel_index(np.linspace(0, x.size - 1, _SAMPLE).astype(np.int64), x.shape) if x.size else ()
+    if x.size and not bool(np.all(_same_bits(x[positions], y[positions]))):
+        return False
+    return all(bool(_same_bits(a, b).all()) for a, b in _blocks(x, y))
+
+
+def _has_rows_moved(x: Array, y: Array, axis: int) -> bool:
+    """Return whether ``y`` has the same slices along ``axis`` as ``x``, in another order."""
+    rows = x.shape[axis]
+    if not 2 <= rows <= MAX_ROWS or prod(x.shape) == rows == 0:
+        return False
+    return _row_digests(x, axis) == _row_digests(y, axis)
+
+
+def _row_digests(x: Array, axis: int) -> list[bytes]:
+    moved = np.moveaxis(x, axis, 0)
+    return sorted(
+        blake2b(np.ascontiguousarray(row).reshape(-1).view(np.uint8).tobytes(), digest_size=16).digest() for row in moved
+    )
