@@ -30,7 +30,7 @@ from dovetail.draw.scene import Card, Frame, Gate, node_names
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 
-pytest.importorskip("igraph", reason="dovetail[draw] is not installed")
+pytest.importorskip("fast_sugiyama", reason="dovetail[draw] is not installed")
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 CORPUS = Path(os.environ.get("DOVETAIL_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
 FILES = [
@@ -323,12 +323,12 @@ def test_colors_combine_and_have_a_legend() -> None:
         draw_model(model).png(zoom=1000)
 
 
-@pytest.mark.parametrize("library", ["igraph", "resvg_py"])
+@pytest.mark.parametrize("library", ["fast_sugiyama", "resvg_py"])
 def test_a_missing_library_is_an_error_with_a_code(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(DovetailError, match=r"draw\.library"):
         draw_model(branches()).png()
-    assert ("<svg" in branches()._repr_html_()) == (library != "igraph")
+    assert ("<svg" in branches()._repr_html_()) == (library != "fast_sugiyama")
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "html"])

@@ -53,7 +53,7 @@ ACYCLIC = (
 
 # What `import dovetail` leaves to those who need it: array libraries, file formats' packages, the terminal's.
 LATE = (
-    "array_api_compat click cupy dask defusedxml google.protobuf igraph jax onnx onnxruntime openvino "
+    "array_api_compat click cupy dask defusedxml fast_sugiyama google.protobuf jax onnx onnxruntime openvino "
     "resvg_py rich torch xml.etree.ElementTree"
 ).split()
 

@@ -52,12 +52,12 @@ def test_a_page_has_every_section() -> None:
 
 
 def test_a_page_has_the_drawing_or_the_packages_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for library in ("igraph", None):
+    for library in ("fast_sugiyama", None):
         if library:
             monkeypatch.setitem(sys.modules, library, None)
         else:
             monkeypatch.undo()
-            pytest.importorskip("igraph", reason="dovetail[draw] is not installed")
+            pytest.importorskip("fast_sugiyama", reason="dovetail[draw] is not installed")
         found = dovetail.model_report(network(), runs=1)
         text = sections_of(found)["drawing"]
         assert ("dovetail[draw]" in text) == bool(library) and ("MatMul" in text) == (not library)

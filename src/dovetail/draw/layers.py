@@ -1,7 +1,8 @@
-"""Rows of a frame and their order in a row: layers by longest path, crossings reduced by igraph's Sugiyama layout."""
+"""Rows of a frame and their order in a row: layers by longest path, crossings reduced by the Sugiyama layout of fast-sugiyama."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +12,6 @@ from dovetail.ir.graph import Value
 
 BUNDLE = 5
 """The most values of one item whose edges are drawn apart."""
-ITERATIONS = 24
-"""The most rounds of crossing reduction."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +47,7 @@ class LayerRows:
 def assign_rows(frame: Frame) -> LayerRows:
     """Assign the children and gates of a frame to rows, in an order with few crossings.
 
-    Raises UnsupportedError [draw.library] where igraph is missing.
+    Raises UnsupportedError [draw.library] where fast-sugiyama is missing.
     """
     slots: dict[End, Slot] = {child: Slot(child, 0) for child in frame.children}
     order: dict[End, int] = {child: number for number, child in enumerate(frame.children)}
@@ -111,21 +110,45 @@ def _add_edge(
 
 
 def _order_rows(rows: LayerRows) -> None:
-    """Order the slots of each row by the coordinates that igraph gives them."""
+    """Order the slots of each row so that few wires cross."""
     try:
         # Deferred: the library is optional.
-        import igraph
+        from fast_sugiyama import from_edges
     except ImportError:
-        raise UnsupportedError("draw.library", "drawing needs the package igraph; install dovetail[draw]") from None
+        raise UnsupportedError("draw.library", "drawing needs the package fast-sugiyama; install dovetail[draw]") from None
     slots = [slot for row in rows.rows for slot in row]
     if all(len(row) < 2 for row in rows.rows) or not rows.wires:
         return
     index = {slot: number for number, slot in enumerate(slots)}
-    graph = igraph.Graph(
-        n=len(slots), edges=sorted({(index[wire.source], index[wire.target]) for wire in rows.wires}), directed=True
+    edges = {(index[wire.source], index[wire.target]) for wire in rows.wires}
+    edges |= {(index[above], index[slot]) for above, slot in _anchors(rows)}
+    # With ranks by longest path from the sources, each slot keeps its row; ranks of least length take minutes in dense graphs.
+    found = from_edges(
+        sorted(edges),
+        minimum_length=1,
+        ranking_type="up",
+        crossing_minimization="barycenter",
+        transpose=True,
+        dummy_vertices=True,
     )
-    layout = graph.layout_sugiyama(layers=[slot.row for slot in slots], maxiter=ITERATIONS)
-    for slot, (x, _) in zip(slots, layout.coords, strict=False):
-        slot.x = x
+    start = 0.0
+    for positions, width, _, _ in sorted(found, key=lambda component: min(component[0])[0]):
+        left = min(x for _, (x, _) in positions)
+        for number, (x, _) in positions:
+            slots[int(number)].x = start + x - left
+        start += width + 1.0
     for row in rows.rows:
         row.sort(key=lambda slot: slot.x)
+
+
+def _anchors(rows: LayerRows) -> Iterator[tuple[Slot, Slot]]:
+    """Yield a slot of the row above for each slot without a wire from above: one near what its readers read, else the first."""
+    above: dict[Slot, list[Slot]] = {}
+    below: dict[Slot, list[Slot]] = {}
+    for wire in rows.wires:
+        above.setdefault(wire.target, []).append(wire.source)
+        below.setdefault(wire.source, []).append(wire.target)
+    for slot in below:
+        if slot.row and slot not in above:
+            near = (each for reader in below[slot] for beside in above[reader] for each in above.get(beside, ()))
+            yield next(near, rows.rows[slot.row - 1][0]), slot
