@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from math import ceil, sqrt
 from typing import Any
 
@@ -193,34 +195,67 @@ def _merge_copies(drawn: list[Item], blocks: list[list[Item]], after: Adjacency,
 def _divide(items: list[Item], after: Adjacency, frame: Frame, notes: list[str]) -> list[Item]:
     """Divide the ordered items of a large or dense frame into sections: runs of the order, so that their edges point forward."""
     holder = {inner: item for item in items for inner in _all_items(item)}
+    index = {item: number for number, item in enumerate(items)}
     edges = sorted(
-        {(index[holder[source]], index[holder[target]]) for index in [dict(zip(items, range(len(items)), strict=True))]
-         for source, targets in after.items() for target in targets if holder[source] is not holder[target]}
+        {(index[holder[source]], index[holder[target]]) for source, targets in after.items() for target in targets
+         if holder[source] is not holder[target]}
     )  # fmt: skip
-    size = 1
-    while ceil(len(items) / size) > MAX_ITEMS or _segments([(s // size, t // size) for s, t in edges]) > MAX_SEGMENTS:
-        size = max(size * 2, ceil(sqrt(len(items)))) if size == 1 else size * 2
-    if size == 1:
+    if len(items) <= MAX_ITEMS and _segments(edges) <= MAX_SEGMENTS:
         return items
+    crossing = _crossing_sources(len(items), edges)
+    size = ceil(sqrt(len(items)))
+    starts = _section_starts(crossing, size)
+    while len(starts) > MAX_ITEMS or _segments(_between_sections(edges, starts)) > MAX_SEGMENTS:
+        size *= 2
+        starts = _section_starts(crossing, size)
     what = "many nodes" if len(items) > MAX_ITEMS else "dense edges"
     where = "" if frame.parent is None else " of a module"
     inputs = [item for item in items[:size] if isinstance(item, Card) and item.kind == "input"]
     outputs = [item for item in items[-size:] if isinstance(item, Card) and item.kind == "output"]
-    ends = {*inputs, *outputs}
-    sections = _sections([item for item in items if item not in ends], size)
+    sections = _sections(items, starts, crossing, {*inputs, *outputs})
     notes.append(f"{what}{where}: {len(items):,} boxes are drawn as {len(sections):,} sections")
     return [*inputs, *sections, *outputs]
 
 
-def _sections(items: list[Item], size: int) -> list[Item]:
+def _crossing_sources(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Return for each position the number of earlier items that it or a later one reads."""
+    last: dict[int, int] = {}
+    for source, target in edges:
+        last[source] = max(last.get(source, source), target)
+    changes = [0] * (count + 1)
+    for source, target in last.items():
+        changes[source + 1] += 1
+        changes[target + 1] -= 1
+    return list(accumulate(changes[:count]))
+
+
+def _section_starts(crossing: Sequence[int], size: int) -> list[int]:
+    """Return the starts of sections of half of ``size`` to ``size`` items, where fewest values pass, late among equals."""
+    starts = [0]
+    while starts[-1] + size < len(crossing):
+        positions = range(starts[-1] + size, starts[-1] + size // 2, -1)
+        starts.append(min(positions, key=crossing.__getitem__))
+    return starts
+
+
+def _between_sections(edges: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tuple[int, int]]:
+    return [(bisect_right(starts, source), bisect_right(starts, target)) for source, target in edges]
+
+
+def _sections(items: list[Item], starts: Sequence[int], crossing: Sequence[int], ends: set[Item]) -> list[Item]:
+    """Return the sections that begin at ``starts``, without the items ``ends``; those of many items hold sections."""
     sections: list[Item] = []
-    for start in range(0, len(items), size):
-        part = items[start : start + size]
-        if size > MAX_ITEMS:
-            part = _sections(part, ceil(sqrt(size)))
-        section = Frame("section", f"boxes {start + 1:,} to {min(start + size, len(items)):,}", part[0].position, part)
-        section.total = sum(item.total for item in part)
-        sections.append(section)
+    for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
+        part = items[start:end]
+        if end - start > MAX_ITEMS:
+            inner = _section_starts(crossing[start:end], ceil(sqrt(end - start)))
+            part = _sections(part, inner, crossing[start:end], ends)
+        else:
+            part = [item for item in part if item not in ends]
+        if part:
+            section = Frame("section", f"boxes {start + 1:,} to {end:,}", part[0].position, part)
+            section.total = sum(item.total for item in part)
+            sections.append(section)
     return sections
 
 

@@ -149,6 +149,7 @@ function describe(item) {
 
 function draw(box, parent, depth) {
   const item = items[box.number];
+  let frame_fill = "#ffffff";
   const group = make("g", { transform: `translate(${box.x.toFixed(1)} ${box.y.toFixed(1)})`, "data-item": box.number });
   parent.append(group);
   if (depth) {
@@ -160,8 +161,8 @@ function draw(box, parent, depth) {
     group.append(make("rect", { class: "body", width: box.w, height: box.h, rx: item.k.endsWith("put") ? 11 : 4, fill, stroke, "stroke-dasharray": dash }));
     if (item.k === "folded") group.classList.add("fold");
     if (hits.length && hits[hit] === box.number) group.classList.add("hit");
-    if (item.o) group.append(make("text", { x: 10, y: 17, "font-size": 12, "font-weight": "bold", fill: color }, `\u2212 ${item.t[0]}`));
-    else item.t.forEach((line, i) => group.append(make("text", { x: box.w / 2, y: 17 + LINE * i, "text-anchor": "middle", fill: color, "font-size": i ? 10 : 12, "font-weight": i ? "normal" : "bold" }, (item.k === "folded" && !i ? "+ " : "") + line)));
+    frame_fill = fill;
+    if (!item.o) item.t.forEach((line, i) => group.append(make("text", { x: box.w / 2, y: 17 + LINE * i, "text-anchor": "middle", fill: color, "font-size": i ? 10 : 12, "font-weight": i ? "normal" : "bold" }, (item.k === "folded" && !i ? "+ " : "") + line)));
   }
   if (!item.o) return;
   const lines = box.lines, join = test => lines.filter(test).map(line => line.d).join("");
@@ -170,6 +171,7 @@ function draw(box, parent, depth) {
   group.append(make("path", { d: lines.map(line => line.arrow || "").join("") || "M0 0", fill: "#66758a" }));
   for (const child of box.boxes.values()) draw(child, group, depth + 1);
   for (const line of lines) if (line.label) group.append(make("text", { x: line.label[0], y: line.label[1], "font-size": 9.5, fill: "#54616f", stroke: "#fff", "stroke-width": 3, "paint-order": "stroke" }, line.label[2]));
+  if (depth) group.append(make("text", { x: 10, y: 17, "font-size": 12, "font-weight": "bold", fill: "#3b4856", stroke: frame_fill, "stroke-width": 3, "paint-order": "stroke" }, `\u2212 ${item.t[0]}`));
 }
 
 let root = null;
@@ -181,12 +183,17 @@ function render() {
   move();
 }
 function move() { picture_group.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`); }
-function fit() {
+function look(scale) {
   const width = stage.clientWidth, height = stage.clientHeight;
-  view.scale = Math.min(1.2, width / (root.w + 20), Math.max(height / (root.h + 20), 0.35));
-  view.x = (width - root.w * view.scale) / 2;
-  view.y = root.h * view.scale < height ? (height - root.h * view.scale) / 2 : 4;
+  view.scale = scale;
+  view.x = (width - root.w * scale) / 2;
+  view.y = root.h * scale < height ? (height - root.h * scale) / 2 : 4;
   move();
+}
+/* The whole picture, or the middle of its top at a legible size. */
+function fit() { look(Math.min(1.2, stage.clientWidth / (root.w + 20), stage.clientHeight / (root.h + 20))); }
+function start() {
+  look(Math.min(1.2, Math.max(0.75, Math.min(stage.clientWidth / (root.w + 20), stage.clientHeight / (root.h + 20)))));
 }
 function item_at(target) {
   const group = target.closest && target.closest("[data-item]");
@@ -266,13 +273,13 @@ const field = document.getElementById("search");
 field.addEventListener("input", () => search(field.value, false));
 field.addEventListener("keydown", event => { if (event.key === "Enter") search(field.value, true); });
 document.getElementById("fit").addEventListener("click", fit);
-document.getElementById("close").addEventListener("click", () => { items.forEach((item, number) => { if (number && item.o) item.o = false; }); render(); fit(); });
+document.getElementById("close").addEventListener("click", () => { items.forEach((item, number) => { if (number && item.o) item.o = false; }); render(); start(); });
 document.getElementById("open").addEventListener("click", () => {
   let shown = 0;
   items.forEach(item => { if (item.o !== undefined && shown < 4000) { item.o = true; shown += item.r.reduce((sum, row) => sum + row.length, 0); } });
   render();
-  fit();
+  start();
 });
 render();
-fit();
+start();
 if (location.hash.length > 1) { field.value = decodeURIComponent(location.hash.slice(1)); search(field.value, false); }

@@ -157,4 +157,5 @@ def shape_label(value: Value) -> str:
 def _size_label(size: Any) -> str:
     """Return a size; "?" for one that has no name in the file."""
     text = "?" if size is None else str(size)
-    return "?" if "?" in text else shorten(text, 14)
+    text = "?" if "?" in text else shorten(text, 14)
+    return f"({text})" if " " in text and not text.endswith(")") else text

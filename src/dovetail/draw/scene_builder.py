@@ -24,6 +24,8 @@ MAX_GATES = 12
 """The most places where edges enter a frame, and where they leave it."""
 MAX_LINES = 3
 """The most weights that a card lists."""
+MAX_INDEX = 2**63 - 1
+"""The index that stands for the end of an axis."""
 
 
 def build_scene(model: Model) -> Scene:
@@ -179,14 +181,15 @@ def _chain(item: End) -> list[End]:
 
 
 def _merge_gates(frame: Frame) -> None:
-    """Merge gates of the same items, and all gates of a side where there are more than MAX_GATES."""
+    """Merge exits of the same items, entries of the same items too where there are more than MAX_GATES, or all of a side."""
     for gates, side in ((frame.entries, 0), (frame.exits, 1)):
         ends: dict[Gate, list[int]] = {}
         for pair in frame.links:
             if isinstance(pair[side], Gate) and not isinstance(pair[1 - side], Gate):
                 ends.setdefault(pair[side], []).append(id(pair[1 - side]))  # type: ignore[arg-type]
         first: dict[Any, Gate] = {}
-        merged = {gate: first.setdefault(tuple(sorted(items)) if side else gate, gate) for gate, items in ends.items()}
+        by_items = {gate: first.setdefault(tuple(sorted(items)), gate) for gate, items in ends.items()}
+        merged = by_items if side or len(ends) > MAX_GATES else dict(zip(ends, ends, strict=True))
         if len(set(merged.values())) > MAX_GATES:
             merged = dict.fromkeys(ends, next(iter(ends)))
         for value, gate in gates.items():
@@ -338,8 +341,13 @@ def _weight_lines(node: Node, computed: ComputedWeights) -> tuple[str, ...]:
 def _constant_line(label: str, data: np.ndarray[Any, Any]) -> str:
     if data.size > 6 or data.dtype.kind not in "biuf":
         return label
-    items = ", ".join(f"{item:.4g}" if isinstance(item, float) else str(item) for item in data.reshape(-1).tolist())
+    items = ", ".join(map(_element_label, data.reshape(-1).tolist()))
     return shorten(items if data.ndim == 0 else f"[{items}]", 26)
+
+
+def _element_label(item: float) -> str:
+    """Return an element; the last index of ONNX, which stands for the end of an axis, is a power."""
+    return "2\u2076\u00b3\u22121" if item == MAX_INDEX else f"{item:.4g}" if isinstance(item, float) else str(item)
 
 
 def _signature(node: Node) -> tuple[Any, ...]:

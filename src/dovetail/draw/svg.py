@@ -101,14 +101,20 @@ def _open_frame(placed: Placed, measure: Measure | None, depth: int) -> Iterator
     dash = ' stroke-dasharray="5 3"' if frame.kind in ("repeat", "section") else ""
     size = f'width="{_n(placed.width)}" height="{_n(placed.height)}"'
     yield f'<rect class="dt-rect" {size} rx="6" fill="{fill}" stroke="{stroke}"{dash}/>'
-    title = shorten(frame.title, 60)
-    yield f'<text x="10" y="17" font-size="12" font-weight="bold" fill="#3b4856">{_text(title)}'
+    yield "</g>"
+    yield from _content(placed, measure, depth)
+    # The title is over the edges that enter the frame.
+    yield f'<text x="10" y="17" font-size="12" font-weight="bold" fill="#3b4856" {_halo(fill)}>{_text(shorten(frame.title, 60))}'
     if frame.count > 1:
         yield f'<tspan dx="6" fill="#b4470e">\u00d7{frame.count:,}</tspan>'
     if frame.total > 1:
         yield f'<tspan dx="8" font-weight="normal" font-size="10" fill="#7d8a9c">{frame.total:,} nodes</tspan>'
-    yield "</text></g>"
-    yield from _content(placed, measure, depth)
+    yield "</text>"
+
+
+def _halo(color: str) -> str:
+    """Return the attributes of a text that is legible over lines."""
+    return f'stroke="{color}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
 
 
 def _box(placed: Placed, measure: Measure | None) -> Iterator[str]:
@@ -182,10 +188,7 @@ def _edges(paths: Sequence[Path]) -> Iterator[str]:
     if arrows:
         yield f'<path d="{"".join(arrows)}" fill="#66758a"/>'
     if labels:
-        yield (
-            '<g font-size="9.5" fill="#54616f" stroke="#ffffff" stroke-width="3" stroke-linejoin="round" '
-            f'paint-order="stroke">{"".join(labels)}</g>'
-        )
+        yield f'<g font-size="9.5" fill="#54616f" {_halo("#ffffff")}>{"".join(labels)}</g>'
 
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
