@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
     from dovetail.autodiff import grad
     from dovetail.compare.model_profile import ModelProfile, profile
+    from dovetail.debug.bisect_result import BisectResult
+    from dovetail.debug.bisection import bisect
     from dovetail.debug.layer_comparison import LayerComparison
     from dovetail.debug.layers import compare_layers
     from dovetail.difference.model_diff import ModelDiff, diff
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 logging.getLogger("dovetail").addHandler(logging.NullHandler())
 
 __all__ = [
+    "BisectResult",
     "Builder",
     "DType",
     "Diagnostic",
@@ -55,6 +58,7 @@ __all__ = [
     "RuleError",
     "UnsupportedError",
     "Value",
+    "bisect",
     "check",
     "compare_layers",
     "compile",
@@ -82,6 +86,8 @@ _MODULES = {
     "array_ops": "concat copy split",
     "autodiff": "grad",
     "compare.model_profile": "ModelProfile profile",
+    "debug.bisect_result": "BisectResult",
+    "debug.bisection": "bisect",
     "debug.layer_comparison": "LayerComparison",
     "debug.layers": "compare_layers",
     "difference.model_diff": "ModelDiff diff",

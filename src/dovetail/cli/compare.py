@@ -35,6 +35,8 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @click.option("--reference", metavar="ENGINE", help="The engine that the others are compared with [interpreter].")
 @click.option("--with", "other", type=click.Path(), metavar="FILE", help="Run the engines on this model instead of MODEL.")
 @click.option("-i", "--inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs (.npz, .npy); random ones for the rest.")
+@click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator that is wrong given right inputs.")
+@click.option("--part", type=click.Path(), metavar="FILE", help="The file for that operator, beside its .npz [part.onnx].")
 @click.option("--memory", type=Bytes(), help="Run slices of the graph, so that the process stays below this: 500MB.")
 @click.option("--tolerance", type=click.FloatRange(min=0), help="Allowed difference as a share of the largest magnitude.")
 @click.option("--value", "values", multiple=True, metavar="NAME", help="Compare this value alone [all].")
@@ -53,6 +55,8 @@ def compare(
     reference: str | None,
     other: str | None,
     inputs: tuple[str, ...],
+    is_bisect: bool,
+    part: str | None,
     memory: int | None,
     tolerance: float | None,
     values: tuple[str, ...],
@@ -68,18 +72,31 @@ def compare(
     """Compare every value of MODEL in several engines, by depth: where does a difference begin?
 
     With --with the engines run a second model, of either format, whose values are matched by name, else by their computation.
-    Exit code 1: a value differs beyond the tolerance.
+    --bisect runs slices of each engine on the values of the reference, at most 2 log2(n) of n operators; it writes the operator
+    and its inputs to files, and prints the command that shows it alone. Exit code 1: a value differs beyond the tolerance.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.debug.engines import installed_engines
     from dovetail.debug.layers import compare_layers
 
+    if is_bisect and (html or colors or values or is_all):
+        raise click.UsageError("--bisect compares no whole table: leave out --html, --colors, --value and --all")
+    if part is not None and not is_bisect:
+        raise click.UsageError("--part is for --bisect")
     loaded = load(model)
     second = None if other is None else load(other)
     with progress(f"running {model}"):
         arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes), run=True)
+        chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+        if is_bisect:
+            from dovetail.cli.bisect import bisect_engines
+
+            request = {"other": second, "memory": memory, "tolerance": tolerance, "threads": threads}
+            names = chosen or installed_engines()
+            return bisect_engines(loaded, names, reference, arrays, request, model=model, part=part, as_json=as_json)
         found = compare_layers(
             loaded,
-            engines=None if engines is None else [name.strip() for name in engines.split(",") if name.strip()],
+            engines=chosen,
             other=second,
             inputs=arrays,
             reference=reference,

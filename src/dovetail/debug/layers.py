@@ -16,7 +16,7 @@ from dovetail.debug.deviation import Deviation, deviation_of, missing
 from dovetail.debug.engines import check_engines, installed_engines, run_part
 from dovetail.debug.layer_comparison import Column, LayerComparison, ValueRow
 from dovetail.debug.memory_budget import Slice, slices_within
-from dovetail.debug.subject import Subject
+from dovetail.debug.subject import Subject, cast_to
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
 from dovetail.interpreter.session import InitialStates
@@ -105,8 +105,7 @@ def inputs_of_other(first: Model, second: Model, arrays: Mapping[str, Any]) -> d
     for name, source in match_inputs(first, second).items():
         value = next(value for value in second.inputs if value.name == name)
         array = arrays[source]
-        is_tensor = isinstance(value.type, Tensor) and value.type.dtype is not None and isinstance(array, np.ndarray)
-        found[name] = array.astype(value.type.dtype.numpy) if is_tensor else array  # type: ignore[union-attr]
+        found[name] = cast_to(value, array)
     missing_states = {state.input for state in second.states} - found.keys()
     return {**InitialStates(second)(found), **found} if missing_states else found
 
@@ -219,16 +218,13 @@ class _Run:
         """Run a slice in a column, and compare its values with the reference's ``arrays``."""
         if part.start in self.subject.draws:
             for value in values:
-                self._keep(index, value, arrays[id(value)], part.stop)
+                own = self._own(index, value)
+                if own is not None and self.subject.is_read_after(value, part.stop):
+                    self.stores[index].store(id(own), cast_to(own, arrays[id(value)]))
             return [missing("random: not compared") for _ in values]
         found: dict[int, Deviation] = {}
         self._run_column(index, part, part.stop, values, arrays, found)
         return [found[id(value)] for value in values]
-
-    def _keep(self, index: int, value: Value, array: Any, stop: int) -> None:
-        own = self._own(index, value)
-        if own is not None and self.subject.is_read_after(value, stop):
-            self.stores[index].store(id(own), array)
 
     def _run_column(
         self,
@@ -283,7 +279,7 @@ class _Run:
     ) -> None:
         for value, own in present:
             found[id(value)] = missing(why)
-            self.stores[index].store(id(own), arrays[id(value)])
+            self.stores[index].store(id(own), cast_to(own, arrays[id(value)]))
 
 
 __all__ = ["compare_layers", "complete_inputs", "inputs_of_other"]

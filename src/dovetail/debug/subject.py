@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 class Subject:
     """A model whose types are those at the sizes of ``inputs``. ``nodes``: the operators that outputs depend on.
 
-    Constants are none of them, nor what follows from constants alone: a part computes that itself.
+    The first ``constant_count`` of them follow from constants alone. Each part that reads their values computes them itself.
     """
 
     def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
@@ -41,17 +41,20 @@ class Subject:
         self._outputs = {id(value) for value in graph.outputs}
         live = _live(graph)
         varying = {id(value) for value in graph.inputs}
-        self.nodes: list[Node] = []
+        nodes: list[Node] = []
+        constant: list[Node] = []
         self.depths: dict[int, int] = dict.fromkeys(varying, 0)
         for node in graph.nodes:
-            is_varying = any(id(x) in varying for x in node.inputs if x is not None) or draws(node.op, node.inputs)
-            if not is_varying or id(node) not in live:
+            if id(node) not in live or isinstance(node.op, Constant):
                 continue
-            depth = 1 + max((self.depths.get(id(x), 0) for x in node.inputs if x is not None), default=0)
-            for y in node.outputs:
-                varying.add(id(y))
-                self.depths[id(y)] = depth
-            self.nodes.append(node)
+            is_varying = any(id(x) in varying for x in node.inputs if x is not None) or draws(node.op, node.inputs)
+            depth = 1 + max((self.depths.get(id(x), 0) for x in node.inputs if x is not None), default=0) if is_varying else 0
+            self.depths.update({id(y): depth for y in node.outputs})
+            if is_varying:
+                varying.update(id(y) for y in node.outputs)
+            (nodes if is_varying else constant).append(node)
+        self.nodes = [*constant, *nodes]
+        self.constant_count = len(constant)
         self.varying = varying
         self.draws = {position for position, node in enumerate(self.nodes) if draws(node.op, node.inputs)}
         self._last = self._last_readers()
@@ -69,8 +72,8 @@ class Subject:
         return [y for node in self.nodes[start:stop] for y in node.outputs if id(y) in self._last]
 
     def is_read_after(self, value: Value, position: int) -> bool:
-        """Return whether a node at ``position`` or later reads the value, or it is an output."""
-        return self._last.get(id(value), -1) >= position
+        """Return whether a node at ``position`` or later reads the value, or it is an output; False for a constant value."""
+        return id(value) in self.varying and self._last.get(id(value), -1) >= position
 
     def boundary(self, position: int) -> list[Value]:
         """Return the values of nodes before ``position`` that nodes from there on read, and outputs among them."""
@@ -120,6 +123,16 @@ class Subject:
                     stack.append(x)
         return found
 
+    def constants_of(self, nodes: Iterable[Node]) -> list[Value]:
+        """Return the values that follow from constants alone and that these nodes read, also through one another, in order."""
+        needed = {id(x) for node in nodes for x in node.inputs if x is not None}
+        found: list[Value] = []
+        for node in reversed(self.nodes[: self.constant_count]):
+            if any(id(y) in needed for y in node.outputs):
+                found += [y for y in node.outputs if id(y) in self._last]
+                needed.update(id(x) for x in node.inputs if x is not None)
+        return found[::-1]
+
     def nbytes(self, value: Value) -> int:
         """Return the bytes of a value; where its size is not known before a run, those of the largest input of its node."""
         known = static_bytes(value)
@@ -158,6 +171,17 @@ def static_bytes(value: Value) -> int | None:
     return prod(int(size) for size in type.shape) * type.dtype.numpy.itemsize
 
 
+def cast_to(value: Value, array: Any) -> Any:
+    """Return an array in the element type of a value, where that is known and another."""
+    if not isinstance(value.type, Tensor) or value.type.dtype is None or not isinstance(array, np.ndarray):
+        return array
+    wanted = value.type.dtype.numpy
+    if array.dtype == wanted or array.dtype.hasobject:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(wanted)
+
+
 def _fix_type(value: Value, array: Any) -> None:
     if isinstance(value.type, Tensor) and isinstance(array, np.ndarray):
         value.type = Tensor(value.type.dtype, tuple(map(int, array.shape)))
@@ -192,4 +216,4 @@ def _live(graph: Graph) -> set[int]:
     return live
 
 
-__all__ = ["Part", "Subject", "fix_sizes", "static_bytes"]
+__all__ = ["Part", "Subject", "cast_to", "fix_sizes", "static_bytes"]

@@ -1,0 +1,232 @@
+"""Trials of a bisection: a slice of the engine under test on the reference's inputs, and its effect on the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dovetail.debug.array_store import ArrayStore
+from dovetail.debug.correspondence import match_values
+from dovetail.debug.deviation import Deviation, deviation_of
+from dovetail.debug.engines import run_part
+from dovetail.debug.memory_budget import Slice
+from dovetail.debug.subject import Part, Subject, cast_to
+from dovetail.errors import DovetailError
+from dovetail.ir.graph import Node, Value
+from dovetail.limits import current
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The result of a trial of one slice. ``values``: deviations of what later operators read; ``outputs``: of the outputs that
+    the reference computes from them."""
+
+    part: Slice
+    values: dict[str, Deviation] = field(default_factory=dict)
+    outputs: dict[str, Deviation] = field(default_factory=dict)
+    why: str = ""
+    constant: Value | None = None
+    """The first wrong value that follows from constants alone."""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.is_wrong_itself or any(not cell.agrees for cell in self.outputs.values())
+
+    @property
+    def is_wrong_itself(self) -> bool:
+        return bool(self.why) or any(not cell.agrees for cell in self.values.values())
+
+
+class Trials:
+    """Runs slices between cuts in the engine under test. ``cuts`` are the positions at which both models have all values."""
+
+    def __init__(
+        self, subject: Subject, other: Subject | None, engine: str, base: str, folder: str, options: Mapping[str, Any]
+    ) -> None:
+        self.subject, self.other = subject, other
+        self.match = None if other is None else match_values(subject, other)
+        self.engine, self.base, self.folder = engine, base, folder
+        self.tolerance: float | None = options["tolerance"]
+        self.threads: int | None = options["threads"]
+        self._spill = folder if options["memory"] is not None else None
+        self.runs = 0
+        self._first = subject.constant_count
+        self.cuts = [position for position in range(self._first, len(subject.nodes) + 1) if self._is_cut(position)]
+        self._at = self._first
+        self._before = ArrayStore(self._spill)
+        self._drawn: dict[int, Any] = {}
+        self._final: dict[int, Any] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of units: operators, or runs of operators between two cuts."""
+        return len(self.cuts) - 1
+
+    def _is_cut(self, position: int) -> bool:
+        if self.match is None or position in (self._first, len(self.subject.nodes)):
+            return True
+        return all(id(value) in self.match for value in self.subject.boundary(position))
+
+    def start(self) -> None:
+        """Run the reference once: the outputs, and the numbers of random operators, which every later run is given."""
+        subject = self.subject
+        drawn = [y for position in sorted(subject.draws) for y in subject.values_of(position, position + 1)]
+        outputs = [y for y in subject.boundary(len(subject.nodes)) if y not in drawn]
+        wanted = [*drawn, *outputs]
+        arrays = run_part(self.base, subject.part(wanted, self._before), self.folder, self.threads) if wanted else []
+        self._final = {id(y): array for y, array in zip(wanted, arrays, strict=True) if y not in drawn}
+        for value, array in zip(drawn, arrays, strict=False):
+            self._drawn[id(value)] = array
+            self._before.store(id(value), array)
+
+    def move_to(self, cut: int) -> None:
+        """Move the reference to a cut: its values before that are the inputs of later trials."""
+        position = self.cuts[cut]
+        if position < self._at:
+            self._before.keep_only(set(self._drawn))
+            self._at = self._first
+        if position == self._at:
+            return
+        values = self._crossing(self._at, position)
+        for value, array in zip(values, self._run_reference(values), strict=True):
+            self._before.store(id(value), array)
+        self._before.keep_only({id(value) for value in self.subject.boundary(position)} | set(self._drawn))
+        self._at = position
+
+    def _run_reference(self, values: Sequence[Value]) -> list[Any]:
+        if not values:
+            return []
+        return run_part(self.base, self.subject.part(values, self._before), self.folder, self.threads)
+
+    def _crossing(self, start: int, stop: int) -> list[Value]:
+        """Return the values of a slice that anything after it reads, without random ones."""
+        return [
+            y
+            for y in self.subject.values_of(start, stop)
+            if self.subject.is_read_after(y, stop) and id(y) not in self._drawn
+        ]  # fmt: skip
+
+    def parts_of(self, found: Verdict) -> tuple[Part, Part | None]:
+        """Return the part of the model under test that a verdict is about, and that of the first model where there are two."""
+        values = [] if found.constant is None else [found.constant]
+        if not values:
+            self.move_to(found.part.start)
+            values = self._crossing(self.cuts[found.part.start], self.cuts[found.part.stop])
+        return self._part(values), None if self.other is None else self.subject.part(values, self._before)
+
+    def nodes_of(self, found: Verdict) -> list[Node]:
+        """Return the operators that a verdict is about."""
+        if found.constant is not None and found.constant.node is not None:
+            return [found.constant.node]
+        return self.subject.nodes[self.cuts[found.part.start] : self.cuts[found.part.stop]]
+
+    def _own(self, value: Value) -> Value:
+        return value if self.match is None else self.match.get(id(value), value)
+
+    def _part(self, values: Sequence[Value]) -> Part:
+        if self.other is None or self.match is None:
+            return self.subject.part(values, self._before)
+        fed = ArrayStore(None)
+        for value in self.subject.values_of(0, len(self.subject.nodes)):
+            if id(value) in self._before and id(value) in self.match:
+                own = self.match[id(value)]
+                fed.store(id(own), cast_to(own, self._before.get(id(value))))
+        return self.other.part([self._own(value) for value in values], fed)
+
+    def test(self, start: int, stop: int) -> Verdict:
+        """Run a slice in the engine under test. The reference must be at ``start``."""
+        current().check_time()
+        verdict = Verdict(Slice(start, stop))
+        values = self._crossing(self.cuts[start], self.cuts[stop])
+        if not values:
+            return verdict
+        found = self._run_engine(values, verdict)
+        if found is None:
+            return verdict
+        expected = self._run_reference(values)
+        is_equal = True
+        for value, one, other in zip(values, expected, found, strict=True):
+            cell = deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
+            verdict.values[value.name] = cell
+            is_equal = is_equal and cell.agrees and cell.absolute == 0
+        del expected
+        if not is_equal and not verdict.is_wrong_itself and stop < self.count:
+            self._follow(values, found, verdict)
+        return verdict
+
+    def test_all_values(self) -> dict[int, Deviation]:
+        """Run the whole model in the engine with every value an output. Returns the deviations by identity; the reference must
+        be at the start."""
+        values = [
+            y
+            for y in self.subject.values_of(0, len(self.subject.nodes))
+            if id(y) not in self._drawn and (self.match is None or id(y) in self.match)
+        ]
+        verdict = Verdict(Slice(0, self.count))
+        found = self._run_engine(values, verdict)
+        if found is None:
+            return {}
+        expected = self._run_reference(values)
+        return {
+            id(value): deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
+            for value, one, other in zip(values, expected, found, strict=True)
+        }
+
+    def test_constants(self, nodes: Sequence[Node]) -> Verdict:
+        """Run what these nodes read and what follows from constants alone. The verdict has no slice of its own."""
+        verdict = Verdict(Slice(0, 0))
+        values = [value for value in self.subject.constants_of(nodes) if self.match is None or id(value) in self.match]
+        if not values:
+            return verdict
+        found = self._run_engine(values, verdict)
+        if found is None:
+            return verdict
+        for value, one, other in zip(values, self._run_reference(values), found, strict=True):
+            cell = deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
+            verdict.values[value.name] = cell
+            if not cell.agrees:
+                verdict.constant = value
+                break
+        return verdict
+
+    def _run_engine(self, values: Sequence[Value], verdict: Verdict) -> list[Any] | None:
+        """Return values from the engine under test, or None with the reason in the verdict."""
+        self.runs += 1
+        try:
+            return run_part(self.engine, self._part(values), self.folder, self.threads)
+        except DovetailError as error:
+            if error.code == "run.time":
+                raise
+            verdict.why = f"[{error.code}] {error.message}"
+            return None
+
+    def _follow(self, values: Sequence[Value], arrays: Sequence[Any], verdict: Verdict) -> None:
+        """Compute the outputs by the reference from the engine's values, and compare them with those of the reference alone."""
+        stop = self.cuts[verdict.part.stop]
+        mixed = ArrayStore(self._spill)
+        for value in self.subject.boundary(stop):
+            if id(value) in self._before:
+                mixed.store(id(value), self._before.get(id(value)))
+        for key, array in self._drawn.items():
+            mixed.store(key, array)
+        for value, array in zip(values, arrays, strict=True):
+            mixed.store(id(value), cast_to(value, array) if isinstance(array, np.ndarray) else array)
+        late = {id(y) for y in self.subject.values_of(stop, len(self.subject.nodes))}
+        wanted = [y for y in self.subject.boundary(len(self.subject.nodes)) if id(y) in late and id(y) in self._final]
+        if not wanted:
+            return
+        try:
+            found = run_part(self.base, self.subject.part(wanted, mixed), self.folder, self.threads)
+        except DovetailError as error:
+            if error.code == "run.time":
+                raise
+            verdict.why = f"the reference cannot go on from its values: [{error.code}] {error.message}"
+            return
+        for value, array in zip(wanted, found, strict=True):
+            verdict.outputs[value.name] = deviation_of(self._final[id(value)], array, self.tolerance)
+
+
+__all__ = ["Trials", "Verdict"]
