@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from dovetail.ir.graph import Model
 
 pytestmark = requires_browser
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
+CORPUS = Path(os.environ.get("DOVETAIL_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
+FILES = [*LIGHT.glob("light_[dis]*.onnx"), *sorted([*CORPUS.glob("hf_llama_kv*.onnx"), *CORPUS.glob("own_ssd_nms*.onnx")])[::2]]
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>\"'`${1}\x1b[31m\u202e"
 
 VISIBLE = "return document.querySelectorAll('#picture [data-item]').length"
@@ -118,9 +121,11 @@ def test_fit_shows_the_whole_picture(browser: Browser, tmp_path: Path) -> None:
     assert browser.run(inside)
 
 
-@pytest.mark.parametrize("name", ["light_densenet121", "light_inception_v1", "light_squeezenet"])
-def test_nothing_of_a_picture_is_outside_of_it_or_of_its_box(name: str, browser: Browser, tmp_path: Path) -> None:
-    model = dovetail.load(LIGHT / f"{name}.onnx")
+@pytest.mark.parametrize(
+    "path", [*LIGHT.glob("light_[dis]*.onnx"), *sorted(CORPUS.glob("*_[ls][ls][ad]*.onnx"))[::4]], ids=lambda path: path.name
+)
+def test_nothing_of_a_picture_is_outside_of_it_or_of_its_box(path: Path, browser: Browser, tmp_path: Path) -> None:
+    model = dovetail.load(path)
     open_page(browser, tmp_path, draw_model(model).svg(), "svg")
     assert browser.run("return document.querySelectorAll('.dt-card').length") > 1
     assert browser.run(OUTSIDE) == [] and browser.run(OVERFLOWS) == [] and browser.messages() == []

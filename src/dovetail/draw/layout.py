@@ -22,6 +22,8 @@ BEND_SPACE = 9.0
 """Space beside the bend of an edge."""
 GUTTER = 46.0
 """Space between the columns of a tall frame."""
+LANES = 48.0
+"""Height of the lines that lead from the last row of a column to the gutter."""
 SWEEPS = 8
 """Rounds of the assignment of coordinates."""
 TALL = 1500.0
@@ -103,11 +105,15 @@ def _place_frame(frame: Frame) -> Placed:
                 box = placed[slot.end]
                 box.x, box.y = slot.x - box.width / 2, tops[number] + (_row_height(row, placed) - box.height) / 2
     bottom = max((box.y + box.height for box in placed.values()), default=0.0)
+    turns = [number for number in range(1, len(column)) if column[number] != column[number - 1]]
+    bottom = max([bottom, *(tops[turn - 1] + _row_height(rows.rows[turn - 1], placed) + LANES - MARGIN for turn in turns)])
     right = max([box.x + box.width for box in placed.values()] + [slot.x for row in rows.rows for slot in row], default=0.0)
     title = shorten(frame.title, 60) + (f" \u00d7{frame.count:,}" if frame.count > 1 else "") + f"  {frame.total:,} nodes"
     result.width = max(right + MARGIN, text_width(title, 12) + 24)
     result.height = bottom + (GAP if any(not gate.is_entry for gate in result.gates) else MARGIN)
     result.paths = _paths(rows, placed, tops, column, result.height)
+    labels = [path.points[0][0] + text_width(path.label, 9.5) + 8 for path in result.paths if path.label]
+    result.width = max([result.width, *labels])
     return result
 
 
