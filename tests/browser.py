@@ -21,6 +21,7 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --hide-scrollbars --force-device-scale-factor=1"
 ).split()
+NO_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost"
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """The key of an element's id in WebDriver's JSON."""
 
@@ -38,7 +39,7 @@ class Browser:
         assert self._driver.stdout is not None
         port = next(line.split()[-1].rstrip(".") for line in self._driver.stdout if "successfully on port" in line)
         self._root = f"http://127.0.0.1:{port}/session"
-        arguments = [*FLAGS, self._size, f"--user-data-dir={self._folder / 'chromium'}"]
+        arguments = [*FLAGS, NO_NETWORK, self._size, f"--user-data-dir={self._folder / 'chromium'}"]
         options = {"goog:chromeOptions": {"binary": CHROMIUM, "args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
         try:
             self._session = ""
@@ -68,7 +69,11 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Open a file and wait until it is loaded."""
-        self._send("POST", "/url", {"url": path.as_uri()})
+        self.open_address(path.as_uri())
+
+    def open_address(self, address: str) -> None:
+        """Open an address of this machine and wait until it is loaded."""
+        self._send("POST", "/url", {"url": address})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Run the body of a function, and return its result."""
