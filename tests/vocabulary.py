@@ -89,7 +89,7 @@ PREDICATES = ("is", "has", "are", "was", "can", "may", "must", "needs", "test")
 
 NOUNS_IN_ING = frozenset(
     "indexing aliasing packing pooling convolving training encoding profiling mapping casting binding string ring padding "
-    "sampling embedding streaming broadcasting combining".split()
+    "sampling embedding streaming broadcasting combining numbering".split()
 )
 NOUNS_IN_ED = frozenset("speed seed feed embed quantized tiled batched searchsorted".split())
 PREPOSITIONS = frozenset("on in of within from past before after over under by with at to into for beside between".split())

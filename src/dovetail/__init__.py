@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from dovetail.debug.layers import compare_layers
     from dovetail.difference.model_diff import ModelDiff, diff
     from dovetail.dtypes import DType
+    from dovetail.equality.certificate import check_certificate
+    from dovetail.equality.equality_proof import EqualityProof
+    from dovetail.equality.proof import prove
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
     from dovetail.interpreter.interpret import interpret
@@ -44,6 +47,7 @@ __all__ = [
     "Dim",
     "DovetailError",
     "EngineError",
+    "EqualityProof",
     "FormatError",
     "Graph",
     "InferenceReport",
@@ -60,6 +64,7 @@ __all__ = [
     "Value",
     "bisect",
     "check",
+    "check_certificate",
     "compare_layers",
     "compile",
     "concat",
@@ -75,6 +80,7 @@ __all__ = [
     "model_report",
     "plan",
     "profile",
+    "prove",
     "rebatch",
     "run",
     "save",
@@ -92,6 +98,9 @@ _MODULES = {
     "debug.layers": "compare_layers",
     "difference.model_diff": "ModelDiff diff",
     "dtypes": "DType",
+    "equality.certificate": "check_certificate",
+    "equality.equality_proof": "EqualityProof",
+    "equality.proof": "prove",
     "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
     "formats": "load save",
     "interpreter.interpret": "interpret",

@@ -1,0 +1,174 @@
+"""Certificates of equality: JSON data with which a proof is checked again without searching."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from dovetail import __version__
+from dovetail.equality.attribute_keys import digest
+from dovetail.errors import FormatError, RuleError
+from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.op import bodies
+from dovetail.limits import counting
+
+if TYPE_CHECKING:
+    from dovetail.equality.equality_proof import EqualityProof
+
+KIND = "dovetail equality certificate"
+VERSION = 1
+_BLOCK = 1 << 20
+_FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "digest"))
+
+
+def write_certificate(proof: EqualityProof) -> dict[str, Any]:
+    """Return the certificate of a proof.
+
+    Raises RuleError [certificate.unproved] where nothing is proved, [certificate.file] for a model that is not from a file.
+    """
+    if not proof.is_proved or proof.models is None:
+        raise RuleError("certificate.unproved", f"only a proof has a certificate, the verdict is {proof.verdict!r}")
+    files = [_file_entry(model) for model in proof.models]
+    matching = _matching(proof.models, proof.verdict, proof.rewrites)
+    rewrites = proof.rewrites
+    if matching is None:
+        # A rewrite beside the paths prepares one on them: the certificate lists all.
+        rewrites, matching = _all_rewrites(proof.models)
+    content: dict[str, Any] = {
+        "kind": KIND,
+        "version": VERSION,
+        "dovetail": __version__,
+        "verdict": proof.verdict,
+        "rewrites": rewrites,
+        "files": files,
+        "matching": matching,
+    }
+    return {**content, "digest": _digest_of(content)}
+
+
+def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[str], b: Model | str | PathLike[str]) -> None:
+    """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
+
+    Raises FormatError [certificate.format] for other data, [certificate.altered] where its digest does not fit its content,
+    [certificate.version] for one of another version, [certificate.files] for other files, and [certificate.proof] where the
+    equality does not follow, or the matched values are others.
+    """
+    # Deferred for start-up time.
+    from dovetail.formats import load
+
+    content = _checked_content(certificate)
+    models = tuple(each if isinstance(each, Model) else load(each) for each in (a, b))
+    for entry, model in zip(content["files"], models, strict=True):
+        if entry != _file_entry(model):
+            raise FormatError("certificate.files", "the file is not the one that the certificate was made for", file=model.file)
+    with counting(models[0].limits):
+        matching = _matching((models[0], models[1]), content["verdict"], content["rewrites"])
+    if matching is None:
+        raise FormatError("certificate.proof", "the equality does not follow from the rewrites that the certificate lists")
+    if matching != content["matching"]:
+        raise FormatError("certificate.proof", "the matched values are not those of the certificate")
+
+
+def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a certificate without its digest, after the checks that need no files."""
+    if not isinstance(certificate, Mapping) or set(certificate) != _FIELDS or certificate["kind"] != KIND:
+        raise FormatError("certificate.format", "the data is no equality certificate of dovetail")
+    content = {name: value for name, value in certificate.items() if name != "digest"}
+    if certificate["digest"] != _digest_of(content):
+        raise FormatError("certificate.altered", "the digest of the certificate does not fit its content")
+    if certificate["version"] != VERSION or certificate["dovetail"] != __version__:
+        raise FormatError(
+            "certificate.version", f"the certificate must be of dovetail {__version__}, got {str(certificate['dovetail'])[:40]!r}"
+        )
+    rewrites, files = certificate["rewrites"], certificate["files"]
+    is_valid = (
+        certificate["verdict"] in ("bits", "real")
+        and isinstance(rewrites, list)
+        and all(isinstance(name, str) for name in rewrites)
+        and isinstance(files, list)
+        and len(files) == 2
+    )
+    if not is_valid:
+        raise FormatError("certificate.format", "the data is no equality certificate of dovetail")
+    return content
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FormatError("certificate.format", f"the certificate is no JSON data: {error}") from None
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _file_entry(model: Model) -> dict[str, str]:
+    """Return the hash of a model's file, and that of all its constants, wherever they are stored."""
+    if model.file is None:
+        raise RuleError("certificate.file", "a certificate needs models that were loaded from files")
+    code = hashlib.sha256()
+    try:
+        with open(model.file, "rb") as file:
+            while block := file.read(_BLOCK):
+                code.update(block)
+    except OSError as error:
+        raise FormatError("certificate.file", f"the file cannot be read: {error.strerror}", file=model.file) from None
+    weights = hashlib.sha256()
+    _hash_constants(model.graph, weights)
+    return {"sha256": code.hexdigest(), "weights": weights.hexdigest()}
+
+
+def _hash_constants(graph: Graph, code: Any) -> None:
+    for node in graph.nodes:
+        data = node.outputs[0].constant if node.outputs else None
+        if data is not None:
+            code.update(f"{node.outputs[0].type}:".encode("utf-8", "surrogatepass") + digest(data))
+        for _, body in bodies(node.op):
+            _hash_constants(body, code)
+
+
+def _matching(models: tuple[Model, Model], verdict: str, rewrites: list[str]) -> dict[str, Any] | None:
+    """Return the matched values of two models; None where their outputs are not equal with these rewrites."""
+    # Deferred for start-up time: the rules import the operators that they rewrite.
+    from dovetail.equality.model_terms import number_terms
+    from dovetail.equality.real_terms import real_terms
+
+    numbered = number_terms(models)
+    terms = numbered.terms
+    if verdict == "real":
+        terms = real_terms(numbered, allowed=frozenset(rewrites)).terms
+    outputs = {value.name: value for value in models[1].outputs}
+    if numbered.interface.reasons or outputs.keys() != {value.name for value in models[0].outputs}:
+        return None
+    if not all(terms[0][id(value)] is terms[1][id(outputs[value.name])] for value in models[0].outputs):
+        return None
+    return _pairs(models, terms)
+
+
+def _pairs(models: tuple[Model, Model], terms: list[dict[int, Value]]) -> dict[str, Any]:
+    """Return the pairs of equal values by name, with the numbers of their terms."""
+    numbers: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for value in models[0].graph.values():
+        term = id(terms[0][id(value)])
+        numbers.setdefault(term, len(numbers))
+        names.setdefault(term, value.name)
+    rows = []
+    for value in models[1].graph.values():
+        term = id(terms[1][id(value)])
+        if term in numbers:
+            rows.append([names[term], value.name, numbers[term]])
+    text = json.dumps(rows, separators=(",", ":"))
+    return {"values": rows, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
+
+
+def _all_rewrites(models: tuple[Model, Model]) -> tuple[list[str], dict[str, Any]]:
+    from dovetail.equality.model_terms import number_terms
+    from dovetail.equality.real_terms import real_terms
+
+    numbered = number_terms(models)
+    over_reals = real_terms(numbered)
+    names = sorted(frozenset().union(*over_reals.rewrites.values()))
+    return names, _pairs(models, over_reals.terms)

@@ -1,0 +1,44 @@
+"""EqualityProof: the answer whether two models are equal for all inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dovetail.equality.unequal_region import UnequalRegion
+from dovetail.ir.graph import Model
+
+Verdict = Literal["bits", "real", "open", "different"]
+
+
+@dataclass(slots=True)
+class EqualityProof:
+    """The answer of :func:`prove`.
+
+    ``verdict``: "bits" (the same bits for all inputs), "real" (equal over the real numbers), "open" (not proved), or "different"
+    (a part was run, and its results really differ). ``rewrites`` are the names of the rewrites over the real numbers on which the
+    answer rests, ``regions`` the smallest parts that are not proved equal, ``notes`` what limits the answer, and ``frontier`` the
+    operators at the first values of either model that the other one does not have.
+    """
+
+    verdict: Verdict
+    rewrites: list[str] = field(default_factory=list)
+    regions: list[UnequalRegion] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    frontier: list[tuple[str, str]] = field(default_factory=list)
+    models: tuple[Model, Model] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_proved(self) -> bool:
+        """True where the models are equal for all inputs, in bits or over the real numbers."""
+        return self.verdict in ("bits", "real")
+
+    def certificate(self) -> dict[str, Any]:
+        """Return what :func:`dovetail.check_certificate` checks without searching, as JSON data.
+
+        Raises RuleError [certificate.unproved] without a proof, and [certificate.file] for a model that is not from a file.
+        """
+        # Deferred for start-up time: most proofs are not written.
+        from dovetail.equality.certificate import write_certificate
+
+        return write_certificate(self)

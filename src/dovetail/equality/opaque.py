@@ -1,0 +1,59 @@
+"""Operators that only the table of terms has: bound parameters, known integers, and operators that are compared as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import dtypes
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type, View
+
+
+class BoundParameter(Op, sig="-> y: any", is_registered=False):
+    """Stand for input ``position`` of the subgraph at nesting ``depth``, of any operator (de Bruijn level)."""
+
+    depth: int
+    position: int
+    type: Any
+
+    def types(self) -> list[Type]:
+        return [self.type]
+
+    def value(self) -> Any:
+        return None
+
+
+class KnownIntegers(Op, sig="-> y: any", is_registered=False):
+    """Hold integers that are known as expressions over the sizes of the inputs."""
+
+    elements: Any
+    dtype: dtypes.DType
+    extents: tuple[int, ...]
+
+    def types(self) -> list[Type]:
+        return [Tensor(self.dtype, self.extents)]
+
+    def value(self) -> Any:
+        # Deferred for start-up time.
+        import numpy as np
+
+        array = np.empty(len(self.elements), dtype=object)
+        array[:] = self.elements
+        return array.reshape(self.extents)
+
+
+class Opaque(Op, sig="*xs: any -> *ys: any", is_registered=False):
+    """Apply an operator of which only identity counts: equal keys and operands give equal results.
+
+    ``key`` identifies the operator with its attributes; ``result_types`` are the types of its outputs.
+    """
+
+    key: Any
+    result_types: Any
+    outputs: int
+
+    def types(self, *xs: View) -> list[Type]:
+        return list(self.result_types)
+
+    def value(self, *xs: View) -> Any:
+        return [None] * self.outputs

@@ -1,0 +1,34 @@
+"""Proof that two models are equal for all inputs."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from dovetail.equality.equality_proof import EqualityProof
+from dovetail.ir.graph import Model
+from dovetail.limits import Limits, counting
+
+
+def prove(
+    a: Model | str | PathLike[str],
+    b: Model | str | PathLike[str],
+    *,
+    real: bool = False,
+    seed: int = 0,
+    limits: Limits | None = None,
+    fit_sizes: bool = False,
+) -> EqualityProof:
+    """Prove that two models, or files of either format, are equal for all inputs and all sizes of open dimensions.
+
+    Inputs and outputs are paired by name. Equal means the same bits in the interpreter, with row-major operands, wherever both
+    models are defined; with ``real`` also equal over the real numbers, where results differ by rounding. What is not proved is
+    cut into the smallest regions, which run on inputs of ``seed``. With ``fit_sizes`` a size that one model fixes and the other
+    leaves open is the fixed one.
+    """
+    # Deferred for start-up time: the rules import the operators that they rewrite.
+    from dovetail.equality.search import ProofSearch
+    from dovetail.formats import load
+
+    models = tuple(each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))
+    with counting(limits or models[0].limits):
+        return ProofSearch((models[0], models[1]), real, seed, fit_sizes).run()

@@ -1,0 +1,206 @@
+"""Terms that are equal over the real numbers: composed operators in parts, sums and products in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.dtypes import DType, DTypeLike
+from dovetail.equality.model_terms import Numbered
+from dovetail.equality.opaque import BoundParameter, KnownIntegers, Opaque
+from dovetail.equality.rules import real_rules
+from dovetail.equality.rules.slices import ExactSlice
+from dovetail.equality.terms import FOLD_BYTES, OutOfTime, Terms
+from dovetail.errors import DovetailError
+from dovetail.interpreter.evaluate import apply
+from dovetail.ir.graph import Node, Operand, Value
+from dovetail.ir.op import UNFORESEEN, Op
+from dovetail.ir.substitution import map_sizes
+from dovetail.ir.types import Size, Tensor, Unknown
+from dovetail.ops.constant import Constant
+from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
+from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt
+from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
+
+ULPS = 2
+"""The units in the last place within which a computed constant equals a stored one: it is rounded once, and so was the other."""
+_PLAIN = ("f32", "f64")
+_WIDE = (Add, Concat, Divide, Expand, Multiply, Negative, ExactSlice, Power, Reciprocal, Reshape, Sqrt, Subtract, Transpose)
+"""Operators on constants that are computed in f64."""
+MAX_CANDIDATES = 64
+"""The most constants of one shape with which a computed one is compared."""
+
+
+class RealTerms(Terms):
+    """A table of terms in which a computed constant equals a stored one that is the computed one rounded.
+
+    Constants that rules compute are kept in f64. Two stored constants are equal only bit for bit.
+    """
+
+    def __init__(self, rules: Any, *, deadline: float | None = None) -> None:
+        super().__init__(rules, deadline=deadline, prefix="real_")
+        self._wide: dict[int, np.ndarray[Any, Any]] = {}
+        self._by_shape: dict[Any, list[Value]] = {}
+
+    def exact_elements(self, x: Value) -> np.ndarray[Any, Any] | None:
+        """Return the elements of a float constant in f64: of a computed one before it is rounded."""
+        data = x.constant
+        if data is None:
+            return None
+        wide = self._wide.get(id(x))
+        return np.asarray(data, dtype=np.float64) if wide is None else wide
+
+    def computed_constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        """Return the constant with these elements in f64: a known one within rounding of them, else a new one."""
+        candidates = self._by_shape.setdefault((dtype.name, array.shape), [])
+        for value in candidates[:MAX_CANDIDATES]:
+            other = self.exact_elements(value)
+            if other is not None and are_within_rounding(array, other, dtype):
+                return value
+        with np.errstate(all="ignore"):
+            rounded = array.astype(dtype.numpy)
+        value = super().constant(rounded, dtype)
+        if id(value) not in self._wide and value not in candidates:
+            self._wide[id(value)] = array
+            candidates.append(value)
+        return value
+
+    def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
+        """Return the term of a stored constant; a computed one that rounds to it is the same term."""
+        value = super().constant(data, dtype, name)
+        if value.dtype.name not in _PLAIN:
+            return value
+        candidates = self._by_shape.setdefault((value.dtype.name, value.shape), [])
+        if any(value is other for other in candidates):
+            return value
+        array = np.asarray(value.constant, dtype=np.float64)
+        for other in candidates[:MAX_CANDIDATES]:
+            wide = self._wide.get(id(other))
+            if wide is not None and are_within_rounding(array, wide, value.dtype):
+                return other
+        candidates.append(value)
+        return value
+
+    def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
+        wide = self._wide.get(id(x))
+        return super().move_constant(x, function) if wide is None else self.computed_constant(np.asarray(function(wide)), x.dtype)
+
+    def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
+        """Evaluate an operator on constants, in f64 where it is arithmetic of floats."""
+        if not xs or not all(x is None or x.constant is not None for x in xs):
+            return None
+        floats = [x for x in xs if x is not None and isinstance(x.type, Tensor) and x.dtype.is_float]
+        is_computed = any(id(x) in self._wide for x in floats)
+        if not floats or not isinstance(op, _WIDE) or any(x.dtype.name not in _PLAIN for x in floats):
+            return None if is_computed else super().fold_constants(op, xs)
+        if not is_computed and isinstance(op, Reshape | Transpose | Concat | ExactSlice):
+            return super().fold_constants(op, xs)
+        if sum(x.constant.nbytes for x in floats if x.constant is not None) > FOLD_BYTES:
+            return None
+        operands = [None if x is None else self.exact_elements(x) if x.dtype.is_float else x.constant for x in xs]
+        try:
+            with np.errstate(all="ignore"):
+                result = np.asarray(apply(op, np, operands)[0])
+        except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
+            return None
+        if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
+            return super().fold_constants(op, xs) if not is_computed else None
+        return [self.computed_constant(result, floats[0].dtype)]
+
+
+def are_within_rounding(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Return whether two arrays of f64 differ by at most ULPS units in the last place of ``dtype``, element by element."""
+    if first.size and not _is_near(first.reshape(-1)[:16], second.reshape(-1)[:16], dtype):
+        return False
+    return _is_near(first, second, dtype)
+
+
+def _is_near(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType) -> bool:
+    with np.errstate(all="ignore"):
+        unit = np.spacing(np.maximum(np.abs(first), np.abs(second)).astype(dtype.numpy)).astype(np.float64)
+        same_sign = (np.signbit(first) == np.signbit(second)) | (first == second)
+        return bool(np.all(((np.abs(first - second) <= ULPS * unit) & same_sign) | (first == second)))
+
+
+@dataclass(slots=True)
+class RealNumbered:
+    """Terms over the real numbers: of each value by model, and the rewrites that led from each exact term to its real one."""
+
+    table: RealTerms
+    terms: list[dict[int, Value]] = field(default_factory=list)
+    before_cuts: list[dict[int, Value]] = field(default_factory=list)
+    rewrites: dict[int, frozenset[str]] = field(default_factory=dict)
+    is_complete: bool = True
+
+
+def real_terms(numbered: Numbered, *, allowed: Collection[str] | None = None, deadline: float | None = None) -> RealNumbered:
+    """Write exact terms into a table of real ones. ``allowed`` are the names of the rewrites that may be used; None: all."""
+    table = RealTerms(real_rules(allowed), deadline=deadline)
+    result = RealNumbered(table)
+    env = _Translation(table, result)
+    for value in numbered.table.graph.inputs:
+        env.terms[id(value)] = table.input_of(value.name, value.type)
+    for node in numbered.table.graph.nodes:
+        env.translate(node)
+    result.terms = [{key: env.terms[id(term)] for key, term in terms.items()} for terms in numbered.terms]
+    result.before_cuts = [{key: env.terms[id(term)] for key, term in terms.items()} for terms in numbered.before_cuts]
+    return result
+
+
+class _Translation:
+    """The real term of each exact term, and the sizes that are symbols of exact terms alone."""
+
+    def __init__(self, table: RealTerms, result: RealNumbered) -> None:
+        self.terms: dict[int, Value] = {}
+        self._table = table
+        self._result = result
+        self._sizes: dict[str, Size] = {}
+
+    def translate(self, node: Node) -> None:
+        table = self._table
+        table.applied = set()
+        xs = [None if x is None else self.terms[id(x)] for x in node.inputs]
+        try:
+            results = self._terms_of(node, xs)
+        except OutOfTime:
+            self._result.is_complete = False
+            table.deadline = None
+            table.rules = lambda kind: ()
+            results = self._terms_of(node, xs)
+        except (Unknown, symbolic.Inexact, RecursionError, DovetailError, *UNFORESEEN):
+            results = table.opaque(("refused", type(node.op), id(node)), xs, [y.type for y in node.outputs])
+        for y, term in zip(node.outputs, results, strict=True):
+            self.terms[id(y)] = term
+            self._match_sizes(y, term)
+            if table.applied:
+                self._result.rewrites[id(y)] = frozenset(table.applied)
+
+    def _terms_of(self, node: Node, xs: list[Value | None]) -> list[Value]:
+        op, table = node.op, self._table
+        if isinstance(op, Constant):
+            return [table.constant(op.data, op.dtype)]
+        if isinstance(op, KnownIntegers):
+            return [table.integers(tuple(map(self._size, op.elements)), op.dtype, op.extents)]
+        if isinstance(op, BoundParameter):
+            return [table.parameter(op.depth, op.position, op.type)]
+        if isinstance(op, Opaque):
+            return table.opaque(op.key, xs, [map_sizes(y.type, self._size) for y in node.outputs])
+        return table.term(op, xs)
+
+    def _size(self, size: Size) -> Size:
+        return symbolic.substitute(size, self._sizes) if self._sizes and not isinstance(size, int) else size
+
+    def _match_sizes(self, exact: Value, real: Value) -> None:
+        """Enter the sizes of a real term for those that are symbols of its exact term alone."""
+        if not isinstance(exact.type, Tensor) or not isinstance(real.type, Tensor) or exact.shape is None or real.shape is None:
+            return
+        for size, new in zip(exact.shape, real.shape, strict=True):
+            name = None if isinstance(size, int) else symbolic.name_of(size)
+            if name is not None and name.startswith("?") and size != new:
+                self._sizes.setdefault(name, new)

@@ -1,0 +1,259 @@
+"""The parts of two models that are not proved equal: cut at values that agree, and run on the same operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.random_inputs import random_inputs
+from dovetail.equality.model_terms import number_terms
+from dovetail.equality.real_terms import real_terms
+from dovetail.equality.unequal_region import UnequalRegion
+from dovetail.errors import DovetailError
+from dovetail.interpreter.evaluate import evaluate_node
+from dovetail.interpreter.session import InitialStates
+from dovetail.ir.graph import Model, Node, Value
+from dovetail.ir.op import draws
+from dovetail.ir.types import Tensor
+from dovetail.limits import bytes_of
+
+MEMORY = 1 << 30
+"""The most bytes of the values of both models that are kept for the runs of regions."""
+TOLERANCE = 1e-3
+"""The difference, relative to the largest magnitude, beyond which results really differ."""
+
+
+Pair = tuple[Value, Value]
+
+
+def find_regions(
+    models: tuple[Model, Model],
+    terms: Sequence[dict[int, Value]],
+    outputs: Sequence[Pair],
+    seed: int,
+    deadline: float,
+    real: bool,
+    fit_sizes: bool,
+) -> tuple[list[UnequalRegion], list[str]]:
+    """Return the smallest regions that are not proved equal, and notes.
+
+    Values of unequal terms are paired by name and by the elements of a seeded run. Each pair is a cut: both models are numbered
+    again with one unknown in its place, and the part before a cut whose terms still differ is a region.
+    """
+    notes: list[str] = []
+    unequal = [_unequal_nodes(model, own, other) for model, own, other in zip(models, terms, reversed(terms), strict=True)]
+    values, reason = _run_both(models, seed, deadline)
+    if reason:
+        notes.append(f"the models did not run for their regions: {reason}")
+    is_different = not reason and any(_distance(pair, values) > TOLERANCE for pair in outputs)
+    taken = {id(value) for pair in outputs for value in pair}
+    pairs = [*outputs, *_pair_values(unequal, values, taken, by_name=is_different or bool(reason))]
+    cuts: list[dict[int, int]] = [
+        {id(pair[index]): number for number, pair in enumerate(pairs) if pair[index].node} for index in (0, 1)
+    ]
+    numbered = number_terms(models, deadline=deadline, fit_sizes=fit_sizes, cuts=cuts)
+    cut_terms, before = numbered.terms, numbered.before_cuts
+    if real:
+        over_reals = real_terms(numbered, deadline=deadline)
+        cut_terms, before = over_reals.terms, over_reals.before_cuts
+    regions = []
+    known = [{id(term) for term in each.values()} for each in cut_terms]
+    for number, pair in enumerate(pairs):
+        first, second = (before[index].get(number, cut_terms[index][id(pair[index])]) for index in (0, 1))
+        if first is second:
+            continue
+        region = _region(pair, cut_terms, known, cuts)
+        _measure(region, pair, cut_terms, values, models)
+        region.description.is_different &= is_different
+        regions.append(region.description)
+    return _merge(regions), notes
+
+
+def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value]) -> list[Node]:
+    """Return the nodes before the outputs with a term that the other model does not have."""
+    known = {id(term) for term in other.values()}
+    needed = {id(value) for value in model.outputs}
+    found = []
+    for node in reversed(model.graph.nodes):
+        if any(id(y) in needed and id(own[id(y)]) not in known for y in node.outputs):
+            found.append(node)
+            needed.update(id(x) for x in node.inputs if x is not None)
+    return found[::-1]
+
+
+def _run_both(models: tuple[Model, Model], seed: int, deadline: float) -> tuple[list[dict[int, Any]], str]:
+    """Run both models on the same inputs. Returns the values of each by identity, and why they are incomplete."""
+    results: list[dict[int, Any]] = [{}, {}]
+    try:
+        arrays: dict[str, Any] = random_inputs(models[0], seed=seed)
+        if models[0].states:
+            arrays = {**InitialStates(models[0])(arrays), **arrays}
+        used = 0
+        for model, found in zip(models, results, strict=True):
+            for value in model.inputs:
+                if value.name not in arrays:
+                    return results, f"input {value.name!r} is in one model alone"
+                found[id(value)] = arrays[value.name]
+            for node in model.graph.nodes:
+                if monotonic() > deadline:
+                    return results, "the time was over"
+                ys = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+                for y, array in zip(node.outputs, ys, strict=False):
+                    found[id(y)] = array
+                    used += bytes_of(array) if node.inputs else 0
+                if used > MEMORY:
+                    return results, f"their values exceed {MEMORY >> 20} MiB"
+    except DovetailError as error:
+        return results, f"[{error.code}] {error.message}"
+    return results, ""
+
+
+def _distance(pair: Pair, values: Sequence[dict[int, Any]]) -> float:
+    first, second = (each.get(id(value)) for each, value in zip(values, pair, strict=True))
+    return _relative_difference(first, second) if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) else 0.0
+
+
+def _pair_values(
+    unequal: Sequence[list[Node]], values: Sequence[dict[int, Any]], taken: set[int], *, by_name: bool
+) -> list[Pair]:
+    """Pair values of unequal terms: first those of equal names and types, then those of equal elements.
+
+    Without ``by_name`` values of equal names must have equal elements too: the models are not known to differ.
+    """
+    first, second = ([y for node in nodes for y in node.outputs if id(y) not in taken and node.inputs] for nodes in unequal)
+    pairs: list[Pair] = []
+    same_name = {y.name: y for y in second}
+    used: set[int] = set()
+    for x in first:
+        y = same_name.get(x.name)
+        if y is not None and _have_same_type(x, y, values) and (by_name or _distance((x, y), values) <= TOLERANCE):
+            pairs.append((x, y))
+            used |= {id(x), id(y)}
+    rows: dict[Any, list[Value]] = {}
+    for y in second:
+        if id(y) not in used and (form := _form(values[1].get(id(y)))) is not None:
+            rows.setdefault(form, []).append(y)
+    for x in first:
+        form = None if id(x) in used else _form(values[0].get(id(x)))
+        for y in rows.get(form, ()):
+            if id(y) not in used and _relative_difference(values[0][id(x)], values[1][id(y)]) <= TOLERANCE:
+                pairs.append((x, y))
+                used |= {id(x), id(y)}
+                break
+    return pairs
+
+
+def _have_same_type(x: Value, y: Value, values: Sequence[dict[int, Any]]) -> bool:
+    first, second = values[0].get(id(x)), values[1].get(id(y))
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return first.shape == second.shape and bool(first.dtype == second.dtype)
+    if not isinstance(x.type, Tensor) or not isinstance(y.type, Tensor) or x.type.shape is None or y.type.shape is None:
+        return False
+    return x.type.dtype is y.type.dtype and len(x.type.shape) == len(y.type.shape)
+
+
+def _form(array: Any) -> Any:
+    """Return the type and the shape of an array with more than one element; None for others."""
+    return (
+        (array.dtype.str, array.shape)
+        if isinstance(array, np.ndarray) and array.size > 1 and array.dtype.kind in "biuf"
+        else None
+    )
+
+
+def _relative_difference(x: Any, y: Any) -> float:
+    """Return the largest difference of two arrays relative to the largest magnitude; infinity for other shapes or NaN alone."""
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.shape != y.shape or x.dtype != y.dtype:
+        return np.inf
+    if not x.size:
+        return 0.0
+    if x.dtype.hasobject:
+        return 0.0 if bool(np.array_equal(x, y)) else np.inf
+    a, b = (np.asarray(each, np.complex128 if each.dtype.kind == "c" else np.float64) for each in (x, y))
+    with np.errstate(all="ignore"):
+        same = (a == b) | ((a != a) & (b != b))
+        distance = np.where(same, 0.0, np.abs(a - b))
+        finite = np.abs(a[np.isfinite(a)])
+        return float(np.nan_to_num(distance.max(), nan=np.inf, posinf=np.inf) / max(finite.max() if finite.size else 0.0, 1e-30))
+
+
+@dataclass(slots=True)
+class _Part:
+    """A region with its nodes; ``inputs`` are the values at its boundary, of each model."""
+
+    description: UnequalRegion
+    nodes: list[list[Node]]
+    inputs: list[list[Value]]
+
+
+def _region(pair: Pair, terms: Sequence[dict[int, Value]], known: Sequence[set[int]], cuts: Sequence[dict[int, int]]) -> _Part:
+    """Return the nodes between a pair of unequal values and the values before them that are equal or cut."""
+    nodes: list[list[Node]] = [[], []]
+    inputs: list[list[Value]] = [[], []]
+    for index in (0, 1):
+        stack, seen = [pair[index]], {id(pair[index])}
+        order: dict[int, Node] = {}
+        while stack:
+            value = stack.pop()
+            is_end = value is not pair[index] and (id(value) in cuts[index] or id(terms[index][id(value)]) in known[1 - index])
+            if value.node is None or is_end:
+                inputs[index].append(value)
+                continue
+            order[id(value.node)] = value.node
+            for x in value.node.inputs:
+                if x is not None and id(x) not in seen:
+                    seen.add(id(x))
+                    stack.append(x)
+        nodes[index] = list(order.values())[::-1]
+    labels = [[node.label for node in each if node.inputs] for each in nodes]
+    names = [value.name for value in inputs[0] if value.constant is None]
+    return _Part(UnequalRegion(labels[0], labels[1], names, [(pair[0].name, pair[1].name)]), nodes, inputs)
+
+
+def _measure(
+    part: _Part, pair: Pair, terms: Sequence[dict[int, Value]], values: Sequence[dict[int, Any]], models: Sequence[Model]
+) -> None:
+    """Run both sides of a region on the values of the first model at its boundary, and enter the difference."""
+    by_term = {id(terms[0][key]): array for key, array in values[0].items() if key in terms[0]}
+    results: list[Any] = []
+    for index in (0, 1):
+        arrays: dict[int, Any] = {}
+        for value in part.inputs[index]:
+            array = by_term.get(id(terms[index][id(value)]), values[index].get(id(value)))
+            if array is None:
+                return
+            arrays[id(value)] = array
+        inside = {id(node) for node in part.nodes[index]}
+        if any(draws(node.op, node.inputs) for node in part.nodes[index]):
+            return
+        try:
+            for node in models[index].graph.nodes:
+                if id(node) in inside:
+                    ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+                    arrays.update((id(y), array) for y, array in zip(node.outputs, ys, strict=False))
+        except (DovetailError, KeyError):
+            return
+        results.append(arrays.get(id(pair[index])))
+    difference = _relative_difference(*results)
+    part.description.difference = difference
+    part.description.is_different = difference > TOLERANCE
+
+
+def _merge(regions: Sequence[UnequalRegion]) -> list[UnequalRegion]:
+    """Merge regions that share nodes of both models, and drop repeated ones."""
+    merged: list[UnequalRegion] = []
+    for region in regions:
+        for other in merged:
+            if (region.nodes_a, region.nodes_b) == (other.nodes_a, other.nodes_b):
+                other.outputs += [pair for pair in region.outputs if pair not in other.outputs]
+                other.is_different |= region.is_different
+                if region.difference is not None:
+                    other.difference = max(region.difference, other.difference or 0.0)
+                break
+        else:
+            merged.append(region)
+    return merged

@@ -1,0 +1,53 @@
+"""Rules of the table of terms, by operator class: exact ones keep all bits, the others are equal over the real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from dovetail.equality.rules.arithmetic import ARITHMETIC
+from dovetail.equality.rules.decompositions import decomposition_of
+from dovetail.equality.rules.movement import MOVEMENT
+from dovetail.equality.rules.pointwise import POINTWISE
+from dovetail.equality.rules.real_arithmetic import REAL_ARITHMETIC
+from dovetail.equality.rules.reductions import REDUCTIONS
+from dovetail.equality.rules.slices import SLICES
+from dovetail.equality.terms import Rule
+from dovetail.ir.op import Op
+
+
+def _join(*tables: dict[type[Op], tuple[Rule, ...]]) -> dict[type[Op], list[tuple[str, Rule]]]:
+    joined: dict[type[Op], list[tuple[str, Rule]]] = {}
+    for table in tables:
+        for kind, rules in table.items():
+            joined.setdefault(kind, []).extend(("", rule) for rule in rules)
+    return joined
+
+
+_EXACT = _join(MOVEMENT, SLICES, POINTWISE, ARITHMETIC, REDUCTIONS)
+
+
+def exact_rules(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
+    """Return the rules of an operator class that keep the bits of every result, in the order in which they are tried."""
+    return _EXACT.get(kind, ())
+
+
+def real_rules(allowed: Collection[str] | None = None) -> Callable[[type[Op]], Sequence[tuple[str, Rule]]]:
+    """Return the rules by class: rewrites over the real numbers, then exact ones.
+
+    ``allowed`` has the names of the rewrites that may be used; None: all.
+    """
+
+    known: dict[type[Op], Sequence[tuple[str, Rule]]] = {}
+
+    def rules_of(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
+        if kind in known:
+            return known[kind]
+        decomposition = decomposition_of(kind)
+        named = [*([decomposition] if decomposition else []), *REAL_ARITHMETIC.get(kind, ())]
+        rules = known[kind] = [*((name, rule) for name, rule in named if allowed is None or name in allowed), *exact_rules(kind)]
+        return rules
+
+    return rules_of
+
+
+__all__ = ["exact_rules", "real_rules"]

@@ -1,0 +1,57 @@
+"""Rewrites over the real numbers: composed operators are written in parts, by the rule ``decompose`` of each."""
+
+from __future__ import annotations
+
+from dovetail.equality.terms import Result, Rule, Terms
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op, has
+from dovetail.ir.types import Type
+from dovetail.ops.elementwise.broadcast import Elementwise
+from dovetail.ops.nn.conv import Conv, ConvTranspose
+
+_PACKAGES = ("attention", "linalg.matmul", "ml", "nn.group_conv", "nn.lrn", "nn.normalization", "quantization")
+"""Packages and modules of operators that are written in parts."""
+_COMPOSED = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+_LOWERED = frozenset((
+    "ArgMax", "ArgMin", "Celu", "Gelu", "HardSwish", "Mean", "Mish", "PRelu", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceSumSquare", "Shrink", "SquaredDifference", "Sum", "SwiGLU", "Swish", "ThresholdedRelu",
+))  # fmt: skip
+_RECURRENT = ("GRU", "LSTM", "RNN")
+
+
+def _decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    return op.decompose(b, *xs)  # type: ignore[no-any-return]
+
+
+def _lower(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    assert isinstance(op, Elementwise)
+    return op.lower(b, *xs)  # type: ignore[no-any-return]
+
+
+def _bias(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a convolution with bias as a convolution and a sum."""
+    assert isinstance(op, Conv | ConvTranspose)
+    x, w, bias, *rest = (*xs, None)[:4] if len(xs) < 3 else xs
+    if x is None or w is None or bias is None:
+        return None
+    return op.decompose_bias(b, x, w, bias, *rest)  # type: ignore[no-any-return]
+
+
+def _sequence_first(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a recurrent layer in the layout in which the sequence is the first axis."""
+    return None if op.layout == "sequence_first" else op.decompose(b, *xs)  # type: ignore[attr-defined]
+
+
+def decomposition_of(kind: type[Op]) -> tuple[str, Rule] | None:
+    """Return the rewrite that writes an operator class in parts, with its name; None where it has none."""
+    name = kind.__name__
+    if issubclass(kind, Conv | ConvTranspose):
+        return f"{name} and bias", _bias
+    if name in _RECURRENT:
+        return f"{name} with the sequence first", _sequence_first
+    if name in _LOWERED:
+        return f"{name} in parts", _lower
+    module = kind.__module__.removeprefix("dovetail.ops.")
+    if name in _COMPOSED or any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
+        return (f"{name} in parts", _decompose) if has(kind, "decompose") else None
+    return None

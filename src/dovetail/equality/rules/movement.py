@@ -1,0 +1,268 @@
+"""Exact rules of operators that move elements: one Reshape, one Transpose, one Expand, one Pad and one Concat in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail import dtypes, symbolic
+from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Shape, Size, Tensor, Type
+from dovetail.ops.constant import Identity
+from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.nn.dropout import Dropout, is_inference
+from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.pad import Pad
+from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
+from dovetail.ops.tensor.shape import ConstantOfShape
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
+
+SIGNIFICANT_BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+"""The significant bits of float types, the implicit one included."""
+_EXPONENT_BITS = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
+MAX_UNIFORM = 1 << 22
+"""The most elements of a constant that is tested for equal elements."""
+
+
+def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
+    """Return the i64 vector of sizes."""
+    if all(isinstance(size, int) for size in sizes):
+        return b.constant(np.array(sizes, np.int64), dtypes.i64)
+    return b.integers(tuple(sizes), dtypes.i64, (len(sizes),))
+
+
+def reshape(b: Terms, x: Value, shape: Shape) -> Value:
+    """Return ``x`` with another shape: the input where it has that shape, else one Reshape."""
+    while x.node is not None and isinstance(x.node.op, Reshape):
+        x = x.node.input(0)
+    if are_equal_shapes(x.shape, shape):
+        return x
+    data = x.constant
+    if data is not None and all(isinstance(size, int) for size in shape):
+        return b.move_constant(x, lambda array: array.reshape(tuple(map(int, shape))))
+    return b.intern(Reshape(special_zero=False), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
+
+
+def _reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write Reshape, Flatten, Squeeze and Unsqueeze as one Reshape to the inferred shape."""
+    x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
+    return None if x is None or shape is None else reshape(b, x, shape)
+
+
+def _identity(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    return xs[0]
+
+
+def _dropout(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    training = xs[2] if len(xs) > 2 else None
+    return xs[0] if len(types) == 1 and is_inference(training) else None
+
+
+def permutation_of(x: Value, order: Value | None) -> list[int] | None:
+    """Return the permutation of a Transpose of known rank; None where it is unknown."""
+    if x.shape is None:
+        return None
+    rank = len(x.shape)
+    elements = () if order is None else known_elements(order)
+    if elements is None:
+        return None
+    return [int(axis) for axis in elements if isinstance(axis, int)] if elements else list(reversed(range(rank)))
+
+
+def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
+    """Return ``x`` with permuted axes. Axes of size 1 are reshaped away, and transpositions in a row are one."""
+    shape = x.dims
+    result = tuple(shape[axis] for axis in order)
+    kept = [axis for axis, size in enumerate(shape) if not (isinstance(size, int) and size == 1)]
+    if len(kept) < len(shape):
+        inner = reshape(b, x, tuple(shape[axis] for axis in kept))
+        position = {axis: index for index, axis in enumerate(kept)}
+        return reshape(b, transpose(b, inner, [position[axis] for axis in order if axis in position]), result)
+    if x.node is not None and isinstance(x.node.op, Transpose):
+        before = permutation_of(x.node.input(0), x.node.inputs[1])
+        if before is not None:
+            return transpose(b, x.node.input(0), [before[axis] for axis in order])
+    if list(order) == list(range(len(shape))):
+        return x
+    if x.constant is not None:
+        return b.move_constant(x, lambda array: array.transpose(tuple(order)))
+    return b.intern(Transpose(), [x, sizes_term(b, list(order))], [Tensor(x.dtype, result)])[0]
+
+
+def _transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x = xs[0]
+    if x is None or x.shape is None:
+        return None
+    order = permutation_of(x, xs[1] if len(xs) > 1 else None)
+    return None if order is None or sorted(order) != list(range(len(x.shape))) else transpose(b, x, order)
+
+
+def without_leading_ones(b: Terms, x: Value, rank: int | None = None) -> Value:
+    """Return ``x`` without axes of size 1 in front; with ``rank`` only those beyond its last ``rank`` axes stay."""
+    shape = x.shape
+    if shape is None:
+        return x
+    count = 0
+    while count < len(shape) and isinstance(shape[count], int) and shape[count] == 1:
+        count += 1
+    return reshape(b, x, shape[count:]) if count else x
+
+
+def uniform_scalar(b: Terms, x: Value) -> Value:
+    """Return the scalar of a constant whose elements all have the same bits; ``x`` itself for any other term."""
+    data = x.constant
+    if data is None or data.dtype.hasobject or not data.size or data.ndim == 0 or data.size > MAX_UNIFORM:
+        return x
+    flat = data.reshape(-1)
+    if flat[:1].tobytes() != flat[-1:].tobytes():
+        return x
+    rows = flat.view(np.uint8).reshape(data.size, -1)
+    return b.move_constant(x, lambda array: array.reshape(-1)[0].reshape(())) if bool((rows == rows[0]).all()) else x
+
+
+def expand(b: Terms, x: Value, shape: Shape) -> Value:
+    """Return ``x`` broadcast to ``shape``."""
+    while x.node is not None and isinstance(x.node.op, Expand):
+        x = x.node.input(0)
+    if are_equal_shapes(x.shape, shape):
+        return x
+    x = without_leading_ones(b, uniform_scalar(b, x))
+    while x.node is not None and isinstance(x.node.op, Expand):
+        x = x.node.input(0)
+    return b.intern(Expand(), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
+
+
+def _expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
+    return None if x is None or shape is None or x.shape is None else expand(b, x, shape)
+
+
+def _constant_of_shape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    value, shape = xs[1] if len(xs) > 1 else None, types[0].shape if isinstance(types[0], Tensor) else None
+    if value is None or shape is None or value.shape is None or any(size != 1 for size in value.shape):
+        return None
+    return expand(b, reshape(b, value, ()), shape)
+
+
+def _tile(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write Tile that repeats axes of size 1 alone as Expand."""
+    x, repeats = xs[0], xs[1]
+    if x is None or repeats is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
+        return None
+    counts = known_elements(repeats)
+    if counts is None:
+        return None
+    rank = max(len(counts), len(x.shape))
+    sizes = (1,) * (rank - len(x.shape)) + x.shape
+    times = (1,) * (rank - len(counts)) + counts
+    if all(symbolic.equal(size, 1) is True or symbolic.equal(count, 1) is True for size, count in zip(sizes, times, strict=True)):
+        return expand(b, x, types[0].shape)
+    return None
+
+
+def _cast(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop a Cast to the same type, and an exact Cast before another one."""
+    x = xs[0]
+    if not isinstance(op, Cast) or x is None or not isinstance(x.type, Tensor) or x.type.dtype is None or op.source is not None:
+        return None
+    if x.type.dtype is op.to:
+        return x
+    inner = x.node
+    if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None:
+        return None
+    source = inner.input(0)
+    if not isinstance(source.type, Tensor) or source.type.dtype is None or not is_exact_cast(source.type.dtype, x.type.dtype):
+        return None
+    # Integers wrap in a narrower type and floats saturate, so that a detour through floats matters.
+    is_detour = source.type.dtype.is_integer and x.type.dtype.is_float and op.to.is_integer
+    return None if is_detour else b.add(op, source)
+
+
+def is_exact_cast(source: dtypes.DType, target: dtypes.DType) -> bool:
+    """Return whether every value of the type ``source`` has the same value in ``target``."""
+    if source is target:
+        return True
+    if target.name in SIGNIFICANT_BITS:
+        if source.name in SIGNIFICANT_BITS:
+            return (
+                SIGNIFICANT_BITS[source.name] <= SIGNIFICANT_BITS[target.name]
+                and _EXPONENT_BITS[source.name] <= _EXPONENT_BITS[target.name]
+            )
+        if source.name == "boolean":
+            return True
+        return source.kind in ("int", "uint") and source.bits <= SIGNIFICANT_BITS[target.name] and target.name != "f16"
+    if source.name == "boolean":
+        return target.kind in ("int", "uint") and target.bits >= 8
+    if source.kind in ("int", "uint") and target.kind in ("int", "uint"):
+        (low, high), (other_low, other_high) = source.range(), target.range()
+        return other_low <= low and high <= other_high and target.bits >= 8
+    return False
+
+
+def _cast_like(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x, like = xs
+    if x is None or like is None:
+        return None
+    return op.decompose(b, x, like)  # type: ignore[no-any-return]
+
+
+def _pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write Pad with pads of all axes and a scalar constant; drop one without pads."""
+    x, pads, fill, axes = (*xs, None, None)[:4]
+    if not isinstance(op, Pad) or x is None or pads is None or x.shape is None:
+        return None
+    rank, amounts = len(x.shape), known_elements(pads)
+    listed = tuple(range(rank)) if axes is None else known_elements(axes)
+    if amounts is None or listed is None or len(amounts) != 2 * len(listed):
+        return None
+    before: list[Size] = [0] * rank
+    after: list[Size] = [0] * rank
+    for index, axis in enumerate(listed):
+        if not isinstance(axis, int):
+            return None
+        before[axis], after[axis] = amounts[index], amounts[len(listed) + index]
+    if all(isinstance(size, int) and size == 0 for size in (*before, *after)):
+        return x
+    if op.mode == "constant":
+        fill = b.constant(np.zeros((), x.dtype.numpy), x.dtype) if fill is None else reshape(b, fill, ())
+    else:
+        fill = None
+    inputs = [x, sizes_term(b, [*before, *after]), fill]
+    return b.intern(op, inputs if fill is not None else inputs[:2], types)
+
+
+def _concat(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Flatten nested concatenations along one axis, and drop empty operands."""
+    assert isinstance(op, Concat)
+    parts: list[Value] = []
+    for x in xs:
+        if x is None or x.shape is None:
+            return None
+        if x.node is not None and x.node.op == op:
+            parts.extend(inner for inner in x.node.inputs if inner is not None)
+        elif not (isinstance(size := x.shape[op.axis], int) and size == 0):
+            parts.append(x)
+    if len(parts) == 1 and are_equal_shapes(known_shape(parts[0]), types[0].shape):
+        return parts[0]
+    return b.intern(op, list(parts), types) if parts and len(parts) != len(xs) else None
+
+
+MOVEMENT: dict[type[Op], tuple[Rule, ...]] = {
+    Cast: (_cast,),
+    CastLike: (_cast_like,),
+    Concat: (_concat,),
+    ConstantOfShape: (_constant_of_shape,),
+    Dropout: (_dropout,),
+    Expand: (_expand,),
+    Flatten: (_reshape,),
+    Identity: (_identity,),
+    Pad: (_pad,),
+    Reshape: (_reshape,),
+    Squeeze: (_reshape,),
+    Tile: (_tile,),
+    Transpose: (_transpose,),
+    Unsqueeze: (_reshape,),
+}

@@ -1,0 +1,171 @@
+"""Exact rules that bring movement behind the operators that compute each element alone, and drop axes of size 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail.equality.rules.movement import expand, permutation_of, reshape, transpose
+from dovetail.equality.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
+from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_shape
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Shape, Tensor, Type
+from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
+from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.gather import Gather
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose, inverse_of
+
+
+def is_one(size: object) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def without_axes(shape: Shape, axes: Sequence[int]) -> Shape:
+    """Return a shape without the axes, which count from the front."""
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Apply an operator of one operand, and scalars, before the movement of its operand."""
+    x, *rest = xs
+    if x is None or x.node is None or not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
+        return None
+    if not all(each is None or each.shape == () for each in rest):
+        return None
+    kind = x.node.op
+    if not isinstance(kind, Reshape | Transpose | Expand):
+        return None
+    inner = b.add(op, x.node.input(0), *rest)[0]
+    if isinstance(kind, Reshape):
+        return reshape(b, inner, types[0].shape)
+    if isinstance(kind, Expand):
+        return expand(b, inner, types[0].shape)
+    order = permutation_of(x.node.input(0), x.node.inputs[1])
+    return None if order is None else transpose(b, inner, order)
+
+
+def _squeeze(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop the axes of the result that have the size 1 from all operands, and reshape the result back."""
+    if not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
+        return None
+    shape = types[0].shape
+    rank = len(shape)
+    ones = [axis for axis, size in enumerate(shape) if is_one(size)]
+    if not ones:
+        return None
+    operands: list[Value | None] = []
+    for x in xs:
+        if x is None or x.shape is None:
+            return None
+        offset = rank - len(x.shape)
+        operands.append(reshape(b, x, without_axes(x.shape, [axis - offset for axis in ones if axis >= offset])))
+    return reshape(b, b.term(_broadcasting(op), operands)[0], shape)
+
+
+def _broadcasting(op: Op) -> Op:
+    return op.with_(broadcast=True) if getattr(op, "broadcast", True) is False else op
+
+
+def _same_movement(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Apply an operator before the Reshape or the Transpose that all of its operands but scalars have."""
+    if not isinstance(types[0], Tensor) or types[0].shape is None:
+        return None
+    moved = [x for x in xs if x is not None and x.shape != ()]
+    if not moved or any(x.node is None for x in moved):
+        return None
+    kinds = {type(x.node.op) for x in moved if x.node is not None and x.constant is None}
+    if kinds == {Reshape} and all(x.constant is None for x in moved):
+        inner = [x.node.input(0) for x in moved if x.node is not None]
+        if not all(are_equal_shapes(known_shape(x), known_shape(inner[0])) for x in inner):
+            return None
+        replaced = iter(inner)
+        operands = [x if x is None or x.shape == () else next(replaced) for x in xs]
+        return reshape(b, b.term(_broadcasting(op), operands)[0], types[0].shape)
+    if kinds == {Transpose}:
+        return _same_transpose(b, op, xs, types[0].shape)
+    return None
+
+
+def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> Result:
+    orders = {
+        tuple(permutation_of(x.node.input(0), x.node.inputs[1]) or ())
+        for x in xs
+        if x is not None and x.node is not None and x.constant is None and isinstance(x.node.op, Transpose)
+    }
+    if len(orders) != 1:
+        return None
+    order = list(orders.pop())
+    rank = len(shape)
+    if len(order) != rank:
+        return None
+    operands: list[Value | None] = []
+    for x in xs:
+        if x is None or x.shape is None:
+            return None
+        if x.shape == ():
+            operands.append(x)
+        elif x.constant is not None:
+            full = reshape(b, x, (1,) * (rank - len(x.shape)) + x.shape)
+            operands.append(transpose(b, full, inverse_of(order)))
+        elif len(x.shape) == rank and x.node is not None:
+            operands.append(x.node.input(0))
+        else:
+            return None
+    return transpose(b, b.term(_broadcasting(op), operands)[0], order)
+
+
+def _matmul(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop the batch axes of size 1 of a product of matrices."""
+    x, y = xs
+    if x is None or y is None or x.shape is None or y.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
+        return None
+    if len(x.shape) < 2 or len(y.shape) < 2:
+        return None
+    shape = types[0].shape
+    ones = [axis for axis, size in enumerate(shape[:-2]) if is_one(size)]
+    if not ones:
+        return None
+    operands = [
+        reshape(b, each, without_axes(each.dims, [axis - len(shape) + len(each.dims) for axis in ones])) for each in (x, y)
+    ]
+    return reshape(b, b.add(op, *operands)[0], shape)
+
+
+def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop the axes of size 1 of indices."""
+    assert isinstance(op, Gather)
+    x, indices = xs
+    if x is None or indices is None or indices.shape is None or op.batch_dims or not isinstance(types[0], Tensor):
+        return None
+    short = tuple(size for size in indices.shape if not is_one(size))
+    if types[0].shape is None or len(short) == len(indices.shape):
+        return None
+    return reshape(b, b.add(op, x, reshape(b, indices, short))[0], types[0].shape)
+
+
+def _along_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop the axes of size 1 beside the axis of Softmax and Concat."""
+    if not isinstance(types[0], Tensor) or types[0].shape is None or getattr(op, "coerce_to_2d", False):
+        return None
+    shape = types[0].shape
+    axis = op.axis % len(shape)  # type: ignore[attr-defined]
+    ones = [index for index, size in enumerate(shape) if is_one(size) and index != axis]
+    if not ones or any(x is None or x.shape is None for x in xs):
+        return None
+    operands = [reshape(b, x, without_axes(x.dims, ones)) for x in xs if x is not None]
+    new = op.with_(axis=axis - sum(index < axis for index in ones))
+    return reshape(b, b.add(new, *operands)[0], shape)
+
+
+POINTWISE: dict[type[Op], tuple[Rule, ...]] = {
+    **dict.fromkeys(ONE_OPERAND, (_unary,)),
+    **dict.fromkeys(SEVERAL_OPERANDS, (_squeeze, _same_movement)),
+    Concat: (_along_axis,),
+    Gather: (_gather,),
+    LogSoftmax: (_along_axis,),
+    MatMul: (_matmul,),
+    Softmax: (_along_axis,),
+}
+"""The rules by class. They come before the rules that put operands into order."""

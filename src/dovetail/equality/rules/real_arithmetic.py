@@ -1,0 +1,203 @@
+"""Rewrites over the real numbers: sums and products in one order, with one constant; quotients and powers as products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.equality.rules.arithmetic import PLAIN
+from dovetail.equality.rules.movement import reshape
+from dovetail.equality.rules.slices import ExactSlice, slice_axes, spans_of_operands
+from dovetail.equality.terms import Result, Rule, Terms
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Shape, Tensor, Type
+from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
+from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt
+from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.nn.conv import Conv
+
+MAX_OPERANDS = 256
+"""The most operands of a sum or product that are put into one order."""
+
+
+def _is_plain(type: Type) -> bool:
+    return isinstance(type, Tensor) and type.dtype is not None and type.dtype.name in PLAIN
+
+
+def operands_of(x: Value, kind: type[Op]) -> list[Value]:
+    """Return the operands of a chain of one associative operator, in which each operand may be one in turn."""
+    found: list[Value] = []
+    stack = [x]
+    while stack and len(found) < MAX_OPERANDS:
+        value = stack.pop()
+        if value.node is not None and type(value.node.op) is kind:
+            stack.extend(item for item in reversed(value.node.inputs) if item is not None)
+        else:
+            found.append(value)
+    return [*found, *stack]
+
+
+def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
+    """Return the chain of an operator over operands in the order of the table, with one constant at its end."""
+    constants = [x for x in operands if x.constant is not None]
+    values = sorted((x for x in operands if x.constant is None), key=b.number_of)
+    total: Value | None = None
+    for x in constants:
+        if total is None:
+            total = x
+            continue
+        folded = b.fold_constants(kind(), [total, x])
+        if folded is None:
+            return None
+        total = folded[0]
+    if total is not None:
+        values.append(total)
+    result = values[0]
+    for x in values[1:]:
+        result = b.plain(kind(), [result, x])
+    return result
+
+
+def _order_chain(kind: type[Op]) -> Rule:
+    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+        if not _is_plain(types[0]):
+            return None
+        operands = [item for x in xs if x is not None for item in operands_of(x, kind)]
+        if len(operands) < 3:
+            return None
+        return _chain(b, kind, operands)
+
+    return rule
+
+
+def _scalar(x: Value | None) -> float | None:
+    data = None if x is None else x.constant
+    return float(np.asarray(data, np.float64).reshape(-1)[0]) if data is not None and data.size == 1 else None
+
+
+def _quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write x / y as x * (1 / y)."""
+    x, y = xs
+    if not _is_plain(types[0]) or x is None or y is None:
+        return None
+    return b.Multiply(x, b.Reciprocal(y))
+
+
+def _power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write powers of 2, 3, 1/2, -1 and -1/2 by products, roots and reciprocals."""
+    x, exponent = xs[0], _scalar(xs[1])
+    if x is None or exponent is None or not _is_plain(types[0]) or x.shape is None:
+        return None
+    if xs[1] is not None and xs[1].shape is not None and len(xs[1].shape) > len(x.shape):
+        return None
+    if exponent == 2:
+        return b.Multiply(x, x)
+    if exponent == 3:
+        return b.Multiply(b.Multiply(x, x), x)
+    if exponent == 0.5:
+        return b.Sqrt(x)
+    if exponent == -1:
+        return b.Reciprocal(x)
+    return b.Reciprocal(b.Sqrt(x)) if exponent == -0.5 else None
+
+
+def _negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write -x as x * -1."""
+    x = xs[0]
+    return b.Multiply(x, b.constant(np.array(-1, x.dtype.numpy), x.dtype)) if x is not None and _is_plain(types[0]) else None
+
+
+def _reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write the reciprocal of a product as the product of reciprocals, and that of a reciprocal as its operand."""
+    x = xs[0]
+    if x is None or x.node is None or not _is_plain(types[0]):
+        return None
+    if isinstance(x.node.op, Reciprocal):
+        return x.node.input(0)
+    if isinstance(x.node.op, Multiply):
+        return b.Multiply(b.Reciprocal(x.node.input(0)), b.Reciprocal(x.node.input(1)))
+    return None
+
+
+def _distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write the product of a constant and a sum as the sum of products."""
+    if not _is_plain(types[0]):
+        return None
+    for index in (0, 1):
+        factor, other = xs[index], xs[1 - index]
+        if factor is None or other is None or factor.constant is None:
+            continue
+        if other.node is not None and isinstance(other.node.op, Add):
+            return b.Add(b.Multiply(other.node.input(0), factor), b.Multiply(other.node.input(1), factor))
+    return None
+
+
+def _subtract(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x, y = xs
+    return b.Add(x, b.Negative(y)) if x is not None and y is not None and _is_plain(types[0]) else None
+
+
+def _scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a convolution or product of matrices times constants per channel as one with scaled weights."""
+    for index in (0, 1):
+        factor, other = xs[index], xs[1 - index]
+        if factor is None or other is None or factor.constant is None or other.node is None or factor.shape is None:
+            continue
+        layer = other.node
+        if not isinstance(layer.op, Conv | MatMul) or other.shape is None or not _is_plain(types[0]):
+            continue
+        weights, rank = layer.input(1), len(other.shape)
+        if weights.constant is None or layer.input(0).constant is not None or weights.shape is None or len(layer.inputs) > 2:
+            continue
+        axis = 1 if isinstance(layer.op, Conv) else rank - 1
+        sizes = (1,) * (rank - len(factor.shape)) + factor.shape
+        if len(sizes) > rank or any(size != 1 for position, size in enumerate(sizes) if position != axis):
+            continue
+        shape: Shape = (
+            (sizes[axis], *(1,) * (len(weights.shape) - 1)) if axis == 1 and isinstance(layer.op, Conv) else (sizes[axis],)
+        )
+        folded = b.fold_constants(Multiply(), [weights, reshape(b, factor, shape)])
+        if folded is not None:
+            return b.add(layer.op, layer.input(0), folded[0])
+    return None
+
+
+def _part_of_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a slice of a product of matrices as the product of slices."""
+    x = xs[0]
+    if x is None or x.node is None or not isinstance(x.node.op, MatMul) or x.shape is None or len(x.shape) < 2:
+        return None
+    left, right, spans = x.node.input(0), x.node.input(1), spans_of_operands(xs)
+    if spans is None or len(left.dims) < 2 or len(right.dims) < 2:
+        return None
+    rank = len(x.shape)
+    rows, columns = spans.get(rank - 2), spans.get(rank - 1)
+    if set(spans) - {rank - 2, rank - 1}:
+        return None
+    if rows is not None:
+        left = slice_axes(b, left, {len(left.dims) - 2: rows})
+    if columns is not None:
+        right = slice_axes(b, right, {len(right.dims) - 1: columns})
+    return b.add(x.node.op, left, right)
+
+
+SUMS = "sums in one order"
+PRODUCTS = "products in one order"
+QUOTIENTS = "quotients as products"
+POWERS = "powers as products and roots"
+FACTORS = "constant factors of sums"
+WEIGHTS = "constant factors in weights"
+SLICED = "slices of products of matrices"
+REAL_ARITHMETIC: dict[type[Op], tuple[tuple[str, Rule], ...]] = {
+    Add: ((SUMS, _order_chain(Add)),),
+    Divide: ((QUOTIENTS, _quotient),),
+    Multiply: ((WEIGHTS, _scaled_weights), (FACTORS, _distribute), (PRODUCTS, _order_chain(Multiply))),
+    Negative: ((PRODUCTS, _negative),),
+    ExactSlice: ((SLICED, _part_of_product),),
+    Power: ((POWERS, _power),),
+    Reciprocal: ((QUOTIENTS, _reciprocal),),
+    Sqrt: (),
+    Subtract: ((SUMS, _subtract),),
+}

@@ -1,0 +1,65 @@
+"""Exact rules of reductions: axes counted from the front and listed in order, kept with size 1."""
+
+from __future__ import annotations
+
+from dovetail.equality.rules.movement import reshape, sizes_term
+from dovetail.equality.terms import Result, Rule, Terms, known_elements
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type, axes_in
+from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
+from dovetail.ops.reduction.reduce import (
+    ReduceL1,
+    ReduceL2,
+    ReduceLogSum,
+    ReduceLogSumExp,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    ReduceSumSquare,
+)
+
+
+def _reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x, axes = xs[0], xs[1] if len(xs) > 1 else None
+    if x is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
+        return None
+    listed = () if axes is None else known_elements(axes)
+    if listed is None or not all(isinstance(axis, int) for axis in listed):
+        return None
+    rank = len(x.shape)
+    reduced = sorted(axes_in([int(axis) for axis in listed], rank)) if listed else None
+    if reduced is None:
+        if op.noop_with_empty_axes:  # type: ignore[attr-defined]
+            return None
+        reduced = list(range(rank))
+    if not reduced:
+        return None
+    shape = types[0].shape
+    kept_ones = [axis for axis, size in enumerate(x.shape) if isinstance(size, int) and size == 1 and axis not in reduced]
+    if kept_ones:
+        x = reshape(b, x, tuple(size for axis, size in enumerate(x.shape) if axis not in kept_ones))
+        reduced = [axis - sum(one < axis for one in kept_ones) for axis in reduced]
+    kept = tuple(1 if axis in reduced else size for axis, size in enumerate(x.dims))
+    plain = op.with_(keepdims=True, noop_with_empty_axes=False)
+    y = b.intern(plain, [x, sizes_term(b, reduced)], [Tensor(types[0].dtype, kept)])[0]
+    return reshape(b, y, shape)
+
+
+def _arg_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x = xs[0]
+    if x is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None or op.keepdims:  # type: ignore[attr-defined]
+        return None
+    return reshape(b, b.add(op.with_(keepdims=True), x)[0], types[0].shape)
+
+
+_KINDS = (
+    ReduceL1, ReduceL2, ReduceLogSum, ReduceLogSumExp, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum, ReduceSumSquare,
+)  # fmt: skip
+REDUCTIONS: dict[type[Op], tuple[Rule, ...]] = {
+    **dict.fromkeys(_KINDS, (_reduction,)),
+    ArgMax: (_arg_extremum,),
+    ArgMin: (_arg_extremum,),
+}

@@ -1,0 +1,284 @@
+"""Exact rules of Slice, Split and Gather: slices with bounds counted from the front, one in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.equality.rules.movement import expand, permutation_of, reshape, sizes_term, transpose
+from dovetail.equality.rules.pointwise_classes import is_pointwise
+from dovetail.equality.terms import Result, Rule, Terms, known_elements
+from dovetail.errors import RuleError
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Size, Tensor, Type, Unknown, View
+from dovetail.ops.elementwise.broadcast import BroadcastingOp
+from dovetail.ops.shape_values import elements_of
+from dovetail.ops.tensor.concat_split import Concat, Split
+from dovetail.ops.tensor.gather import Gather
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.slice import Bounds, Slice, end_index_of, first_index_of, length_of_slice
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+
+MAX_RANGE = 1 << 16
+"""The most indices of a Gather that are compared with a slice."""
+
+
+class Span(NamedTuple):
+    """The elements of one axis from ``start``, ``length`` of them, ``step`` apart."""
+
+    start: Size
+    length: Size
+    step: int
+
+
+def slice_axes(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
+    """Return the part of ``x`` that has these spans; other axes are whole."""
+    shape = x.dims
+    spans = {axis: span for axis, span in spans.items() if not _is_whole(shape[axis], span)}
+    if not spans:
+        return x
+    inner = spans_of(x)
+    if inner is not None and x.node is not None:
+        merged = dict(inner)
+        for axis, span in spans.items():
+            if axis not in inner:
+                merged[axis] = span
+            elif inner[axis].step == 1 and span.step == 1:
+                merged[axis] = Span(inner[axis].start + span.start, span.length, 1)
+            else:
+                return _slice_term(b, x, spans)
+        return slice_axes(b, x.node.input(0), merged)
+    return _slice_concat(b, x, spans) or _try(_slice_operands, b, x, spans) or _slice_term(b, x, spans)
+
+
+def _try(function: Callable[..., Value | None], *arguments: Any) -> Value | None:
+    """Call a rule that may meet unknown sizes, which is then None."""
+    try:
+        return function(*arguments)
+    except (Unknown, symbolic.Inexact, RuleError):
+        return None
+
+
+def _is_whole(size: Size, span: Span) -> bool:
+    return span.step == 1 and symbolic.equal(span.length, size) is True
+
+
+def _slice_term(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
+    axes = sorted(spans)
+    starts = [spans[axis].start for axis in axes]
+    # The last element may be before index 0 for a negative step, where the stop is written as a distance.
+    lengths = [spans[axis].length for axis in axes]
+    steps = [spans[axis].step for axis in axes]
+    inputs = [sizes_term(b, vector) for vector in (starts, lengths, axes, steps)]
+    return b.term(ExactSlice(), [x, *inputs])[0]
+
+
+class ExactSlice(Op, sig="data: T, starts!: I, lengths!: I, axes!: I, steps!: I -> output: T", is_registered=False):
+    """Take ``lengths`` elements from ``starts`` on along ``axes``, ``steps`` apart: a Slice without clamping."""
+
+    def shape(self, data: View, starts: View, lengths: View, axes: View, steps: View) -> Any:
+        sizes = list(data.dims)
+        for axis, length in zip(elements_of(axes) or (), elements_of(lengths) or (), strict=True):
+            sizes[axis] = length
+        return tuple(sizes)
+
+    def evaluate(self, xp: Namespace, data: Array, starts: Array, lengths: Array, axes: Array, steps: Array) -> Any:
+        for start, length, axis, step in zip(starts, lengths, axes, steps, strict=True):
+            data = xp.take(data, start + step * np.arange(length), axis=int(axis))
+        return data
+
+
+def spans_of(x: Value) -> dict[int, Span] | None:
+    """Return the spans of a slice by axis; None for another term."""
+    if x.node is None or not isinstance(x.node.op, ExactSlice):
+        return None
+    return spans_of_operands(x.node.inputs)
+
+
+def spans_of_operands(xs: Sequence[Value | None]) -> dict[int, Span] | None:
+    """Return the spans that the operands of a slice name; None where they are unknown."""
+    vectors = [None if x is None else known_elements(x) for x in xs[1:5]]
+    if any(vector is None for vector in vectors):
+        return None
+    starts, lengths, axes, steps = (vector or () for vector in vectors)
+    return {
+        int(axis): Span(start, length, int(step)) for start, length, axis, step in zip(starts, lengths, axes, steps, strict=True)
+    }
+
+
+def _slice_concat(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
+    """Return the slice of one operand where the slice of a Concat lies within it."""
+    if x.node is None or not isinstance(x.node.op, Concat) or x.node.op.axis not in spans:
+        return None
+    axis = x.node.op.axis
+    span, offset = spans[axis], 0
+    if span.step != 1:
+        return None
+    for part in x.node.inputs:
+        if part is None:
+            return None
+        size: Size = part.dims[axis]
+        after = offset + size
+        if symbolic.less_equal(offset, span.start) is True and symbolic.less_equal(span.start + span.length, after) is True:
+            return slice_axes(b, part, {**spans, axis: Span(span.start - offset, span.length, 1)})
+        offset = after
+    return None
+
+
+def _slice_operands(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
+    """Return the slice of a result as the result of slices; None where the operator does not allow it."""
+    node = x.node
+    if node is None or x.constant is not None:
+        return None
+    if isinstance(node.op, Transpose):
+        order = permutation_of(node.input(0), node.inputs[1])
+        return (
+            None
+            if order is None
+            else transpose(b, slice_axes(b, node.input(0), {order[axis]: span for axis, span in spans.items()}), order)
+        )
+    if isinstance(node.op, Reshape):
+        return _slice_reshape(b, x, spans)
+    if isinstance(node.op, Expand):
+        shape = tuple(spans[axis].length if axis in spans else size for axis, size in enumerate(x.dims))
+        return expand(b, _slice_broadcast(b, node.input(0), spans, len(shape)), shape)
+    if isinstance(node.op, BroadcastingOp) or (
+        is_pointwise(type(node.op)) and all(x is None or x.shape == () for x in node.inputs[1:])
+    ):
+        parts = [None if x is None else _slice_broadcast(b, x, spans, len(node.outputs[0].dims)) for x in node.inputs]
+        return b.term(node.op, parts)[0]
+    return None
+
+
+def _slice_broadcast(b: Terms, x: Value, spans: dict[int, Span], rank: int) -> Value:
+    """Slice an operand that broadcasts to ``rank`` axes: its axes of size 1 stay. Raises Unknown for a symbolic size."""
+    offset = rank - len(x.dims)
+    own = {}
+    for axis, span in spans.items():
+        if axis < offset:
+            continue
+        is_stretched = symbolic.equal(x.dims[axis - offset], 1)
+        if is_stretched is None:
+            raise Unknown
+        if not is_stretched:
+            own[axis - offset] = span
+    return slice_axes(b, x, own) if own else x
+
+
+def _slice_reshape(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
+    """Slice before a Reshape that splits one axis, or keeps it."""
+    assert x.node is not None
+    source, shape = x.node.input(0), x.dims
+    inner: dict[int, Span] = {}
+    for axis, span in spans.items():
+        before = symbolic.product(shape[:axis])
+        found = next(
+            (
+                index
+                for index in range(len(source.dims))
+                if symbolic.equal(symbolic.product(source.dims[:index]), before) is True and not _is_one(source.dims[index])
+            ),
+            None,
+        )
+        if found is None or span.step != 1:
+            return None
+        rest: Size = 1
+        behind = axis + 1
+        while symbolic.equal(shape[axis] * rest, source.dims[found]) is not True:
+            if behind >= len(shape):
+                return None
+            rest, behind = rest * shape[behind], behind + 1
+        if found in inner or any(axis < other < behind for other in spans):
+            return None
+        inner[found] = Span(span.start * rest, span.length * rest, 1)
+    result = tuple(spans[axis].length if axis in spans else size for axis, size in enumerate(shape))
+    return reshape(b, slice_axes(b, source, inner), result)
+
+
+def _is_one(size: Size) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    x, starts, ends, axes, steps = (*xs, None, None)[:5]
+    if x is None or starts is None or ends is None or x.shape is None:
+        return None
+    first, last = known_elements(starts), known_elements(ends)
+    if first is None or last is None:
+        return None
+    listed = tuple(range(len(first))) if axes is None else known_elements(axes)
+    step = (1,) * len(first) if steps is None else known_elements(steps)
+    if listed is None or step is None:
+        return None
+    is_narrow = starts.dtype.bits == 32
+    spans: dict[int, Span] = {}
+    for begin, end, axis, stride in zip(first, last, listed, step, strict=True):
+        if not isinstance(axis, int) or not isinstance(stride, int):
+            return None
+        axis = axis + len(x.shape) if axis < 0 else axis
+        size = x.shape[axis]
+        bounds = Bounds(_widen(begin), _widen(end), stride) if is_narrow else Bounds(begin, end, stride)
+        start, stop = first_index_of(size, bounds), end_index_of(size, bounds)
+        length = length_of_slice(size, bounds)
+        if start is None or stop is None or length is None:
+            return None
+        spans[axis] = Span(start, length, stride)
+    return slice_axes(b, x, spans)
+
+
+def _widen(item: Size) -> Size:
+    """Return a 32-bit bound as one of 64 bits: INT_MAX and INT_MIN mean the ends of an axis."""
+    if item == 2**31 - 1:
+        return 2**63 - 1
+    return -(2**63) if item == -(2**31) else item
+
+
+def _split(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    assert isinstance(op, Split)
+    x = xs[0]
+    if x is None or x.shape is None:
+        return None
+    axis, offset = op.axis % len(x.shape), 0
+    results = []
+    for type in types:
+        if not isinstance(type, Tensor) or type.shape is None:
+            return None
+        size: Size = type.shape[axis]
+        if any(str(symbolic.name_of(symbol)).startswith("?") for symbol in symbolic.symbols(size)) and size not in x.shape:
+            # The length is a symbol of this Split alone.
+            return None
+        results.append(slice_axes(b, x, {axis: Span(offset, size, 1)}))
+        offset = offset + size
+    return results
+
+
+def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write Gather of one index, or of adjacent indices, as Slice."""
+    assert isinstance(op, Gather)
+    x, indices = xs[0], xs[1]
+    if x is None or indices is None or x.shape is None or indices.shape is None or op.batch_dims or op.bounds == "zero":
+        return None
+    data = indices.constant
+    if data is None or data.size > MAX_RANGE or not data.size or data.ndim > 1 or not isinstance(types[0], Tensor):
+        return None
+    axis = op.axis % len(x.shape)
+    size, numbers = x.shape[axis], [int(item) for item in data.reshape(-1)]
+    counted = [number if number >= 0 else size + number for number in numbers]
+    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+    if step < 1 or any(after - before != step for before, after in pairwise(numbers)):
+        return None
+    if len({number >= 0 for number in numbers}) > 1:
+        return None
+    part = slice_axes(b, x, {axis: Span(counted[0], len(numbers), step)})
+    return reshape(b, part, types[0].shape) if types[0].shape is not None else None
+
+
+SLICES: dict[type[Op], tuple[Rule, ...]] = {Gather: (_gather,), Slice: (_slice,), Split: (_split,)}

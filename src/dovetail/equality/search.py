@@ -1,0 +1,116 @@
+"""The search for a proof: terms that keep bits, terms over the real numbers, and the regions that remain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from time import monotonic
+
+from dovetail.equality.equality_proof import EqualityProof
+from dovetail.equality.model_terms import Numbered, number_terms
+from dovetail.equality.real_terms import RealNumbered, real_terms
+from dovetail.equality.regions import find_regions
+from dovetail.ir.graph import Model, Value
+
+SECONDS = 60.0
+"""The most seconds of a proof with its runs. A third of them is for the terms; later operators are compared as a whole."""
+
+
+class ProofSearch:
+    """One search: terms that keep bits, terms over the real numbers, and the regions that remain."""
+
+    def __init__(self, models: tuple[Model, Model], real: bool, seed: int, fit_sizes: bool) -> None:
+        self._models = models
+        self._is_real = real
+        self._seed = seed
+        self._fit_sizes = fit_sizes
+        self._start = monotonic()
+        self._notes: list[str] = []
+
+    def run(self) -> EqualityProof:
+        deadline = self._start + SECONDS / 3
+        exact = number_terms(self._models, deadline=deadline, fit_sizes=self._fit_sizes)
+        pairs = self._pair_outputs(exact)
+        if not exact.is_complete:
+            self._notes.append(f"the terms took more than {SECONDS / 3:.0f} s: later operators are compared as a whole")
+        is_comparable = not self._differences
+        if is_comparable and are_equal(exact.terms, pairs):
+            return EqualityProof("bits", notes=self._notes, models=self._models)
+        terms = exact.terms
+        if self._is_real:
+            over_reals = real_terms(exact, deadline=deadline)
+            terms = over_reals.terms
+            if is_comparable and are_equal(terms, pairs):
+                rewrites = rewrites_of(exact, over_reals, pairs)
+                return EqualityProof("real", rewrites, notes=self._notes, models=self._models)
+        proof = EqualityProof("open", notes=[*self._differences, *self._notes], models=self._models)
+        proof.frontier = operator_pairs(*first_unequal(terms, pairs))
+        deadline = self._start + SECONDS
+        proof.regions, notes = find_regions(self._models, terms, pairs, self._seed, deadline, self._is_real, self._fit_sizes)
+        proof.notes += notes
+        if any(region.is_different for region in proof.regions) or self._differences:
+            proof.verdict = "different"
+        return proof
+
+    def _pair_outputs(self, exact: Numbered) -> list[tuple[Value, Value]]:
+        """Pair the outputs by name, and collect what differs in the interfaces."""
+        first, second = ({value.name: value for value in model.outputs} for model in self._models)
+        self._differences = list(exact.interface.reasons)
+        for own, other in ((first, second), (second, first)):
+            self._differences += [f"output {name!r} is in one model alone" for name in own if name not in other]
+        if {tuple(state) for state in self._models[0].states} != {tuple(state) for state in self._models[1].states}:
+            self._differences.append("the states differ")
+        return [(value, second[name]) for name, value in first.items() if name in second]
+
+
+def are_equal(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Value]]) -> bool:
+    """Return whether both values of every pair have the same term."""
+    return all(terms[0][id(a)] is terms[1][id(b)] for a, b in pairs)
+
+
+def rewrites_of(exact: Numbered, real: RealNumbered, pairs: Sequence[tuple[Value, Value]]) -> list[str]:
+    """Return the names of the rewrites on the paths from unequal exact terms of the outputs back to equal ones."""
+    used: set[str] = set()
+    reached = _reach_outputs(exact.terms, pairs)
+    shared = reached[0].keys() & reached[1].keys()
+    for each in reached:
+        for key in each.keys() - shared:
+            used |= real.rewrites.get(key, frozenset())
+    return sorted(used)
+
+
+def _reach_outputs(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Value]]) -> list[dict[int, Value]]:
+    """Return the terms that the outputs of either model depend on, by identity."""
+    results = []
+    for index, each in enumerate(terms):
+        found: dict[int, Value] = {}
+        stack = [each[id(pair[index])] for pair in pairs]
+        while stack:
+            value = stack.pop()
+            if id(value) in found:
+                continue
+            found[id(value)] = value
+            if value.node is not None:
+                stack.extend(x for x in value.node.inputs if x is not None)
+        results.append(found)
+    return results
+
+
+def first_unequal(terms: Sequence[dict[int, Value]], pairs: Sequence[tuple[Value, Value]]) -> list[list[Value]]:
+    """Return the first terms of the outputs of either model that the other one does not have."""
+    reached = _reach_outputs(terms, pairs)
+    shared = reached[0].keys() & reached[1].keys()
+    return [
+        [
+            value
+            for key, value in each.items()
+            if key not in shared and (value.node is None or all(x is None or id(x) in shared for x in value.node.inputs))
+        ]
+        for each in reached
+    ]
+
+
+def operator_pairs(first: Sequence[Value], second: Sequence[Value]) -> list[tuple[str, str]]:
+    """Return the operators of the first unequal terms of either model, in pairs."""
+    names = [list(dict.fromkeys(type(x.node.op).__name__ if x.node else "input" for x in values)) for values in (first, second)]
+    return list(zip_longest(names[0], names[1], fillvalue="-"))

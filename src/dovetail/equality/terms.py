@@ -1,0 +1,332 @@
+"""Table of terms: a Builder that writes each operator once for equal operands, after normalization (hash-consing)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from time import monotonic
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.dtypes import DTypeLike
+from dovetail.equality.attribute_keys import digest, operator_key
+from dovetail.equality.opaque import BoundParameter, KnownIntegers, Opaque
+from dovetail.errors import DovetailError
+from dovetail.interpreter.evaluate import fold_op
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import connect
+from dovetail.ir.graph import VALUE_LIMIT, Node, Operand, Value
+from dovetail.ir.op import UNFORESEEN, Op, has, host_inputs, infer_types, infer_values
+from dovetail.ir.types import Shape, Size, Tensor, Type, Unknown
+from dovetail.ops.constant import Constant
+from dovetail.ops.runtime_attributes import RuntimeAttributes
+
+Result: TypeAlias = "Value | Sequence[Value] | None"
+Rule: TypeAlias = "Callable[[Terms, Op, list[Value | None], list[Type]], Result]"
+"""Returns the terms that equal an operator applied to operands of inferred types, or None where the rule does not apply."""
+Rules: TypeAlias = Callable[[type[Op]], Sequence[tuple[str, Rule]]]
+
+MAX_DEPTH = 48
+"""The most rules that are applied inside of each other; deeper operators are numbered as they are."""
+FOLD_BYTES = 1 << 26
+"""The most bytes of a constant that is computed for comparison."""
+FOLD_TOTAL = 1 << 29
+"""The most bytes of all constants that are computed for comparison."""
+SMALL = 1 << 12
+"""Bytes up to which a constant is hashed at once; a larger one only where another has the same type and sample."""
+_SAMPLE = 64
+
+
+class OutOfTime(Exception):
+    """The deadline of a proof has passed."""
+
+
+class Terms(Builder):
+    """A graph in which equal values are one Value. ``rules`` normalize each operator by its class.
+
+    ``used`` maps the identity of a term to the names of the rules that were applied to write it, where a rule has a name.
+    """
+
+    def __init__(self, rules: Rules, *, deadline: float | None = None, prefix: str = "") -> None:
+        super().__init__(strict=False)
+        self.rules = rules
+        self.deadline = deadline
+        self.applied: set[str] = set()
+        self._prefix = prefix
+        self._memo: dict[Hashable, list[Value]] = {}
+        self._names: dict[Hashable, frozenset[str]] = {}
+        self._constants: dict[Hashable, list[tuple[Value, bytes | None]]] = {}
+        self._numbers: dict[int, int] = {}
+        self._depth = 0
+        self._folded = 0
+
+    # Terms
+
+    def add(self, op: Op, *inputs: Operand | None, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
+        """Return the terms that equal an operator applied to terms."""
+        xs = self._values(op, inputs)
+        while xs and xs[-1] is None:
+            xs.pop()
+        return self.term(op, xs)
+
+    def term(self, op: Op, xs: list[Value | None]) -> list[Value]:
+        """Return the terms that equal ``op`` applied to ``xs``."""
+        if isinstance(op, Constant):
+            return [self.constant(op.data, op.dtype)]
+        if self.deadline is not None and monotonic() > self.deadline:
+            raise OutOfTime
+        if isinstance(op, RuntimeAttributes) and (resolved := op.resolve(xs)) is not None:
+            own = op.own_inputs(xs)
+            op, xs = resolved, list(own)
+        key = (operator_key(op), *map(id, xs))
+        if (known := self._memo.get(key)) is not None:
+            self.applied |= self._names.get(key, frozenset())
+            return known
+        outer, self.applied = self.applied, set()
+        try:
+            terms = self._new_term(op, xs)
+        finally:
+            names, self.applied = frozenset(self.applied), outer | self.applied
+        self._memo[key] = terms
+        # Terms that a key holds by identity must stay alive: graph.nodes holds them.
+        if names:
+            self._names[key] = names
+        return terms
+
+    def _new_term(self, op: Op, xs: list[Value | None]) -> list[Value]:
+        if not op.holds_graphs and (folded := self.fold_constants(op, xs)) is not None:
+            return folded
+        op = self._canonical(op, xs)
+        types = infer_types(op, tuple(xs), self._stem(op))
+        values = infer_values(op, tuple(xs), types)
+        if len(types) == 1 and (known := self.known_term(values[0], types[0])) is not None:
+            return [known]
+        if self._depth < MAX_DEPTH:
+            self._depth += 1
+            try:
+                for name, rule in self.rules(type(op)):
+                    if (result := self._apply(rule, op, xs, types)) is not None:
+                        if name:
+                            self.applied.add(name)
+                        return result
+            finally:
+                self._depth -= 1
+        return self.intern(op, xs, types, values)
+
+    def _apply(self, rule: Rule, op: Op, xs: list[Value | None], types: list[Type]) -> list[Value] | None:
+        """Apply one rule. A rule that meets unknown types, or that the rules of operators refuse, does not apply."""
+        try:
+            result = rule(self, op, xs, types)
+        except (Unknown, symbolic.Inexact, DovetailError, *UNFORESEEN):
+            return None
+        if result is None:
+            return None
+        values = [result] if isinstance(result, Value) else list(result)
+        return values if len(values) == len(types) and all(map(_may_replace, values, types)) else None
+
+    def intern(self, op: Op, xs: list[Value | None], types: list[Type], values: Sequence[Any] | None = None) -> list[Value]:
+        """Return the term with this operator and these operands, a new one where there is none; no rule is applied."""
+        key = ("node", operator_key(op), *self._operand_keys(op, xs), *map(_type_key, types))
+        if (known := self._memo.get(key)) is not None:
+            return known
+        outputs = [Value(self.graph.claim(self._stem(op)), type) for type in types]
+        for y, value in zip(outputs, values or (), strict=False):
+            if value is not None:
+                y.value = value
+        self.graph.nodes.append(connect(Node(op, list(xs), outputs)))
+        self._memo[key] = outputs
+        for y in outputs:
+            self.number_of(y)
+        return outputs
+
+    def _operand_keys(self, op: Op, xs: list[Value | None]) -> list[Hashable]:
+        """Return what identifies the operands. Integers that rules of shapes read are compared by their elements."""
+        hosts = host_inputs(op, len(xs)) if op.signature.has_hosts else ()
+        return [
+            ("integers", *elements) if x is not None and host and (elements := known_elements(x)) is not None else id(x)
+            for x, host in zip(xs, hosts or (False,) * len(xs), strict=True)
+        ]
+
+    def _canonical(self, op: Op, xs: list[Value | None]) -> Op:
+        if not has(op, "canonical"):
+            return op
+        try:
+            return op.canonical(*xs)
+        except (Unknown, symbolic.Inexact, DovetailError, *UNFORESEEN):
+            return op
+
+    def _stem(self, op: Op) -> str:
+        return f"{self._prefix}{op.title.lower()}_{len(self.graph.nodes)}"
+
+    def plain(self, op: Op, xs: list[Value | None]) -> Value:
+        """Return the term of an operator with one output without applying rules."""
+        types = infer_types(op, tuple(xs), self._stem(op))
+        return self.intern(op, xs, types)[0]
+
+    def opaque(self, key: Hashable, xs: Sequence[Value | None], types: Sequence[Type]) -> list[Value]:
+        """Return the results of an operator of which only identity counts; ``types`` are those of a new term."""
+        whole = ("opaque", key, len(types), *map(id, xs))
+        if (known := self._memo.get(whole)) is None:
+            op = Opaque(key=key, result_types=tuple(types), outputs=len(types))
+            known = self._memo[whole] = self.intern(op, list(xs), self.fresh_types(types))
+        return known
+
+    def parameter(self, depth: int, position: int, type: Type) -> Value:
+        """Return input ``position`` of the subgraph at ``depth``; a size of None in ``type`` is a symbol of this term alone."""
+        op = BoundParameter(depth=depth, position=position, type=type)
+        key = ("parameter", depth, position, type if depth >= 0 else None)
+        if (known := self._memo.get(key)) is None:
+            known = self._memo[key] = self.intern(op, [], self.fresh_types([type]))
+        return known[0]
+
+    def fresh_types(self, types: Sequence[Type]) -> list[Type]:
+        """Return types with a new symbol for each size of None."""
+        stem = f"?{self._prefix}open_{len(self.graph.nodes)}"
+        return [
+            Tensor(
+                type.dtype,
+                tuple(
+                    symbolic.symbol(f"{stem}:{index}.{axis}") if size is None else size for axis, size in enumerate(type.shape)
+                ),
+            )
+            if isinstance(type, Tensor) and type.shape is not None
+            else type
+            for index, type in enumerate(types)
+        ]
+
+    def number_of(self, x: Value) -> int:
+        """Return the number of a term, in the order in which terms were written."""
+        return self._numbers.setdefault(id(x), len(self._numbers))
+
+    # Integers that inference knows
+
+    def known_term(self, value: Any, type: Type) -> Value | None:
+        """Return the term of integers that are known as expressions over sizes; None where they are not."""
+        if value is None or not isinstance(type, Tensor) or type.dtype is None:
+            return None
+        elements = elements_over_sizes(value)
+        if elements is None:
+            return None
+        shape = tuple(map(int, np.shape(value)))
+        if not any(isinstance(item, symbolic.Dim) for item in elements):
+            return self.constant(np.array(elements, dtype=type.dtype.numpy).reshape(shape), type.dtype)
+        return self.integers(elements, type.dtype, shape)
+
+    def integers(self, elements: tuple[Size, ...], dtype: Any, shape: tuple[int, ...]) -> Value:
+        """Return the term of integers as expressions over sizes."""
+        op = KnownIntegers(elements=elements, dtype=dtype, extents=shape)
+        return self.intern(op, [], op.types(), [op.value()])[0]
+
+    # Constants
+
+    def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
+        """Return the term of a constant: one for each content."""
+        value = super().constant(data, dtype, name)
+        self.graph.nodes.pop()
+        array = value.constant
+        assert array is not None
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array).reshape(array.shape)
+            value = super().constant(array, value.dtype)
+            self.graph.nodes.pop()
+        form = (value.dtype.name, array.shape)
+        if array.dtype.hasobject or array.nbytes <= SMALL:
+            key: Hashable = (*form, digest(array))
+            bucket = self._constants.setdefault(key, [])
+            return bucket[0][0] if bucket else self._keep(value, bucket, None)
+        flat, middle = array.reshape(-1), array.size // 2
+        sample = b"".join(flat[start : start + _SAMPLE].tobytes() for start in (0, middle, array.size - _SAMPLE))
+        bucket = self._constants.setdefault((*form, sample), [])
+        if not bucket:
+            return self._keep(value, bucket, None)
+        own = digest(array)
+        for index, (other, code) in enumerate(bucket):
+            if code is None:
+                assert other.constant is not None
+                if other.constant is array:
+                    return other
+                code = digest(other.constant)
+                bucket[index] = other, code
+            if code == own:
+                return other
+        return self._keep(value, bucket, own)
+
+    def _keep(self, value: Value, bucket: list[tuple[Value, bytes | None]], code: bytes | None) -> Value:
+        assert value.node is not None and value.constant is not None
+        self.graph.nodes.append(value.node)
+        if value.dtype.name == "boolean" and value.constant.size <= VALUE_LIMIT:
+            # Rules of shape values read booleans too, of which a Constant alone does not track the elements.
+            value.value = value.constant
+        bucket.append((value, code))
+        self.number_of(value)
+        return value
+
+    def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
+        """Return the constant whose elements are those of the constant ``x``, moved by ``function``."""
+        array = np.asarray(function(x.constant))
+        return self.constant(np.ascontiguousarray(array).reshape(array.shape), x.dtype)
+
+    def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
+        """Evaluate an operator on constants, bit for bit as a run does; None where it has other operands or is too large."""
+        if not xs or not all(x is None or x.constant is not None for x in xs) or self._folded > FOLD_TOTAL:
+            return None
+        try:
+            arrays = fold_op(op, xs, FOLD_BYTES, is_counted=False)
+        except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
+            return None
+        if arrays is None:
+            return None
+        self._folded += sum(array.nbytes for array, _ in arrays)
+        return [self.constant(array, dtype) for array, dtype in arrays]
+
+
+def elements_over_sizes(value: Any) -> tuple[Size, ...] | None:
+    """Return integers as expressions over sizes alone; None where one depends on elements of a tensor.
+
+    An element of a tensor may have any value of its type, and sums of elements wrap around; sizes are assumed to fit.
+    """
+    items = np.asarray(value, dtype=object).reshape(-1).tolist()
+    for item in items:
+        if isinstance(item, symbolic.Dim):
+            if any(str(symbolic.name_of(symbol)).endswith("]") for symbol in symbolic.symbols(item)):
+                return None
+        elif not isinstance(item, int | np.integer | bool | np.bool_):
+            return None
+    return tuple(item if isinstance(item, symbolic.Dim) else int(item) for item in items)
+
+
+def known_elements(x: Value) -> tuple[Size, ...] | None:
+    """Return the elements of an integer term where they are known as expressions over sizes."""
+    if not isinstance(x.type, Tensor) or x.type.dtype is None or not x.type.dtype.is_integer:
+        return None
+    value = x.value if x.constant is not None else x._value
+    return None if value is None else elements_over_sizes(value)
+
+
+def known_shape(x: Value) -> Shape | None:
+    """Return the shape of a tensor of known rank, else None."""
+    return x.type.shape if isinstance(x.type, Tensor) else None
+
+
+def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
+    """Return whether two shapes are equal for all values of their symbols."""
+    return (
+        first is not None
+        and second is not None
+        and len(first) == len(second)
+        and all(a is b or a == b or symbolic.equal(a, b) is True for a, b in zip(first, second, strict=True))
+    )
+
+
+def _may_replace(value: Value, type: Type) -> bool:
+    """Return whether a term has the element type and the rank of what it replaces."""
+    if not isinstance(value.type, Tensor) or not isinstance(type, Tensor):
+        return value.type == type
+    ranks = [None if shape is None else len(shape) for shape in (value.type.shape, type.shape)]
+    return (type.dtype is None or value.type.dtype is type.dtype) and (None in ranks or ranks[0] == ranks[1])
+
+
+def _type_key(type: Type) -> Any:
+    """Return what of an output's type is part of a term: its element type, since the sizes follow from the operands."""
+    return type.dtype if isinstance(type, Tensor) else type.__class__

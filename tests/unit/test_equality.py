@@ -1,0 +1,248 @@
+"""Proofs of equality: what is proved, what is never proved, and certificates."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.equality.numbering import number_values
+from dovetail.errors import FormatError, RuleError
+
+
+def model_of(write: Any) -> dovetail.Model:
+    """Build a model by ``write(b)``."""
+    with dovetail.Builder() as b:
+        write(b)
+    return b.model
+
+
+def two_inputs(expression: Any, shapes: Any = (("n", 3), ("n", 3)), dtype: str = "f32") -> dovetail.Model:
+    """Build a model of one expression over the inputs x and y."""
+
+    def write(b: Any) -> None:
+        x, y = (b.input(name, dtype, shape) for name, shape in zip("xy", shapes, strict=True))
+        b.output("z", expression(b, x, y))
+
+    return model_of(write)
+
+
+ROW = np.float32([1, 2, 3])
+SAME_BITS = {
+    "order of a sum": (lambda b, x, y: x + y, lambda b, x, y: y + x),
+    "difference": (lambda b, x, y: x - y, lambda b, x, y: x + b.Negative(y)),
+    "two transposes": (lambda b, x, y: b.Transpose(b.Transpose(x, [1, 0]) * 2, [1, 0]) + y, lambda b, x, y: x * 2 + y),
+    "identity": (lambda b, x, y: b.Identity(x) + y, lambda b, x, y: b.Add(x, y)),
+    "comparison": (lambda b, x, y: b.Greater(x, y), lambda b, x, y: b.Less(y, x)),
+    "slice of slice": (lambda b, x, y: x[:, 1:][:, 1:] + y[:, :1], lambda b, x, y: x[:, 2:] + y[:, :1]),
+    "split": (lambda b, x, y: b.Split(x, [1, 2], axis=1, outputs=2)[1], lambda b, x, y: x[:, 1:]),
+    "gather": (lambda b, x, y: b.Gather(x, 1, axis=1), lambda b, x, y: b.Squeeze(x[:, 1:2], [1])),
+    "reshape of a computed shape": (
+        lambda b, x, y: b.Reshape(x, b.Concat(b.Gather(b.Shape(x), [0]), [3, 1], axis=0)),
+        lambda b, x, y: b.Unsqueeze(x, [-1]),
+    ),
+    "slice of concat": (lambda b, x, y: b.Concat(x, y, axis=1)[:, 3:], lambda b, x, y: b.Identity(y)),
+    "kept axes": (lambda b, x, y: b.ReduceSum(x, [1], keepdims=False), lambda b, x, y: b.Squeeze(b.ReduceSum(x, [-1]), [1])),
+    "expand": (lambda b, x, y: b.Expand(b.constant(ROW), b.Shape(x)) * y, lambda b, x, y: y * ROW),
+}  # fmt: skip
+
+SAME_REALS = {
+    "order of three": (lambda b, x, y: (x + y) + 1, lambda b, x, y: x + (y + 1)),
+    "quotient": (lambda b, x, y: x / 3 + y, lambda b, x, y: x * np.float32(1 / 3) + y),
+    "square": (lambda b, x, y: b.Power(x, 2.0) + y, lambda b, x, y: x * x + y),
+    "layer normalization": (
+        lambda b, x, y: b.LayerNormalization(x, ROW, ROW, axis=-1),
+        lambda b, x, y: b.MeanVarianceNormalization(x, [-1], eps=9.999999747378752e-06) * ROW + ROW,
+    ),
+    "gelu": (lambda b, x, y: b.Gelu(x), lambda b, x, y: 0.5 * x * (b.Erf(x / np.float32(np.sqrt(2))) + 1)),
+    "scaled weights": (
+        lambda b, x, y: b.MatMul(x, np.float32(np.arange(9).reshape(3, 3))) * np.float32([0.5, 3, 7]),
+        lambda b, x, y: b.MatMul(x, np.float32(np.arange(9).reshape(3, 3) * np.float32([0.5, 3, 7]))),
+    ),
+}  # fmt: skip
+
+DIFFERENT = {
+    "order of a difference": (lambda b, x, y: x - y, lambda b, x, y: y - x),
+    "one constant": (lambda b, x, y: x * np.float32([1, 2, 3]) + y, lambda b, x, y: x * np.float32([1, 2, 4]) + y),
+    "axis": (lambda b, x, y: b.CumSum(x, b.constant(0)), lambda b, x, y: b.CumSum(x, b.constant(1))),
+    "permutation": (lambda b, x, y: b.MatMul(x, b.Transpose(y, [1, 0])), lambda b, x, y: b.MatMul(y, b.Transpose(x, [1, 0]))),
+    "slice": (lambda b, x, y: x[:, 1:], lambda b, x, y: x[:, :-1]),
+    "integer detour": (
+        lambda b, x, y: b.Cast(b.Cast(b.Cast(x, to="i32"), to="f64"), to="i8"),
+        lambda b, x, y: b.Cast(b.Cast(x, to="i32"), to="i8"),
+    ),
+    "condition": (lambda b, x, y: b.Where(b.Less(x, y), x, y), lambda b, x, y: b.Where(b.Less(x, y), y, x)),
+    "epsilon": (
+        lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-5),
+        lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-2),
+    ),
+    "weight": (
+        lambda b, x, y: b.MatMul(x, np.float32(np.eye(3))) * np.float32([2, 3, 4]),
+        lambda b, x, y: b.MatMul(x, np.float32(np.diag([2, 3, 4.001]))),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME_BITS)
+def test_equal_bits_are_proved_and_hold(name: str) -> None:
+    a, b = (two_inputs(each) for each in SAME_BITS[name])
+    assert dovetail.prove(a, b).verdict == "bits"
+    inputs = random_arrays(2)
+    assert_same_bits(dovetail.interpret(a, inputs), dovetail.interpret(b, inputs))
+
+
+@pytest.mark.parametrize("name", SAME_REALS)
+def test_equal_reals_are_proved_with_their_rewrites(name: str) -> None:
+    a, b = (two_inputs(each) for each in SAME_REALS[name])
+    assert dovetail.prove(a, b).verdict == "open"
+    proof = dovetail.prove(a, b, real=True)
+    assert (proof.verdict, bool(proof.rewrites), proof.regions) == ("real", True, [])
+    inputs = random_arrays(5)
+    for x, y in zip(dovetail.interpret(a, inputs).values(), dovetail.interpret(b, inputs).values(), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different_models_are_never_proved(name: str) -> None:
+    a, b = (two_inputs(each) for each in DIFFERENT[name])
+    for real in (False, True):
+        proof = dovetail.prove(a, b, real=real)
+        assert proof.verdict in ("open", "different")
+        assert proof.regions
+    with pytest.raises(RuleError) as error:
+        proof.certificate()
+    assert error.value.code == "certificate.unproved"
+
+
+def random_arrays(n: int) -> dict[str, Any]:
+    generator = np.random.default_rng(3)
+    return {name: generator.normal(size=(n, 3)).astype(np.float32) for name in "xy"}
+
+
+def assert_same_bits(first: Any, second: Any) -> None:
+    for x, y in zip(first.values(), second.values(), strict=True):
+        assert x.dtype == y.dtype
+        assert x.shape == y.shape
+        assert x.tobytes() == y.tobytes()
+
+
+def test_symbols_unify_by_input_and_axis() -> None:
+    a = two_inputs(lambda b, x, y: x + y, (("n", 3), ("n", 3)))
+    b = two_inputs(lambda b, x, y: y + x, (("batch", 3), ("other", 3)))
+    assert dovetail.prove(a, b).verdict == "bits"
+
+
+def test_a_fixed_size_differs_from_an_open_one_unless_it_is_fitted() -> None:
+    a = two_inputs(lambda b, x, y: b.Reshape(x, [6]), ((2, 3), (2, 3)))
+    b = two_inputs(lambda b, x, y: b.Reshape(x, [-1]), (("n", 3), ("n", 3)))
+    assert dovetail.prove(a, b).verdict == "different"
+    assert dovetail.prove(a, b, fit_sizes=True).verdict == "bits"
+
+
+def test_inputs_of_other_names_differ() -> None:
+    a = model_of(lambda b: b.output("z", b.Relu(b.input("x", "f32", (2,)))))
+    b = model_of(lambda b: b.output("z", b.Relu(b.input("y", "f32", (2,)))))
+    proof = dovetail.prove(a, b)
+    assert proof.verdict == "different"
+    assert any("'x'" in note for note in proof.notes)
+
+
+def test_regions_are_the_smallest_parts_and_their_difference_is_measured() -> None:
+    def chain(number: float) -> dovetail.Model:
+        return two_inputs(lambda b, x, y: b.Tanh(b.Sigmoid(b.Sin(x * y) + number) * y) + b.Exp(x))
+
+    proof = dovetail.prove(chain(1.0), chain(2.0))
+    assert proof.verdict == "different"
+    assert len(proof.regions) == 1
+    region = proof.regions[0]
+    assert (len(region.nodes_a), len(region.nodes_b)) == (1, 1)
+    assert region.difference is not None
+    assert region.difference > 0.1
+
+
+def test_numbers_are_joint() -> None:
+    a = two_inputs(lambda b, x, y: (x + y) * 2)
+    b = two_inputs(lambda b, x, y: (y + x) * 3)
+    first, second = number_values([a, b])
+    assert first[a.graph.nodes[0].outputs[0]] == second[b.graph.nodes[0].outputs[0]]
+    assert first[a.outputs[0]] != second[b.outputs[0]]
+
+
+def test_random_operators_are_paired_by_position() -> None:
+    def draw(b: Any, x: Any, y: Any) -> Any:
+        return b.RandomNormalLike(x, np.float32(0), np.float32(1)) + b.RandomNormalLike(x, np.float32(0), np.float32(1))
+
+    def twice(b: Any, x: Any, y: Any) -> Any:
+        drawn = b.RandomNormalLike(x, np.float32(0), np.float32(1))
+        return drawn + drawn
+
+    assert dovetail.prove(two_inputs(draw), two_inputs(draw)).verdict == "bits"
+    assert dovetail.prove(two_inputs(draw), two_inputs(twice)).verdict != "bits"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    model = two_inputs(lambda b, x, y: b.LayerNormalization(x, np.float32([1, 2, 3]), axis=-1) + y)
+    paths = tmp_path / "a.onnx", tmp_path / "b.xml"
+    dovetail.save(model, paths[0])
+    dovetail.save(dovetail.load(paths[0]), paths[1])
+    return paths
+
+
+def test_a_certificate_is_checked_again(pair: tuple[Path, Path]) -> None:
+    proof = dovetail.prove(*pair, real=True)
+    assert proof.verdict == "real"
+    dovetail.check_certificate(proof.certificate(), *pair)
+
+
+def test_an_altered_certificate_is_refused(pair: tuple[Path, Path]) -> None:
+    certificate = dovetail.prove(*pair, real=True).certificate()
+    for name, value in (("verdict", "bits"), ("rewrites", []), ("dovetail", "9"), ("matching", {}), ("files", [])):
+        altered = copy.deepcopy(certificate)
+        altered[name] = value
+        with pytest.raises(FormatError) as error:
+            dovetail.check_certificate(altered, *pair)
+        assert error.value.code == "certificate.altered"
+    with pytest.raises(FormatError) as error:
+        dovetail.check_certificate(certificate, *reversed(pair))
+    assert error.value.code == "certificate.files"
+    for data in ({}, {"kind": "x"}, [], {**certificate, "more": 1}):
+        with pytest.raises(FormatError) as error:
+            dovetail.check_certificate(data, *pair)  # type: ignore[arg-type]
+        assert error.value.code == "certificate.format"
+
+
+def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
+    """A certificate whose digest was written anew must still follow from the files."""
+    from dovetail.equality.certificate import _digest_of
+
+    certificate = dovetail.prove(*pair, real=True).certificate()
+    for changes in ({"verdict": "bits", "rewrites": []}, {"rewrites": []}, {"matching": {"values": [], "sha256": ""}}):
+        forged = {**certificate, **changes}
+        forged["digest"] = _digest_of({name: value for name, value in forged.items() if name != "digest"})
+        with pytest.raises(FormatError) as error:
+            dovetail.check_certificate(forged, *pair)
+        assert error.value.code == "certificate.proof"
+
+
+def test_a_certificate_needs_files() -> None:
+    model = two_inputs(lambda b, x, y: x + y)
+    with pytest.raises(RuleError) as error:
+        dovetail.prove(model, model).certificate()
+    assert error.value.code == "certificate.file"
+
+
+def test_long_chains_end() -> None:
+    """A chain of 3,000 operators does not exceed Python's stack."""
+
+    def chain(b: Any, x: Any, y: Any) -> Any:
+        for index in range(1500):
+            x = b.Transpose(b.Sin(x), [1, 0]) if index % 2 else b.Neg(x) if hasattr(b, "Neg") else b.Negative(x)
+        return x
+
+    model = two_inputs(chain, ((3, 3), (3, 3)))
+    assert dovetail.prove(model, model).verdict == "bits"
