@@ -15,10 +15,16 @@ from dovetail.difference.side import NONE, Ref
 from dovetail.difference.weights import WeightChange, compare_constants
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import Op, host_inputs
+from dovetail.ir.types import is_static
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.logical import And, Equal, Or
 
 COMMUTATIVE = (Add, And, Equal, Multiply, Or)
+DERIVED = ("broadcast", "empty")
+"""Attributes that importing derives from the types of operands."""
+MAX_ELEMENTS = 32
+"""The most elements of an integer operand of shape rules that are shown one by one."""
+MAX_SEEDS = 8
 MAX_TEXT = 200
 """The most characters of an attribute."""
 
@@ -97,6 +103,9 @@ class NodeComparison:
         self._sides = matching.sides
         self._regions = Regions(matching)
         self.found = GraphChanges(notes=list(matching.notes))
+        seeds = [seed for side in self._sides for seed in side.drawn_seeds]
+        if self._sides[0].drawn_seeds != self._sides[1].drawn_seeds:
+            self.found.notes.append(f"not compared, as of files without seeds: {', '.join(seeds[:MAX_SEEDS])}")
 
     def run(self) -> Iterator[tuple[str, Graph, Graph]]:
         """Compare all nodes; yield the pairs of subgraphs that are not equal, with their paths."""
@@ -129,7 +138,11 @@ class NodeComparison:
     def _compare_pair(self, first: int, second: int, nodes: tuple[Node, Node]) -> Iterator[tuple[str, Graph, Graph]]:
         ops = self._sides[0].ops[first], self._sides[1].ops[second]
         attributes = () if self._sides[0].structure[first] == self._sides[1].structure[second] else compare_attributes(*ops)
-        weights, operands = self._compare_operands(first, second, nodes)
+        facts, weights, operands = self._compare_operands(first, second, nodes)
+        attributes += facts
+        has_other_inputs = self._has_other_inputs(nodes)
+        if has_other_inputs or not all(x is None or is_static(x.type) for node in nodes for x in node.inputs):
+            attributes = tuple(item for item in attributes if item.name not in DERIVED)
         types: tuple[FactChange, ...] = ()
         differing = [
             FactChange(y.name, str(y.type), str(z.type))
@@ -137,7 +150,7 @@ class NodeComparison:
             if not self._dimensions.are_equal(y.type, z.type)
         ]
         if differing:
-            if attributes or weights or operands or not self._has_other_inputs(nodes):
+            if attributes or weights or operands or not has_other_inputs:
                 types = tuple(differing)
             else:
                 self.found.resized += len(differing)
@@ -153,21 +166,20 @@ class NodeComparison:
                 yield f"{self._path}{nodes[0].label}/{name}/", one, other
 
     def _has_other_inputs(self, nodes: tuple[Node, Node]) -> bool:
-        """Return whether operands of the nodes have types that differ."""
-        return any(
-            x is not None and z is not None and not self._dimensions.are_equal(x.type, z.type)
-            for x, z in zip(nodes[0].inputs, nodes[1].inputs, strict=False)
-        )
+        """Return whether operands of the nodes have types or known elements that differ, from which those of outputs follow."""
+        pairs = [(x, z) for x, z in zip(nodes[0].inputs, nodes[1].inputs, strict=False) if x is not None and z is not None]
+        return any(not self._dimensions.are_equal(x.type, z.type) or str(x.value) != str(z.value) for x, z in pairs)
 
     def _compare_operands(
         self, first: int, second: int, nodes: tuple[Node, Node]
-    ) -> tuple[tuple[WeightChange, ...], tuple[FactChange, ...]]:
+    ) -> tuple[tuple[FactChange, ...], tuple[WeightChange, ...], tuple[FactChange, ...]]:
         refs = list(zip_longest(self._sides[0].refs[first], self._sides[1].refs[second], fillvalue=NONE))
         if isinstance(nodes[0].op, COMMUTATIVE) and len(refs) == 2 and not all(self._are_same(*pair) for pair in refs):
             swapped = [(refs[0][0], refs[1][1]), (refs[1][0], refs[0][1])]
             if sum(self._are_same(*pair) for pair in swapped) > sum(self._are_same(*pair) for pair in refs):
                 refs = swapped
         hosts = host_inputs(nodes[0].op, len(nodes[0].inputs)) if nodes[0].inputs else ()
+        facts: list[FactChange] = []
         weights: list[WeightChange] = []
         operands: list[FactChange] = []
         for slot, (one, other) in enumerate(refs):
@@ -176,10 +188,14 @@ class NodeComparison:
                 is_host = slot < len(hosts) and hosts[slot]
                 constants = self._sides[0].constants[one.number], self._sides[1].constants[other.number]
                 change = compare_constants(name, *constants, is_host=is_host)
-                weights += [change] if change is not None else []
+                if change is not None and is_host and all(each.data.size <= MAX_ELEMENTS for each in constants):
+                    # An axis or a shape reads as an attribute.
+                    facts.append(FactChange(name, *(str(each.data.tolist()) for each in constants)))
+                elif change is not None:
+                    weights.append(change)
             elif not self._are_same(one, other) and not self._regions.explain(one, other):
                 operands.append(FactChange(name, self._sides[0].describe(one), self._sides[1].describe(other)))
-        return tuple(weights), tuple(operands)
+        return tuple(facts), tuple(weights), tuple(operands)
 
     def _are_same(self, first: Ref, second: Ref) -> bool:
         """Return whether two operands are the same value: paired, or computed alike from the inputs."""

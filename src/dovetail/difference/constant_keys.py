@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,25 +13,42 @@ from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.types import Unknown
-from dovetail.ops.constant import Constant, Foreign
+from dovetail.ops.constant import Foreign
 from dovetail.symbolic import Inexact
 
 WHOLE_BYTES = 1 << 16
 """A constant of more bytes has a key of samples: equality is decided later, by blocks, for matched nodes only."""
 SAMPLES = 256
+MAX_SHOWN = 8
 MAX_HOST = 1024
 """The most elements of an integer input of shape rules that are compared whatever its width is."""
 
 
-def constant_key(constant: Constant, is_host: bool) -> tuple[Hashable, ...]:
+class Weight(NamedTuple):
+    """A constant as an operand: elements stored as ``stored`` and read as ``dtype``, a float type at least as wide."""
+
+    data: np.ndarray[Any, Any]
+    dtype: DType
+    stored: DType
+
+    @property
+    def type_text(self) -> str:
+        stored = "" if self.dtype is self.stored else f" stored as {self.stored}"
+        return f"{self.dtype}[{', '.join(map(str, self.data.shape))}]{stored}"
+
+    def __str__(self) -> str:
+        return str(self.data.tolist()) if self.data.size <= MAX_SHOWN else self.type_text
+
+
+def constant_key(constant: Weight, is_host: bool) -> tuple[Hashable, ...]:
     """Return the key of a constant's elements; ``is_host``: shape rules read it, so that i32 and i64 mean the same."""
     data = constant.data
     if is_host and data.dtype.kind in "iu" and data.size <= MAX_HOST:
         return "integers", data.shape, tuple(data.reshape(-1).tolist())
-    return constant.dtype.name, data.shape, _digest(data)
+    return constant.dtype.name, constant.stored.name, data.shape, _digest(data)
 
 
-def type_key(constant: Constant) -> tuple[Hashable, ...]:
+def type_key(constant: Weight) -> tuple[Hashable, ...]:
     return constant.dtype.name, constant.data.shape
 
 

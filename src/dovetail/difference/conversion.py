@@ -8,6 +8,7 @@ from dovetail.errors import DovetailError
 from dovetail.formats import reload
 from dovetail.ir.graph import Model
 
+TITLES = {"onnx": "ONNX", "openvino": "IR"}
 ROUNDS = 2
 """Exports and imports of one model: names and constants are stable after the second in most models."""
 
@@ -15,20 +16,23 @@ ROUNDS = 2
 def convert_pairs(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]]:
     """Yield both models in one format and opset, and a note about the conversion; nothing where they have the same already.
 
-    Between formats the comparison is in IR; between opsets in that of either model.
+    Between formats the comparison is in IR, then in ONNX; between opsets in that of either model.
     """
     if first.format != second.format:
-        yield from _in_ir(first, second)
+        yield from _in_format(first, second, "openvino")
+        yield from _in_format(first, second, "onnx")
     elif first.format == "onnx" and first.versions.get("") != second.versions.get(""):
         yield from _in_opsets(first, second)
 
 
-def _in_ir(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]]:
-    both = [_convert(model, "openvino") for model in (first, second)]
-    only_other = [_convert(model, "openvino") if model.format != "openvino" else model for model in (first, second)]
-    for one, other in (only_other, both):
+def _in_format(first: Model, second: Model, format: str) -> Iterator[tuple[Model, Model, str]]:
+    """Yield both models in a format: first with the one that has it as it is, then with both written anew."""
+    opset = next((model.versions.get("") for model in (first, second) if model.format == "onnx"), None)
+    both = [_convert(model, format, opset) for model in (first, second)]
+    as_they_are = [model if model.format == format else new for model, new in zip((first, second), both, strict=True)]
+    for one, other in (as_they_are, both):
         if one is not None and other is not None:
-            yield one, other, "compared as IR, to which the other model was converted in memory"
+            yield one, other, f"compared as {TITLES[format]}, to which the other model was converted in memory"
 
 
 def _in_opsets(first: Model, second: Model) -> Iterator[tuple[Model, Model, str]]:

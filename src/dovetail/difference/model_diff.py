@@ -13,7 +13,7 @@ from dovetail.difference.changes import FactChange, GraphChanges, NodeChange, No
 from dovetail.difference.conversion import convert_pairs
 from dovetail.difference.dimensions import Dimensions
 from dovetail.difference.interface import Pairs, PortChange, compare_ports, pair_ports
-from dovetail.difference.node_matches import Matching, match_nodes
+from dovetail.difference.node_matches import LARGE, Matching, match_nodes
 from dovetail.difference.side import Interner, Side
 from dovetail.errors import printable
 from dovetail.formats import load
@@ -120,12 +120,17 @@ def diff(a: Model | str | PathLike[str], b: Model | str | PathLike[str], *, limi
             return found
         for one, other, note in convert_pairs(first, second):
             converted = _diff_models(one, other)
-            if len(converted.changes) < len(found.changes):
+            if _extent(converted) < _extent(found):
                 changed = {name: getattr(converted, name) for name in ("changes", "ports", "matched", "renamed", "resized")}
                 found = replace(found, **changed, notes=(note, *converted.notes))
-            if not found.changes:
+            if not found.changes or max(found.nodes) > LARGE:
                 break
         return found
+
+
+def _extent(found: ModelDiff) -> int:
+    """Return the number of nodes that differ."""
+    return sum(len(item.first) + len(item.second) for item in found.changes)
 
 
 def _diff_models(first: Model, second: Model) -> ModelDiff:

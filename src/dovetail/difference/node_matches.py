@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from dovetail.difference.side import Interner, Ref, Side, Use
+from dovetail.difference.side import MIN_WEIGHT, Interner, Ref, Side, Use
 
 ROUNDS = 12
 """The most rounds of propagation; a graph that needs more is matched more coarsely."""
+LARGE = 20_000
+"""Nodes from which on a graph has fewer rounds, to end in a minute."""
+ROUNDS_OF_LARGE = 2
 RADII = 3
 """Colours of neighbourhoods are refined this many times."""
-MIN_WEIGHT = 16
-"""A node may be matched by itself, wherever it is, if a constant of it has at least this many elements."""
 MAX_VOTES = 64
 """The most readers of one value that vote for a match."""
 
@@ -224,10 +225,10 @@ class Matching:
 
     # Neighbourhoods
 
-    def match_neighborhoods(self) -> int:
+    def match_neighborhoods(self, keys: str) -> int:
         """Pair unmatched nodes whose neighbourhood occurs once on each side, the widest neighbourhoods first."""
         before = self.count
-        levels = [(self.sides[0].exact, self.sides[1].exact)]
+        levels = [(getattr(self.sides[0], keys), getattr(self.sides[1], keys))]
         for _ in range(RADII):
             levels.append((self._refine(0, levels[-1][0]), self._refine(1, levels[-1][1])))
         for radius in range(RADII, -1, -1):
@@ -239,6 +240,20 @@ class Matching:
             for first, second in groups.values():
                 if len(first) == len(second) == 1:
                     self.pair(first[0], second[0])
+        return self.count - before
+
+    def match_weights(self) -> int:
+        """Pair unmatched nodes of one operator whose weights have the same range, which no other unmatched node has."""
+        before = self.count
+        groups: dict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for side in (0, 1):
+            for node in self.free_nodes(side):
+                key = self.sides[side].weight_range(node)
+                if key is not None:
+                    groups[key][side].append(node)
+        for first, second in groups.values():
+            if len(first) == len(second) == 1:
+                self.pair(first[0], second[0])
         return self.count - before
 
     def _refine(self, side: int, colors: Colors) -> Colors:
@@ -328,14 +343,17 @@ def _refine(matching: Matching) -> None:
 
     steps: tuple[Callable[[], int], ...] = (
         lambda: propagate("exact"),
-        matching.match_neighborhoods,
+        lambda: matching.match_neighborhoods("exact"),
         match_structure,
         lambda: propagate("kinds"),
         matching.vote,
+        matching.match_weights,
+        lambda: matching.match_neighborhoods("shapes"),
     )
-    for _ in range(ROUNDS):
+    rounds = ROUNDS if len(matching.partners[0]) < LARGE else ROUNDS_OF_LARGE
+    for _ in range(rounds):
         if not (matching.free_nodes(0) and matching.free_nodes(1)):
             return
         if not any(step() for step in steps):
             return
-    matching.notes.append(f"nodes were matched in {ROUNDS} rounds; more rounds could match more of them")
+    matching.notes.append(f"nodes were matched in {rounds} rounds; more rounds could match more of them")

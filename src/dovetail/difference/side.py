@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from dovetail.difference.constant_keys import canonical_op, constant_key, op_key, type_key
+import numpy as np
+
+from dovetail.difference.constant_keys import Weight, canonical_op, constant_key, op_key, type_key
+from dovetail.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies, host_inputs
-from dovetail.ops.constant import Constant, Identity
+from dovetail.ops.constant import Constant, Foreign, Identity
+from dovetail.ops.elementwise.cast import Cast
 
 
 class Ref(NamedTuple):
@@ -23,6 +27,12 @@ class Ref(NamedTuple):
 
 
 NONE = Ref("none")
+NEAR = 8
+PLAIN = frozenset(("f16", "bf16", "f32", "f64"))
+MIN_WEIGHT = 16
+"""A node may be matched by itself, wherever it is, if a constant of it has at least this many elements."""
+MAX_WEIGHT = 1 << 22
+"""The most elements of a constant whose minimum and maximum are computed."""
 
 
 class Interner:
@@ -46,23 +56,25 @@ class Use(NamedTuple):
 class Side:
     """A graph with its nodes numbered in topological order, constants and Identity apart.
 
-    ``refs`` are the operands of each node, ``uses`` the readers, ``results`` the positions of graph outputs. Keys of three
-    levels: ``exact`` has attributes and the elements of constants, ``structure`` attributes and the types of constants, ``kinds``
-    the class of the operator.
+    ``refs`` are the operands of each node, ``uses`` the readers, ``results`` the positions of graph outputs. Keys of four
+    levels: ``exact`` has attributes and the elements of constants, ``structure`` attributes and the types of constants,
+    ``shapes`` the class of the operator and the sizes of constants, ``kinds`` the class alone.
     """
 
     def __init__(self, graph: Graph, interner: Interner) -> None:
         self.graph = graph
         self.interner = interner
-        self.constants: list[Constant] = []
+        self.constants: list[Weight] = []
         self.nodes: list[Node] = []
         self.ops: list[Op] = []
         self.refs: list[tuple[Ref, ...]] = []
         self.identities: list[tuple[Node, Ref]] = []
         self.refs_of_values: dict[int, Ref] = {id(x): Ref("input", index) for index, x in enumerate(graph.inputs)}
+        self._ranges: dict[int, tuple[int, float, float]] = {}
         self._constant_numbers: dict[tuple[int, bool], int] = {}
-        for node in graph.nodes:
-            self._add(node)
+        self.drawn_seeds: list[str] = []
+        for position, node in enumerate(graph.nodes):
+            self._add(node, position)
         self.uses: list[list[Use]] = [[] for _ in self.nodes]
         for reader, refs in enumerate(self.refs):
             for slot, ref in enumerate(refs):
@@ -75,6 +87,7 @@ class Side:
                 self.results.setdefault(ref.number, []).append((position, ref.output))
         self.exact: list[int] = []
         self.structure: list[int] = []
+        self.shapes: list[int] = []
         self.kinds: list[int] = []
         for number in range(len(self.nodes)):
             self._add_keys(number)
@@ -92,11 +105,12 @@ class Side:
             return str(self.constants[ref.number])
         return "nothing"
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: Node, position: int) -> None:
         if isinstance(node.op, Constant):
-            ref = Ref("constant", len(self.constants))
-            self.constants.append(node.op)
-            self.refs_of_values[id(node.outputs[0])] = ref
+            self._add_constant(node, Weight(node.op.data, node.op.dtype, node.op.dtype))
+            return
+        if isinstance(node.op, Cast) and (widened := self._widen(node, node.op.to)) is not None:
+            self._add_constant(node, widened)
             return
         refs = tuple(map(self.ref, node.inputs))
         if isinstance(node.op, Identity):
@@ -108,8 +122,31 @@ class Side:
         while refs and refs[-1] == NONE:
             refs = refs[:-1]
         self.nodes.append(node)
-        self.ops.append(canonical_op(node))
+        self.ops.append(self._without_drawn_seed(node, canonical_op(node), position))
         self.refs.append(refs)
+
+    def _add_constant(self, node: Node, weight: Weight) -> None:
+        self.refs_of_values[id(node.outputs[0])] = Ref("constant", len(self.constants))
+        self.constants.append(weight)
+
+    def _widen(self, node: Node, to: DType) -> Weight | None:
+        """Return the constant that a cast to a wider float type reads; None for any other cast."""
+        ref = self.ref(node.inputs[0])
+        weight = self.constants[ref.number] if ref.kind == "constant" else None
+        is_widened = weight is not None and weight.stored.is_float and to.is_float and weight.dtype.bits <= to.bits
+        is_plain = is_widened and weight is not None and {weight.stored.name, weight.dtype.name, to.name} <= PLAIN
+        return weight._replace(dtype=to) if is_plain and weight is not None and weight.stored.bits < to.bits else None
+
+    def _without_drawn_seed(self, node: Node, op: Op, position: int) -> Op:
+        """Return a random operator without a seed where its file has none: importing then takes the number of nodes before it.
+
+        Folding has moved the node by some places since.
+        """
+        seed = op.__dict__.get("seed")
+        if not isinstance(seed, float) or op.__dict__.get("op_seed") or abs(seed - position) > NEAR + position // 10:
+            return op
+        self.drawn_seeds.append(f"seed {seed:g} of {node.label}")
+        return op.with_(seed=0.0)
 
     def _add_keys(self, number: int) -> None:
         node, op, refs = self.nodes[number], self.ops[number], self.refs[number]
@@ -123,7 +160,23 @@ class Side:
         types = tuple(type_key(self.constants[ref.number]) if ref.kind == "constant" else None for ref in refs)
         self.exact.append(intern(("exact", key, contents)))
         self.structure.append(intern(("structure", (op_key(op), len(subgraphs), len(node.outputs)), types)))
-        self.kinds.append(intern(("kind", op_key(op)[:3] if type(op).__name__ == "Foreign" else type(op).__name__)))
+        kind = op_key(op)[:3] if isinstance(op, Foreign) else type(op).__name__
+        sizes = tuple(sorted(tuple(sorted(self.constants[ref.number].data.shape)) for ref in refs if ref.kind == "constant"))
+        self.shapes.append(intern(("shapes", kind, sizes)))
+        self.kinds.append(intern(("kind", kind)))
+
+    def weight_range(self, number: int) -> Hashable:
+        """Return the size, minimum and maximum of a node's largest constant, which a transposition keeps; None without one."""
+        candidates = [self.constants[ref.number] for ref in self.refs[number] if ref.kind == "constant"]
+        weight = max(candidates, key=lambda each: each.data.size, default=None)
+        if weight is None or not MIN_WEIGHT <= weight.data.size <= MAX_WEIGHT or weight.data.dtype.kind != "f":
+            return None
+        known = self._ranges.get(id(weight))
+        if known is None:
+            # In f16 at most: a weight that one side stores so has the same range.
+            low, high = (float(np.float16(bound)) for bound in (weight.data.min(), weight.data.max()))
+            known = self._ranges[id(weight)] = (weight.data.size, low, high)
+        return self.kinds[number], *known
 
     def constant_number(self, index: int, is_host: bool = False) -> int:
         """Return the number of a constant's content."""

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dovetail.difference.constant_keys import Weight
 from dovetail.dtypes import DType
-from dovetail.ops.constant import Constant
 
 Array: TypeAlias = np.ndarray[Any, Any]
 BLOCK = 1 << 22
@@ -53,28 +53,28 @@ class WeightChange:
         return f"{self.operand}: {', '.join(parts) or 'all elements differ'}"
 
 
-def compare_constants(operand: str, first: Constant, second: Constant, *, is_host: bool = False) -> WeightChange | None:
+def compare_constants(operand: str, first: Weight, second: Weight, *, is_host: bool = False) -> WeightChange | None:
     """Return the change of a constant; None where it has the same bits.
 
     ``is_host``: shape rules read it, and integers of another width are the same.
     """
     x, y = first.data, second.data
-    if x is y:
+    if x is y and first.dtype is second.dtype:
         return None
-    types = f"{first.dtype}[{', '.join(map(str, x.shape))}]", f"{second.dtype}[{', '.join(map(str, y.shape))}]"
+    types = first.type_text, second.type_text
     if is_host and x.shape == y.shape and x.dtype.kind in "iu" and y.dtype.kind in "iu" and _are_equal(x, y):
         return None
-    if x.shape == y.shape and first.dtype is second.dtype:
-        changed, largest = _count_changes(x, y)
-        if not changed:
-            return None
-        # One changed element is no other order.
-        relation = _movement(x, y) if changed > 1 and _may_be_moved(x, y) else ""
-        return WeightChange(operand, *types, x.size, changed, largest, relation)
     if x.shape == y.shape:
         changed, largest = _count_changes(x, y)
-        return WeightChange(operand, *types, x.size, changed, largest, _cast(x, y, first.dtype, second.dtype))
-    relation = _movement(x, y) if x.size == y.size and first.dtype is second.dtype else ""
+        if first.dtype is second.dtype and not changed:
+            return None
+        if first.stored is not second.stored:
+            relation = _cast(x, y, first.stored, second.stored)
+        else:
+            # One changed element is no other order.
+            relation = _movement(x, y) if changed > 1 and _may_be_moved(x, y) else ""
+        return WeightChange(operand, *types, x.size, changed, largest, relation)
+    relation = _movement(x, y) if x.size == y.size and first.stored is second.stored else ""
     return WeightChange(operand, *types, y.size, None, None, relation)
 
 

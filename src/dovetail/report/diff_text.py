@@ -8,6 +8,8 @@ from dovetail.errors import printable
 
 MAX_LABELS = 3
 """The most nodes of a replaced region that a line names."""
+MAX_TEXT = 80
+"""The most characters of an entry of metadata."""
 
 
 def summary(facts: Any) -> list[tuple[str, str]]:
@@ -43,7 +45,11 @@ def port_rows(facts: Any) -> list[tuple[str, str, str, str]]:
 
 
 def property_rows(facts: Any) -> list[tuple[str, str, str]]:
-    return [(item.name, item.before, item.after) for item in facts.properties]
+    return [(item.name, _short(item.before), _short(item.after)) for item in facts.properties]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
 def _nodes(path: str, labels: tuple[str, ...], operators: tuple[str, ...]) -> str:
