@@ -105,8 +105,8 @@ def _place_frame(frame: Frame) -> Placed:
                 box = placed[slot.end]
                 box.x, box.y = slot.x - box.width / 2, tops[number] + (_row_height(row, placed) - box.height) / 2
     bottom = max((box.y + box.height for box in placed.values()), default=0.0)
-    turns = [number for number in range(1, len(column)) if column[number] != column[number - 1]]
-    bottom = max([bottom, *(tops[turn - 1] + _row_height(rows.rows[turn - 1], placed) + LANES - MARGIN for turn in turns)])
+    breaks = [number for number in range(1, len(column)) if column[number] != column[number - 1]]
+    bottom = max([bottom, *(tops[number - 1] + _row_height(rows.rows[number - 1], placed) + LANES - MARGIN for number in breaks)])
     right = max([box.x + box.width for box in placed.values()] + [slot.x for row in rows.rows for slot in row], default=0.0)
     title = shorten(frame.title, 60) + (f" \u00d7{frame.count:,}" if frame.count > 1 else "") + f"  {frame.total:,} nodes"
     result.width = max(right + MARGIN, text_width(title, 12) + 24)
