@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from dovetail.compare.model_profile import EngineProfile, ModelProfile
 from dovetail.engine.machine_limits import measure_limits
 from dovetail.engine.step_profile import profile_steps
 from dovetail.passes.modules import module_of
+from perfetto_ui import query_trace, requires_perfetto
 
 F32 = np.float32
 
@@ -182,22 +182,25 @@ def test_names_beyond_ascii_stand_in_the_trace_as_they_are() -> None:
     assert "größe" in trace and json.loads(trace)
 
 
+@requires_perfetto
 def test_perfetto_reads_the_trace(found: ModelProfile, tmp_path: Path) -> None:
-    """Where its trace processor is installed: each slice, with its arguments, without an error."""
-    if importlib.util.find_spec("perfetto") is None:
-        pytest.skip("perfetto is not installed")
-    from perfetto.trace_processor import TraceProcessor
-
-    path = tmp_path / "trace.json"
-    path.write_text(found.trace())
-    try:
-        processor = TraceProcessor(trace=str(path))
-    except Exception as error:
-        pytest.skip(f"perfetto has no trace processor here: {error}")
-    with processor:
-        count = next(iter(processor.query("select count(*) as n from slice"))).n
-        faults = list(processor.query("select name from stats where severity = 'error' and value > 0"))
-    assert count == sum(event["ph"] == "X" for event in events_of(found)) and not faults
+    """Perfetto's own parser has each slice, counter and argument, without an error."""
+    queries = {
+        "slices": "select count(*) as n from slice",
+        "counters": "select count(*) as n from counter",
+        "last": "select max(ts + dur) - min(ts) as n from slice",
+        "arguments": "select count(distinct arg_set_id) as n from slice",
+        "errors": "select coalesce(sum(value), 0) as n from stats where severity in ('error', 'data_loss')",
+        "conv": "select name as n from slice order by dur desc",
+    }
+    answers = query_trace(found.trace(), queries, tmp_path)
+    events = events_of(found)
+    slices = [event for event in events if event["ph"] == "X"]
+    assert int(answers["slices"]) == len(slices) and int(answers["arguments"]) >= 1
+    assert int(answers["counters"]) == sum(len(event["args"]) for event in events if event["ph"] == "C")
+    first, last = min(event["ts"] for event in slices), max(event["ts"] + event["dur"] for event in slices)
+    assert int(answers["last"]) == pytest.approx((last - first) * 1000, abs=1000)
+    assert answers["errors"] == "0" and answers["conv"] == max(slices, key=lambda event: event["dur"])["name"]
 
 
 # Page, picture, text
