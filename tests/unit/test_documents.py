@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,36 @@ SNIPPETS = [
 def test_a_snippet_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compile(text, "snippet", "exec"), {"__name__": "snippet"})
+
+
+def test_each_how_to_page_has_an_example_that_runs() -> None:
+    pages = {path.name for path in (ROOT / "docs" / "howto").glob("*.md")} - {"README.md"}
+    assert pages and pages == {page for page in pages if any(str(snippet.id).startswith(f"{page}:") for snippet in SNIPPETS)}
+    linked = set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "howto" / "README.md").read_text()))
+    assert linked == pages
+
+
+COMMAND_LINES = sorted(
+    {
+        line.strip().removeprefix("$ ")
+        for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+        for block in re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.M | re.S)
+        for line in block.replace("\\\n", " ").splitlines()
+        if re.match(r"\s*(\$ )?dovetail [a-z]", line)
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_each_command_line_of_a_document_is_understood(line: str) -> None:
+    """Its command exists and takes its options and arguments; nothing runs."""
+    words = shlex.split(line, comments=True)
+    end = next((index for index, word in enumerate(words) if word in ("|", ">", "&&", ";")), len(words))
+    group = importlib.import_module("dovetail.cli").dovetail
+    with click.Context(group, info_name="dovetail") as context:
+        found = group.get_command(context, words[1])
+        assert found is not None, words[1]
+        found.make_context(words[1], words[2:end], parent=context)
 
 
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:

@@ -134,10 +134,10 @@ def end_name(end: object) -> str:
     return end.name
 
 
-def branches() -> Model:
+def branches(first: str = "Relu") -> Model:
     with dovetail.Builder("branches") as b:
         x = b.input("x", "f32", ("n", 4))
-        b.output("y", b.Reshape(b.Concat(b.Relu(x), b.Sigmoid(x), axis=1), [-1]))
+        b.output("y", b.Reshape(b.Concat(getattr(b, first)(x), b.Sigmoid(x), axis=1), [-1]))
     for name, node in zip("abcd", (node for node in b.model.graph.nodes if node.outputs[0].constant is None), strict=True):
         node.name = name
     return b.model
@@ -357,6 +357,40 @@ def test_the_command_takes_colors_from_a_file(tmp_path: Path, capsys: pytest.Cap
             main([*arguments, *last])
         assert ended.value.code == code
     assert "draw.colors" in capsys.readouterr().err
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    return int(str(ended.value.code or 0))
+
+
+def test_what_differs_from_another_model_has_a_colour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dovetail.save(branches(), tmp_path / "a.onnx")
+    dovetail.save(branches("Abs"), tmp_path / "b.onnx")
+    target = tmp_path / "b.svg"
+    assert command("draw", tmp_path / "b.onnx", "-o", target, "--difference", tmp_path / "a.onnx") == 0
+    root = ElementTree.parse(target).getroot()
+    marked = {
+        card.get("data-node")
+        for card in root.iter("{http://www.w3.org/2000/svg}g")
+        if card.get("class") == "dt-card" and any(item.get("fill") == "#7f0000" for item in card)
+    }
+    assert marked == {"a"}
+    assert command("draw", tmp_path / "b.onnx", "-o", target, "--difference", tmp_path / "a.onnx", "--color", "time") == 2
+    assert command("draw", tmp_path / "b.onnx", "-o", target, "--color", "difference") == 2
+    capsys.readouterr()
+
+
+def test_errors_of_a_comparison_are_colours(tmp_path: Path) -> None:
+    dovetail.save(branches(), tmp_path / "m.onnx")
+    arguments = ["--engines", "interpreter,native", "--dim", "n=2", "--colors", tmp_path / "errors.json"]
+    assert command("compare", tmp_path / "m.onnx", *arguments) == 0
+    names = {node.label for node in branches().graph.nodes}
+    assert set(json.loads((tmp_path / "errors.json").read_text())) <= names
+    target = tmp_path / "m.svg"
+    assert command("draw", tmp_path / "m.onnx", "-o", target, "--color", "error", "--colors", tmp_path / "errors.json") == 0
+    assert "error up to" in target.read_text(encoding="utf-8")
 
 
 def test_every_frame_of_a_page_can_be_opened() -> None:

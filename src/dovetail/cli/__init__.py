@@ -33,6 +33,14 @@ COMMANDS = {
     "show": "Print the graph as text, with inferred types and shapes.",
 }
 
+SECTIONS = {
+    "Look at a model": ("check", "draw", "info", "infer", "ops", "report", "show"),
+    "Run and measure": ("bench", "plan", "profile", "run"),
+    "Compare models": ("compare", "diff", "reduce"),
+    "Write a new model": ("convert", "edit", "extract", "grad", "merge", "rebatch", "simplify"),
+}
+"""The sections of the help; a command of none is in a last one."""
+
 
 class Commands(click.Group):
     """Loads a subcommand's module when the command runs: `dovetail --help` imports none."""
@@ -47,8 +55,12 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        others = sorted({*COMMANDS}.difference(*SECTIONS.values()))
+        for title, names in {**SECTIONS, "Other commands": others}.items():
+            if rows := [(name.ljust(width), COMMANDS[name]) for name in names if name in COMMANDS]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def version_text() -> str:

@@ -20,6 +20,7 @@ MEASURES = ("time", "copied", "error", "difference")
 @click.option("-o", "target", required=True, type=click.Path(), help="The file to write: .svg, .png or .html.")
 @click.option("--color", type=click.Choice(MEASURES), help="Colour boxes by time or copied bytes, or name what --colors has.")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="A JSON object with a number for each node name.")
+@click.option("--difference", type=click.Path(), metavar="OTHER", help="Colour what differs from this model.")
 @click.option("--boxes", default=150, show_default=True, type=click.IntRange(min=1), help="Open modules up to this many boxes.")
 @click.option("--depth", type=click.IntRange(min=0), help="Open modules down to this depth instead.")
 @click.option("--zoom", default=1.0, show_default=True, type=click.FloatRange(0.01, 16), help="Pixels of a PNG for each unit.")
@@ -34,6 +35,7 @@ def draw(
     target: str,
     color: str | None,
     colors: str | None,
+    difference: str | None,
     boxes: int,
     depth: int | None,
     zoom: float,
@@ -53,10 +55,16 @@ def draw(
     suffix = Path(target).suffix.lower()
     if suffix not in SUFFIXES:
         raise click.UsageError(f"the target must end in {', '.join(SUFFIXES)}, got {target!r}")
-    if color in ("error", "difference") and colors is None:
-        raise click.UsageError(f"--color {color} needs --colors FILE")
+    if difference is not None and (colors is not None or color not in (None, "difference")):
+        raise click.UsageError("--difference colours the boxes; it goes without --colors and other values of --color")
+    if color in ("error", "difference") and colors is None and difference is None:
+        raise click.UsageError(f"--color {color} needs --colors FILE" + (" or --difference" if color == "difference" else ""))
     loaded = load(model)
-    options = _measure_options(loaded, color, colors, shapes, dims, threads, seed)
+    options = (
+        _measure_options(loaded, color, colors, shapes, dims, threads, seed)
+        if difference is None
+        else _difference_options(loaded, difference)
+    )
     start = time.perf_counter()
     with progress(f"drawing {model}"):
         drawing = draw_model(loaded, boxes=boxes, depth=depth, **options)
@@ -91,6 +99,20 @@ def _measure_options(
     with progress("planning and timing"):
         found = plan_measure(model, color, shapes=shapes_of(shapes), sizes=sizes_of(dims), threads=threads, seed=seed)
     return {"colors": found, "measure": color, "unit": "s" if color == "time" else "B"}
+
+
+def _difference_options(model: Any, path: str) -> dict[str, Any]:
+    """Return the options of ``draw_model`` for what differs from the model of another file; say on stderr what is not drawn."""
+    from dovetail.difference.model_diff import diff
+
+    other = load(path)
+    with progress(f"comparing with {path}"):
+        found = diff(other, model)
+    for note in found.notes:
+        narrate(note)
+    if found.counts["removed"]:
+        narrate(f"not drawn, because only {path} has them: {found.counts['removed']:,} nodes")
+    return {"colors": found.node_numbers(), "measure": "difference", "is_sum": False}
 
 
 def _read_colors(path: str) -> dict[str, float]:
