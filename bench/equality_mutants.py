@@ -282,12 +282,15 @@ def have_equal_bits(before: Arrays, after: Arrays) -> bool:
     )
 
 
-def make_mutant(subject: Subject, seed: str) -> tuple[str, str, Model, float] | None:
-    """Return the kind, the description, the mutant, and its difference; None where no edit of those tried changes an output."""
+def make_mutant(subject: Subject, seed: str, wanted: str) -> tuple[str, str, Model, float] | None:
+    """Return the kind, the description, the mutant, and its difference; None where no edit of those tried changes an output.
+
+    Half of the tries are of the kind ``wanted``.
+    """
     draw = random.Random(seed)
-    for _ in range(TRIES):
+    for number in range(TRIES):
         mutant = copy_model(subject.converted)
-        kind = draw.choice(list(EDITS))
+        kind = wanted if number < TRIES // 2 else draw.choice(list(EDITS))
         try:
             graph = draw.choice(list(graphs_of(mutant.graph)))
             text = EDITS[kind](graph, draw)
@@ -325,7 +328,7 @@ def subjects(folder: Path, texts: list[str], megabytes: float, seed: int) -> Ite
 
 def judge(subject: Subject, number: int, seed: int) -> dict[str, Any] | None:
     """Make a mutant and try to prove it equal. Returns its row; None where no mutant was found."""
-    found = make_mutant(subject, f"{subject.name}:{seed}:{number}")
+    found = make_mutant(subject, f"{subject.name}:{seed}:{number}", list(EDITS)[number % len(EDITS)])
     if found is None:
         return None
     kind, text, mutant, apart = found
