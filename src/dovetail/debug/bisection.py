@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from dovetail.debug.bisect_result import AGREES, FOUND, TOGETHER, BisectResult
-from dovetail.debug.engines import check_engines
+from dovetail.debug.engines import check_engines, warm_up
 from dovetail.debug.layers import complete_inputs, inputs_of_other
 from dovetail.debug.memory_budget import COPIES, Slice, resident_bytes
 from dovetail.debug.subject import Subject
@@ -57,6 +57,8 @@ def bisect(
         subject = Subject(first, arrays)
         under_test = None if second is None else Subject(second, inputs_of_other(first, second, arrays))
         with tempfile.TemporaryDirectory(prefix="dovetail-bisect-") as folder:
+            if memory is not None:
+                warm_up([engine, reference], folder)
             options = {"tolerance": tolerance, "threads": threads, "memory": memory}
             search = _Search(Trials(subject, under_test, engine, reference, folder, options), memory)
             return search.run()
@@ -70,6 +72,7 @@ class _Search:
         self.memory = memory
         self.bound = max(1, floor(2 * log2(max(1, trials.count))))
         self.notes: list[str] = []
+        self.has_lesser = False
 
     def run(self) -> BisectResult:
         trials = self.trials
@@ -85,6 +88,7 @@ class _Search:
             if not whole.is_wrong:
                 return self._search_inside()
             smallest = whole
+            trials.set_thresholds(whole)
         found = self._narrow(smallest)
         if found is None:
             return self._result(AGREES, None)
@@ -102,6 +106,7 @@ class _Search:
             if verdict.is_wrong:
                 high, smallest = middle, verdict
             else:
+                self.has_lesser = self.has_lesser or verdict.is_wrong_itself
                 low = middle
                 trials.move_to(low)
         if (smallest is None or (smallest.part.start, smallest.part.stop) != (low, high)) and trials.runs < self.bound:
@@ -175,6 +180,8 @@ class _Search:
         if status == FOUND and found.constant is None and trials.runs < self.bound:
             constants = trials.test_constants(trials.nodes_of(found))
             found = constants if constants.constant is not None else found
+        if self.has_lesser:
+            self.notes.append("operators before it differ too, with less effect on the outputs: rounding, or further faults")
         nodes = trials.nodes_of(found)
         part, reference_part = trials.parts_of(found)
         has_more = None

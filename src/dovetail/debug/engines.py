@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from dovetail.compare.runtimes import Names, is_installed, runner
 from dovetail.debug.subject import Part
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
+from dovetail.ir.builder import Builder
 from dovetail.program import compile
 
 ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
@@ -29,6 +34,23 @@ def check_engines(names: Sequence[str]) -> None:
 def installed_engines() -> list[str]:
     """Return all engines that can run here."""
     return [name for name in ENGINES if name not in PEERS or is_installed(name)]
+
+
+def warm_up(names: Iterable[str], folder: str) -> None:
+    """Run a small model in each engine, so that its libraries are in memory when the rest of the memory is shared out."""
+    b = Builder("warm-up")
+    b.output("y", b.Relu(b.input("x", "f32", [1])))
+    part = Part(b.model, {"x": np.ones(1, np.float32)}, list(b.model.outputs))
+    for name in dict.fromkeys(names):
+        # An engine that fails here fails again, with a row that has the reason.
+        with suppress(DovetailError):
+            run_part(name, part, folder)
+
+
+def release_memory() -> None:
+    """Return freed memory to the system, which glibc keeps otherwise."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def run_part(engine: str, part: Part, folder: str, threads: int | None = None) -> list[Any]:
@@ -74,4 +96,4 @@ def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list
     return list(found.values())
 
 
-__all__ = ["ENGINES", "PEERS", "check_engines", "installed_engines", "run_part"]
+__all__ = ["ENGINES", "PEERS", "check_engines", "installed_engines", "release_memory", "run_part", "warm_up"]

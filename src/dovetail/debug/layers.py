@@ -13,7 +13,7 @@ from dovetail.compare.random_inputs import random_inputs
 from dovetail.debug.array_store import ArrayStore
 from dovetail.debug.correspondence import match_inputs, match_values
 from dovetail.debug.deviation import Deviation, deviation_of, missing
-from dovetail.debug.engines import check_engines, installed_engines, run_part
+from dovetail.debug.engines import check_engines, installed_engines, release_memory, run_part, warm_up
 from dovetail.debug.layer_comparison import Column, LayerComparison, ValueRow
 from dovetail.debug.memory_budget import Slice, slices_within
 from dovetail.debug.subject import Subject, cast_to
@@ -136,6 +136,8 @@ class _Run:
         self.reference = ArrayStore(spill)
         self.stores = [ArrayStore(spill) for _ in columns]
         self.refusals = [0] * len(columns)
+        if self.is_sliced:
+            warm_up([base, *(column.engine for column in columns)], folder)
         self.row_slices, notes = slices_within(self.subject, memory, sorted(self.subject.draws))
         self.slices = len(self.row_slices)
         self.notes = [*notes, *self._first_notes()]
@@ -196,6 +198,8 @@ class _Run:
         cells: dict[int, list[Deviation]] = {id(value): [] for value in values}
         for index in range(len(self.columns)):
             current().check_time()
+            if self.is_sliced:
+                release_memory()
             for value, cell in zip(values, self._column(index, part, values, arrays), strict=True):
                 cells[id(value)].append(cell)
         outputs = {id(value) for value in self.subject.model.outputs}

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from dovetail.debug.subject import Subject
 
-COPIES = 4
-"""Copies of the values of a slice at a time: the reference's, the engine's inside and outside of it, and its workspace."""
+COPIES = 6
+"""Copies of the values of a slice at a time: the reference's, the engine's inside and outside of it, and workspaces."""
 MINIMUM = 1 << 22
 """The least bytes of a slice, where imports alone take nearly all of the memory."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from dovetail.errors import DovetailError
 from dovetail.ir.graph import Node, Value
 from dovetail.limits import current
 
+SHARE = 0.25
+"""The share of the whole model's difference that a slice with the fault has at least."""
+
 
 @dataclass(slots=True)
 class Verdict:
@@ -30,10 +34,19 @@ class Verdict:
     why: str = ""
     constant: Value | None = None
     """The first wrong value that follows from constants alone."""
+    thresholds: Mapping[str, float] | None = None
+    """The relative differences of outputs beyond which they count; None: any value that differs counts."""
+    is_broken: bool = False
+    """True where the reference cannot go on from the values."""
 
     @property
     def is_wrong(self) -> bool:
-        return self.is_wrong_itself or any(not cell.agrees for cell in self.outputs.values())
+        if self.why or self.is_broken:
+            return True
+        if self.thresholds is None:
+            return self.is_wrong_itself or any(not cell.agrees for cell in self.outputs.values())
+        cells = [(cell, self.thresholds.get(name, 0.0)) for name, cell in self.outputs.items()]
+        return any(not cell.agrees and not cell.relative <= threshold for cell, threshold in cells)
 
     @property
     def is_wrong_itself(self) -> bool:
@@ -59,6 +72,9 @@ class Trials:
         self._before = ArrayStore(self._spill)
         self._drawn: dict[int, Any] = {}
         self._final: dict[int, Any] = {}
+        self.thresholds: dict[str, float] | None = None
+        self._ahead = ArrayStore(self._spill)
+        self._ahead_of = (-1, -1)
 
     @property
     def count(self) -> int:
@@ -91,15 +107,36 @@ class Trials:
         if position == self._at:
             return
         values = self._crossing(self._at, position)
-        for value, array in zip(values, self._run_reference(values), strict=True):
+        for value, array in zip(values, self._expected(self._at, position, values), strict=True):
             self._before.store(id(value), array)
         self._before.keep_only({id(value) for value in self.subject.boundary(position)} | set(self._drawn))
         self._at = position
+
+    def _expected(self, start: int, stop: int, values: Sequence[Value]) -> list[Any]:
+        """Return the reference's values of a slice from its start, where it is. Those of the last slice are kept."""
+        if stop == len(self.subject.nodes) and all(id(value) in self._final for value in values):
+            return [self._final[id(value)] for value in values]
+        if self._ahead_of != (start, stop):
+            self._ahead.keep_only(set())
+            for value, array in zip(values, self._run_reference(values), strict=True):
+                self._ahead.store(id(value), array)
+            self._ahead_of = (start, stop)
+        return [self._ahead.get(id(value)) for value in values]
 
     def _run_reference(self, values: Sequence[Value]) -> list[Any]:
         if not values:
             return []
         return run_part(self.base, self.subject.part(values, self._before), self.folder, self.threads)
+
+    def set_thresholds(self, whole: Verdict) -> None:
+        """Distinguish the effect of a fault from amplified rounding, by the differences of a run of the whole model.
+
+        A slice with the only fault has about the effect of the whole; rounding, also that of a quantized layer, has less.
+        """
+        self.thresholds = {}
+        for name, cell in whole.values.items():
+            if cell.agrees or isfinite(cell.relative):
+                self.thresholds[name] = inf if cell.agrees else cell.relative * SHARE
 
     def _crossing(self, start: int, stop: int) -> list[Value]:
         """Return the values of a slice that anything after it reads, without random ones."""
@@ -139,21 +176,23 @@ class Trials:
     def test(self, start: int, stop: int) -> Verdict:
         """Run a slice in the engine under test. The reference must be at ``start``."""
         current().check_time()
-        verdict = Verdict(Slice(start, stop))
+        verdict = Verdict(Slice(start, stop), thresholds=self.thresholds)
         values = self._crossing(self.cuts[start], self.cuts[stop])
         if not values:
             return verdict
         found = self._run_engine(values, verdict)
         if found is None:
             return verdict
-        expected = self._run_reference(values)
+        expected = self._expected(self.cuts[start], self.cuts[stop], values)
         is_equal = True
         for value, one, other in zip(values, expected, found, strict=True):
             cell = deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
             verdict.values[value.name] = cell
+            if id(value) in self._final:
+                verdict.outputs[value.name] = cell
             is_equal = is_equal and cell.agrees and cell.absolute == 0
         del expected
-        if not is_equal and not verdict.is_wrong_itself and stop < self.count:
+        if not is_equal and stop < self.count and (self.thresholds is not None or not verdict.is_wrong_itself):
             self._follow(values, found, verdict)
         return verdict
 
@@ -223,7 +262,7 @@ class Trials:
         except DovetailError as error:
             if error.code == "run.time":
                 raise
-            verdict.why = f"the reference cannot go on from its values: [{error.code}] {error.message}"
+            verdict.is_broken = True
             return
         for value, array in zip(wanted, found, strict=True):
             verdict.outputs[value.name] = deviation_of(self._final[id(value)], array, self.tolerance)
