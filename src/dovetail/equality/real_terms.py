@@ -58,6 +58,10 @@ class RealTerms(Terms):
 
     def computed_constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
         """Return the constant with these elements in f64: a known one within rounding of them, else a new one."""
+        ones = np.ones_like(array)
+        if are_within_rounding(array, ones, dtype):
+            # Products of a number and its reciprocal are 1 up to rounding.
+            return super().constant(ones.astype(dtype.numpy), dtype)
         candidates = self._by_shape.setdefault((dtype.name, array.shape), [])
         for value in candidates[:MAX_CANDIDATES]:
             other = self.exact_elements(value)

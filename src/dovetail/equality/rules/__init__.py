@@ -8,11 +8,13 @@ from dovetail.equality.rules.arithmetic import ARITHMETIC
 from dovetail.equality.rules.decompositions import decomposition_of
 from dovetail.equality.rules.movement import MOVEMENT
 from dovetail.equality.rules.pointwise import POINTWISE
+from dovetail.equality.rules.pools import POOLS
 from dovetail.equality.rules.real_arithmetic import REAL_ARITHMETIC
 from dovetail.equality.rules.reductions import REDUCTIONS
 from dovetail.equality.rules.slices import SLICES
 from dovetail.equality.terms import Rule
 from dovetail.ir.op import Op
+from dovetail.ops.elementwise.binary import Add, Multiply
 
 
 def _join(*tables: dict[type[Op], tuple[Rule, ...]]) -> dict[type[Op], list[tuple[str, Rule]]]:
@@ -23,7 +25,7 @@ def _join(*tables: dict[type[Op], tuple[Rule, ...]]) -> dict[type[Op], list[tupl
     return joined
 
 
-_EXACT = _join(MOVEMENT, SLICES, POINTWISE, ARITHMETIC, REDUCTIONS)
+_EXACT = _join(MOVEMENT, SLICES, POINTWISE, ARITHMETIC, POOLS, REDUCTIONS)
 
 
 def exact_rules(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
@@ -44,7 +46,11 @@ def real_rules(allowed: Collection[str] | None = None) -> Callable[[type[Op]], S
             return known[kind]
         decomposition = decomposition_of(kind)
         named = [*([decomposition] if decomposition else []), *REAL_ARITHMETIC.get(kind, ())]
-        rules = known[kind] = [*((name, rule) for name, rule in named if allowed is None or name in allowed), *exact_rules(kind)]
+        chosen = [(name, rule) for name, rule in named if allowed is None or name in allowed]
+        exact = list(exact_rules(kind))
+        # Sums and products are put into order after their operands have their shortest form, before they are entered.
+        behind = len(exact) - 1 if kind in (Add, Multiply) else 0
+        rules = known[kind] = [*exact[:behind], *chosen, *exact[behind:]]
         return rules
 
     return rules_of

@@ -25,7 +25,8 @@ from dovetail.ops.elementwise.binary import (
     Subtract,
     Sum,
 )
-from dovetail.ops.elementwise.bitwise import BitwiseAnd, BitwiseOr, BitwiseXor
+from dovetail.ops.elementwise.bitwise import BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
+from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.elementwise.logical import (
     And,
     Equal,
@@ -63,14 +64,9 @@ def _operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Re
             if result is not None and None not in result and are_equal_shapes(result, shape):  # type: ignore[arg-type]
                 new[index] = candidate
                 break
-    plain = op.with_(broadcast=True) if getattr(op, "broadcast", True) is False else op
-    if plain is op and all(x is y for x, y in zip(new, xs, strict=True)):
+    if all(x is y for x, y in zip(new, xs, strict=True)):
         return None
-    return (
-        b.term(plain, list(new))
-        if any(x is not y for x, y in zip(new, xs, strict=True))
-        else _order_operands(b, plain, new, types)
-    )
+    return b.term(op.with_(broadcast=True) if getattr(op, "broadcast", True) is False else op, list(new))
 
 
 def _narrower(b: Terms, x: Value) -> list[Value]:
@@ -228,6 +224,28 @@ def _gemm(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     return product if bias is None else b.Add(product, bias)
 
 
+def _clip(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write both bounds of Clip: one left out is the least or greatest finite value of the type."""
+    x, low, high = (*xs, None, None)[:3]
+    if x is None or (low is not None and high is not None) or not isinstance(x.type, Tensor) or x.type.dtype is None:
+        return None
+    dtype = x.type.dtype
+    bounds = [
+        b.constant(np.asarray(number, dtype.numpy), dtype) if bound is None else bound
+        for bound, number in zip((low, high), finite_range(dtype), strict=True)
+    ]
+    return b.add(op, x, *bounds)
+
+
+def _logical(kind: type[Op]) -> Rule:
+    """Return the rule that writes a bitwise operator of booleans as the logical one."""
+
+    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+        return b.add(kind(), *xs) if isinstance(types[0], Tensor) and types[0].dtype == "boolean" else None
+
+    return rule
+
+
 def _all_of(*rules: Rule) -> tuple[Rule, ...]:
     return (*rules, _operands, _order)
 
@@ -237,9 +255,11 @@ ARITHMETIC: dict[type[Op], tuple[Rule, ...]] = {
     Abs: (_idempotent,),
     Add: _plain(_neutral((0, True), (0, True))),
     And: _plain(_neutral((1, None), (1, None))),
-    BitwiseAnd: _plain(),
-    BitwiseOr: _plain(),
-    BitwiseXor: _plain(),
+    BitwiseAnd: _plain(_logical(And)),
+    BitwiseNot: (_logical(Not),),
+    BitwiseOr: _plain(_logical(Or)),
+    BitwiseXor: _plain(_logical(Xor)),
+    Clip: (_clip,),
     Divide: _plain(_neutral(None, (1, None)), _divide),
     Equal: _plain(),
     Gemm: (_gemm,),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from dovetail import dtypes
 from dovetail.equality.terms import Result, Rule, Terms
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op, has
 from dovetail.ir.types import Type
 from dovetail.ops.elementwise.broadcast import Elementwise
 from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.recurrent.layers import RecurrentLayer
+from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs
 
 _PACKAGES = ("attention", "linalg.matmul", "ml", "nn.group_conv", "nn.lrn", "nn.normalization", "quantization")
 """Packages and modules of operators that are written in parts."""
@@ -37,9 +42,23 @@ def _bias(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     return op.decompose_bias(b, x, w, bias, *rest)  # type: ignore[no-any-return]
 
 
-def _sequence_first(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write a recurrent layer in the layout in which the sequence is the first axis."""
-    return None if op.layout == "sequence_first" else op.decompose(b, *xs)  # type: ignore[attr-defined]
+def _recurrent(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a recurrent layer with all operands, the sequence first, summed biases and one order of gates."""
+    assert isinstance(op, RecurrentLayer)
+    operands = pad_inputs(op, xs)
+    lengths = operands[4]
+    if lengths is not None and lengths.dtype.name != "i64":
+        return b.add(op, *operands[:4], b.Cast(lengths, to=dtypes.i64), *operands[5:])
+    plain = op.canonical(*xs)
+    size = op.sizes_of(*operands)["h"]
+    if not isinstance(plain, RecurrentLayer) or not isinstance(size, int):
+        return None
+    attributes: dict[str, Any] = {"layout": "sequence_first", "summed_bias": True, "hidden_size": size}
+    if "weights_format" in op.fields_by_name:
+        attributes["weights_format"] = "fico"
+    if all(op.__dict__[name] == value for name, value in attributes.items()) and None not in operands[: 5 + op.state_count]:
+        return None
+    return convert_form(b, plain, fill_inputs(b, plain, operands), **attributes)
 
 
 def decomposition_of(kind: type[Op]) -> tuple[str, Rule] | None:
@@ -48,7 +67,7 @@ def decomposition_of(kind: type[Op]) -> tuple[str, Rule] | None:
     if issubclass(kind, Conv | ConvTranspose):
         return f"{name} and bias", _bias
     if name in _RECURRENT:
-        return f"{name} with the sequence first", _sequence_first
+        return f"{name} in one form", _recurrent
     if name in _LOWERED:
         return f"{name} in parts", _lower
     module = kind.__module__.removeprefix("dovetail.ops.")

@@ -40,6 +40,8 @@ def reshape(b: Terms, x: Value, shape: Shape) -> Value:
         x = x.node.input(0)
     if are_equal_shapes(x.shape, shape):
         return x
+    if x.node is not None and isinstance(x.node.op, Expand) and x.node.input(0).shape == ():
+        return expand(b, x.node.input(0), shape)
     data = x.constant
     if data is not None and all(isinstance(size, int) for size in shape):
         return b.move_constant(x, lambda array: array.reshape(tuple(map(int, shape))))

@@ -76,9 +76,11 @@ def _same_movement(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     if not moved or any(x.node is None for x in moved):
         return None
     kinds = {type(x.node.op) for x in moved if x.node is not None and x.constant is None}
-    if kinds == {Reshape} and all(x.constant is None for x in moved):
+    if kinds == {Reshape} and all(x.constant is None and are_equal_shapes(x.shape, types[0].shape) for x in moved):
         inner = [x.node.input(0) for x in moved if x.node is not None]
-        if not all(are_equal_shapes(known_shape(x), known_shape(inner[0])) for x in inner):
+        shape = known_shape(inner[0])
+        # Axes of size 1 are dropped by the rule before this one.
+        if shape is None or any(map(is_one, shape)) or not all(are_equal_shapes(known_shape(x), shape) for x in inner):
             return None
         replaced = iter(inner)
         operands = [x if x is None or x.shape == () else next(replaced) for x in xs]

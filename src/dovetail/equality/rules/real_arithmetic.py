@@ -6,17 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.equality.rules.arithmetic import PLAIN
+from dovetail.equality.rules.arithmetic import PLAIN, is_all
 from dovetail.equality.rules.movement import reshape
+from dovetail.equality.rules.reductions import REDUCTION_KINDS
 from dovetail.equality.rules.slices import ExactSlice, slice_axes, spans_of_operands
-from dovetail.equality.terms import Result, Rule, Terms
+from dovetail.equality.terms import Result, Rule, Terms, known_elements
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Tensor, Type
+from dovetail.ir.types import Shape, Size, Tensor, Type, broadcast
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
 from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.nn.conv import Conv
+from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
+from dovetail.ops.tensor.reshape import Reshape
 
 MAX_OPERANDS = 256
 """The most operands of a sum or product that are put into one order."""
@@ -52,7 +55,7 @@ def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
         if folded is None:
             return None
         total = folded[0]
-    if total is not None:
+    if total is not None and not (values and _is_neutral(kind, total, values)):
         values.append(total)
     result = values[0]
     for x in values[1:]:
@@ -60,16 +63,27 @@ def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
     return result
 
 
+def _is_neutral(kind: type[Op], constant: Value, values: Sequence[Value]) -> bool:
+    """Return whether a constant changes neither the elements nor the shape of a sum or product."""
+    shape = broadcast(*(x.shape for x in values))
+    whole = broadcast(constant.shape, shape)  # type: ignore[arg-type]
+    return is_all(constant, 0.0 if kind is Add else 1.0) and whole == shape and shape is not None
+
+
 def _order_chain(kind: type[Op]) -> Rule:
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         if not _is_plain(types[0]):
             return None
         operands = [item for x in xs if x is not None for item in operands_of(x, kind)]
-        if len(operands) < 3:
+        if len(operands) < 3 and not any(_is_zero_or_one(kind, x) for x in operands):
             return None
         return _chain(b, kind, operands)
 
     return rule
+
+
+def _is_zero_or_one(kind: type[Op], x: Value) -> bool:
+    return x.constant is not None and is_all(x, 0.0 if kind is Add else 1.0)
 
 
 def _scalar(x: Value | None) -> float | None:
@@ -145,13 +159,20 @@ def _scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
         factor, other = xs[index], xs[1 - index]
         if factor is None or other is None or factor.constant is None or other.node is None or factor.shape is None:
             continue
-        layer = other.node
+        layer, squeezed = other.node, other
+        if isinstance(layer.op, Reshape) and layer.input(0).node is not None:
+            factor, other = _unsqueeze_factor(b, factor, other)
+            if factor is None or factor.shape is None or other.node is None:
+                continue
+            layer = other.node
         if not isinstance(layer.op, Conv | MatMul) or other.shape is None or not _is_plain(types[0]):
             continue
         weights, rank = layer.input(1), len(other.shape)
         if weights.constant is None or layer.input(0).constant is not None or weights.shape is None or len(layer.inputs) > 2:
             continue
         axis = 1 if isinstance(layer.op, Conv) else rank - 1
+        if factor.shape is None:
+            continue
         sizes = (1,) * (rank - len(factor.shape)) + factor.shape
         if len(sizes) > rank or any(size != 1 for position, size in enumerate(sizes) if position != axis):
             continue
@@ -160,8 +181,38 @@ def _scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
         )
         folded = b.fold_constants(Multiply(), [weights, reshape(b, factor, shape)])
         if folded is not None:
-            return b.add(layer.op, layer.input(0), folded[0])
+            return reshape(b, b.add(layer.op, layer.input(0), folded[0])[0], squeezed.dims)
     return None
+
+
+def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value | None, Value]:
+    """Return the factor of a result from which axes of size 1 were dropped, and that result with these axes."""
+    assert squeezed.node is not None
+    whole = squeezed.node.input(0)
+    kept = [axis for axis, size in enumerate(whole.dims) if not (isinstance(size, int) and size == 1)]
+    if tuple(whole.dims[axis] for axis in kept) != squeezed.dims or factor.shape is None or len(factor.shape) > len(kept):
+        return None, whole
+    sizes: list[Size] = [1] * len(whole.dims)
+    for axis, size in zip(kept[len(kept) - len(factor.shape) :], factor.shape, strict=True):
+        sizes[axis] = size
+    return reshape(b, factor, tuple(sizes)), whole
+
+
+def _part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a slice of a reduction, or of Softmax, as that of a slice."""
+    x, spans = xs[0], spans_of_operands(xs)
+    if x is None or x.node is None or spans is None:
+        return None
+    node = x.node
+    if isinstance(node.op, Softmax | LogSoftmax):
+        axes: tuple[Size, ...] | None = (node.op.axis % len(x.dims),)
+    elif isinstance(node.op, REDUCTION_KINDS) and node.op.keepdims:
+        axes = known_elements(node.input(1)) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    else:
+        return None
+    if axes is None or set(axes) & set(spans) or any(not isinstance(axis, int) for axis in axes):
+        return None
+    return b.add(node.op, slice_axes(b, node.input(0), spans), *node.inputs[1:])
 
 
 def _part_of_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -189,13 +240,14 @@ QUOTIENTS = "quotients as products"
 POWERS = "powers as products and roots"
 FACTORS = "constant factors of sums"
 WEIGHTS = "constant factors in weights"
+SLICED_REDUCTIONS = "slices of reductions"
 SLICED = "slices of products of matrices"
 REAL_ARITHMETIC: dict[type[Op], tuple[tuple[str, Rule], ...]] = {
     Add: ((SUMS, _order_chain(Add)),),
     Divide: ((QUOTIENTS, _quotient),),
     Multiply: ((WEIGHTS, _scaled_weights), (FACTORS, _distribute), (PRODUCTS, _order_chain(Multiply))),
     Negative: ((PRODUCTS, _negative),),
-    ExactSlice: ((SLICED, _part_of_product),),
+    ExactSlice: ((SLICED, _part_of_product), (SLICED_REDUCTIONS, _part_of_reduction)),
     Power: ((POWERS, _power),),
     Reciprocal: ((QUOTIENTS, _reciprocal),),
     Sqrt: (),

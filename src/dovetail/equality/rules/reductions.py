@@ -55,11 +55,12 @@ def _arg_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
     return reshape(b, b.add(op.with_(keepdims=True), x)[0], types[0].shape)
 
 
-_KINDS = (
+REDUCTION_KINDS = (
     ReduceL1, ReduceL2, ReduceLogSum, ReduceLogSumExp, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum, ReduceSumSquare,
 )  # fmt: skip
+"""The reductions over axes."""
 REDUCTIONS: dict[type[Op], tuple[Rule, ...]] = {
-    **dict.fromkeys(_KINDS, (_reduction,)),
+    **dict.fromkeys(REDUCTION_KINDS, (_reduction,)),
     ArgMax: (_arg_extremum,),
     ArgMin: (_arg_extremum,),
 }

@@ -1,0 +1,29 @@
+"""Exact rules of operators whose attributes concern one output alone: the other outputs are the same without them."""
+
+from __future__ import annotations
+
+from dovetail import dtypes
+from dovetail.equality.terms import Result, Rule, Terms
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Type
+from dovetail.ops.nn.pool import MaxPool
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
+
+
+def _max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write the maximum and the indices of MaxPool as two terms; the order of indices does not concern the maximum."""
+    assert isinstance(op, MaxPool)
+    plain = op.with_(outputs=1, storage_order=0, index_element_type=dtypes.i64, axis=0)
+    if len(types) == 1:
+        return None if plain == op else b.add(plain, *xs)
+    return [b.add(plain, *xs)[0], b.intern(op, xs, types)[1]]
+
+
+def _all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a recurrent layer with all of its outputs."""
+    count = len(op.signature.outputs)
+    return None if len(types) == count else b.add(op.with_(outputs=count), *xs)[: len(types)]
+
+
+POOLS: dict[type[Op], tuple[Rule, ...]] = {MaxPool: (_max_pool,), **dict.fromkeys((GRU, LSTM, RNN), (_all_outputs,))}
