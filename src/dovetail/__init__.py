@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dovetail.debug.bisection import bisect
     from dovetail.debug.layer_comparison import LayerComparison
     from dovetail.debug.layers import compare_layers
+    from dovetail.debug.reduction import ModelReduction, reduce
     from dovetail.difference.model_diff import ModelDiff, diff
     from dovetail.dtypes import DType
     from dovetail.equality.certificate import check_certificate
@@ -56,6 +57,7 @@ __all__ = [
     "Model",
     "ModelDiff",
     "ModelProfile",
+    "ModelReduction",
     "ModelReport",
     "Node",
     "Program",
@@ -82,6 +84,7 @@ __all__ = [
     "profile",
     "prove",
     "rebatch",
+    "reduce",
     "run",
     "save",
     "simplify",
@@ -96,6 +99,7 @@ _MODULES = {
     "debug.bisection": "bisect",
     "debug.layer_comparison": "LayerComparison",
     "debug.layers": "compare_layers",
+    "debug.reduction": "ModelReduction reduce",
     "difference.model_diff": "ModelDiff diff",
     "dtypes": "DType",
     "equality.certificate": "check_certificate",

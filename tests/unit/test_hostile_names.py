@@ -78,6 +78,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str,
     return int(caught.value.code or 0), out.getvalue(), err.getvalue()
 
 
+RELU = "sh -c 'if grep -q Relu \"$1\"; then exit 1; fi' sh {}"
 COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "info": lambda path, folder: ["info", path],
     "show": lambda path, folder: ["show", path],
@@ -87,6 +88,7 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "profile": lambda path, folder: ["profile", path, "--runs", "1", "-o", f"{folder}/trace.json"],
     "profile-engines": lambda path, folder: ["profile", path, "--runs", "1", "--engines", "onnxruntime,openvino"],
     "diff": lambda path, folder: ["diff", path, path, "--html", f"{folder}/diff.html"],
+    "reduce": lambda path, folder: ["reduce", path, "--check", RELU, "--runs", "20", "-o", f"{folder}/r.onnx"],
     "report": lambda path, folder: ["report", path, "--runs", "1", "-o", f"{folder}/report.html"],
     "compare": lambda path, folder: ["compare", path, "--all", "--html", f"{folder}/compare.html"],
     "convert-onnx": lambda path, folder: ["convert", path, f"{folder}/c.onnx"],

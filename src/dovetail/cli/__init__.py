@@ -27,6 +27,7 @@ COMMANDS = {
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
     "profile": "Time by operator, kernel and module beside the machine's limits; a trace for Perfetto.",
     "rebatch": "Change the batch or other input sizes, repair baked constants, compare each sample.",
+    "reduce": "Write the smallest model on which a command still fails.",
     "report": "Write one page about a model: operators, shapes, memory, profile, faults, formats.",
     "run": "Run a model on given or random inputs.",
     "simplify": "Remove nodes that compute nothing of their own, with proof if asked.",

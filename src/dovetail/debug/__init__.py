@@ -1,1 +1,1 @@
-"""Comparison of every value of a model in several engines, and the search for the operator that is wrong."""
+"""Comparison of every value in several engines, search for the operator that is wrong, reduction to the smallest model."""

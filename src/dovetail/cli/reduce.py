@@ -1,0 +1,53 @@
+"""dovetail reduce."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dovetail.cli.output import STREAM, load, loading, narrate, say_json, table
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--check", "command", required=True, metavar="COMMAND", help="The command that fails; {} is the model's path.")
+@click.option("-o", "target", required=True, type=click.Path(), help="The file to write: .onnx or .xml.")
+@click.option("--exit-code", type=click.IntRange(min=1), help="The exit code that is the failure [any but 0].")
+@click.option(
+    "--timeout", default=60.0, show_default=True, type=click.FloatRange(min=0.01), help="Seconds of a run, after which it passes."
+)
+@click.option("--runs", default=1000, show_default=True, type=click.IntRange(min=1), help="The most runs of the command.")
+@loading
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def reduce(model: str, command: str, target: str, exit_code: int | None, timeout: float, runs: int, as_json: bool) -> int:
+    """Write the smallest model on which a command still fails: fewer nodes, then smaller sizes, then simpler weights.
+
+    The command gets files of the format of the target. It is not run by a shell: write `sh -c '...' sh {}` for one.
+    """
+    from dovetail.debug.reduction import reduce as reduce_model
+    from dovetail.formats import save
+    from dovetail.formats.model_source import format_of
+
+    if target == STREAM:
+        raise click.UsageError("-o takes the name of a file")
+    loaded = load(model)
+    found = reduce_model(
+        loaded,
+        command,
+        format=format_of(target),
+        exit_code=exit_code,
+        timeout=timeout,
+        max_runs=runs,
+        on_progress=narrate if sys.stderr.isatty() else None,
+    )
+    save(found.model, target)
+    for note in found.notes:
+        narrate(note)
+    narrate(f"wrote {target}")
+    if as_json:
+        say_json("reduce", source=model, target=target, **found.as_dict())
+    else:
+        rows = [("nodes", found.nodes_before, found.nodes_after), ("runs", "", found.runs)]
+        table(("", "before", "after"), rows)
+    return 0

@@ -1,0 +1,75 @@
+"""Checks of a model file: a command, whose exit code tells whether it fails, or a function."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dovetail.errors import RuleError
+
+PLACEHOLDER = "{}"
+Check: TypeAlias = Callable[[str], bool]
+"""Takes the path of a model file, and returns whether the fault is there."""
+
+
+class CheckError(RuleError):
+    """A check that cannot be used: a wrong use of the command line."""
+
+    exit_code = 2
+
+
+class CheckCommand:
+    """A command that fails on a model file. ``timed_out`` is true where the last run was ended after ``timeout`` seconds.
+
+    No shell reads the command: it is split as a shell would split it, and ``{}`` in a word is the path of the file, whatever
+    characters that has. Its output is dropped.
+    """
+
+    def __init__(self, command: str, *, exit_code: int | None = None, timeout: float = 60.0) -> None:
+        try:
+            self.words = shlex.split(command)
+        except ValueError as error:
+            raise CheckError("reduce.command", f"the command cannot be split into words: {error}") from None
+        if not any(PLACEHOLDER in word for word in self.words):
+            raise CheckError("reduce.command", f"the command must have {PLACEHOLDER} for the model's path, got {command!r}")
+        self.exit_code = exit_code
+        self.timeout = timeout
+        self.timed_out = False
+
+    def __call__(self, path: str) -> bool:
+        """Run the command on a file. Returns whether it exits with ``exit_code``, or with any but 0 where that is None."""
+        code = self._run([word.replace(PLACEHOLDER, path) for word in self.words])
+        self.timed_out = code is None
+        if code is None:
+            return False
+        return code != 0 if self.exit_code is None else code == self.exit_code
+
+    def _run(self, words: list[str]) -> int | None:
+        """Return the exit code, 128 and the number of a signal as a shell counts it; None after the timeout."""
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise CheckError("reduce.command", f"the command {words[0]!r} cannot be run: {error}") from None
+        try:
+            code = process.wait(self.timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(process)
+        return code if code >= 0 else 128 - code
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all that it has started, where it still runs."""
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (OSError, AttributeError):
+            process.kill()
+        process.wait()
