@@ -21,9 +21,11 @@ import pytest
 from onnx import helper
 
 import dovetail
+from dovetail import native_core
 from dovetail.cli import main
 from dovetail.draw import Drawing, draw_model
 from dovetail.draw.layout import Placed, place_item, separate
+from dovetail.draw.measures import plan_measure
 from dovetail.draw.repeats import Repeat, tandem_repeats
 from dovetail.draw.scene import Card, Frame, Gate, node_names
 from dovetail.errors import DovetailError
@@ -380,6 +382,17 @@ def test_what_differs_from_another_model_has_a_colour(tmp_path: Path, capsys: py
     assert command("draw", tmp_path / "b.onnx", "-o", target, "--difference", tmp_path / "a.onnx", "--color", "time") == 2
     assert command("draw", tmp_path / "b.onnx", "-o", target, "--color", "difference") == 2
     capsys.readouterr()
+
+
+def test_the_time_of_a_fused_kernel_is_that_of_its_main_node() -> None:
+    with dovetail.Builder() as b:
+        kernel = b.constant([[[[1.0] * 3] * 3] * 8] * 8, "f32")
+        b.output("y", b.Relu(b.Conv(b.input("x", "f32", (1, 8, 16, 16)), kernel)))
+    conv, relu = b.model.graph.nodes[-2:]
+    found = plan_measure(b.model, "time", threads=1, runs=1)
+    assert found[conv.label] == max(found.values()) and (relu.label not in found or native_core.core() is None)
+    concat = branches()
+    assert set(plan_measure(concat, "copied", sizes={"n": 3})) <= {node.label for node in concat.graph.nodes}
 
 
 def test_errors_of_a_comparison_are_colours(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.engine.plan_report import report
+from dovetail.engine.step_profile import profile_steps
 from dovetail.ir.graph import Model
 
 
@@ -17,24 +18,22 @@ def plan_measure(
     sizes: Mapping[str, int] | None = None,
     threads: int | None = None,
     seed: int = 0,
-    rounds: int = 3,
+    runs: int | None = None,
 ) -> dict[str, float]:
     """Return the ``time`` of each node in seconds, or the bytes that remain ``copied``, by node name.
 
-    A kernel of several nodes counts for the node that names its step. Times are medians of ``rounds`` runs on random inputs.
+    A kernel of several nodes counts for the one that does most: a convolution, not the activation after it. Times are medians
+    of ``runs`` runs on random inputs, by default of two seconds.
     """
-    facts = report(
-        model, threads=threads, shapes=shapes, sizes=sizes, seed=seed, rounds=rounds if measure == "time" else 0
-    )  # fmt: skip
-    names = {y.name: node.label for node in model.graph.nodes for y in node.outputs}
-    names.update({node.label: node.label for node in model.graph.nodes})
+    inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
+    rows: list[tuple[str, float]]
+    if measure == "time":
+        rows = [(step.node or step.label, step.seconds) for step in profile_steps(model, inputs, threads, runs).steps]
+    else:
+        names = {y.name: node.label for node in model.graph.nodes for y in node.outputs}
+        copies = report(model, threads=threads, inputs=inputs, rounds=0).copies
+        rows = [(names.get(copy.target, copy.target), float(copy.nbytes)) for copy in copies]
     found: dict[str, float] = {}
-    rows: list[tuple[str, Any]] = (
-        [(step.label, step.seconds) for step in facts.steps]
-        if measure == "time"
-        else [(copy.target, copy.nbytes) for copy in facts.copies]
-    )
-    for label, number in rows:
-        name = names.get(label, label)
-        found[name] = found.get(name, 0.0) + float(number or 0.0)
+    for name, number in rows:
+        found[name] = found.get(name, 0.0) + number
     return found

@@ -2,7 +2,7 @@
 const scene = JSON.parse(document.getElementById("scene").textContent);
 const items = scene.items, styles = scene.styles;
 const svg = document.getElementById("picture"), tip = document.getElementById("tip"), stage = document.getElementById("stage");
-const LINE = 14, TITLE = 26, MARGIN = 16, GAP = 36, SPACE = 18, BEND = 9, FIRST = 1, LAST = 2, BACKWARD = 4;
+const LINE = 14, TITLE = 26, MARGIN = 16, GAP = 36, SPACE = 18, BEND = 9, MOST = 4000, FIRST = 1, LAST = 2, BACKWARD = 4;
 const view = { x: 0, y: 0, scale: 1 };
 let hits = [], hit = -1, picture_group = null;
 
@@ -275,8 +275,15 @@ field.addEventListener("keydown", event => { if (event.key === "Enter") search(f
 document.getElementById("fit").addEventListener("click", fit);
 document.getElementById("close").addEventListener("click", () => { items.forEach((item, number) => { if (number && item.o) item.o = false; }); render(); start(); });
 document.getElementById("open").addEventListener("click", () => {
-  let shown = 0;
-  items.forEach(item => { if (item.o !== undefined && shown < 4000) { item.o = true; shown += item.r.reduce((sum, row) => sum + row.length, 0); } });
+  let slots = 0, opened = 0, frames = 0;
+  for (const item of items) if (item.o !== undefined) {
+    frames++;
+    if (slots >= MOST) continue;
+    item.o = true;
+    opened++;
+    slots += item.r.reduce((sum, row) => sum + row.length, 0);
+  }
+  document.getElementById("found").textContent = opened < frames ? `${opened} of ${frames} frames opened` : "";
   render();
   start();
 });

@@ -9,7 +9,7 @@ from dovetail.draw.colors import Measure
 from dovetail.draw.layers import LayerRows, Slot, assign_rows
 from dovetail.draw.layout import box_lines, edge_label, gate_of, text_width
 from dovetail.draw.scene import Card, Frame, Gate, Item, Scene, full_name, node_names
-from dovetail.draw.svg import LEGEND, STYLES
+from dovetail.draw.svg import STYLES, legend_of
 from dovetail.errors import printable
 from dovetail.report.document import document, json_of, text_of
 
@@ -25,7 +25,8 @@ def write_page(scene: Scene, title: str, measure: Measure | None) -> str:
     Its content security policy allows the page's own style and script, by their digests, and no request.
     """
     name = text_of(title)
-    legend = "".join(f'<li><i class="{kind}"></i>{text}</li>' for kind, text in LEGEND)
+    plain = "" if measure is None else " plain"
+    legend = "".join(f'<li><i class="{kind}{plain}"></i>{text}</li>' for kind, text in legend_of(measure))
     notes = "".join(f'<p class="note">coarser: {text_of(note)}</p>' for note in scene.notes)
     scale = ""
     if measure is not None:

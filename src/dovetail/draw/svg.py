@@ -30,6 +30,8 @@ LEGEND = (
     ("control", "control flow"),
     ("folded", "folded module"),
 )
+UNMEASURED = ("#ffffff", "#c9d0da", "#22303f")
+"""The style of a box without a number in a picture with colours."""
 FRAME_FILLS = ("#ffffff", "#f7f9fc", "#eff3f8", "#f7f9fc")
 HEADER = 58.0
 NOTE_LINE = 16.0
@@ -59,11 +61,17 @@ def write_svg(placed: Placed, title: str, notes: Sequence[str], measure: Measure
     return "".join(parts)
 
 
+def legend_of(measure: Measure | None) -> Sequence[tuple[str, str]]:
+    """Return the kinds of boxes that a picture tells apart, and their texts; colours by a measure leave the dashed ones."""
+    return LEGEND if measure is None else (("operator", "no number"), ("movement", "only moves data"))
+
+
 def _legend(measure: Measure | None, width: float) -> Iterator[str]:
     x = 16.0
-    for kind, text in LEGEND:
-        fill, stroke, _ = STYLES[kind]
-        yield f'<rect x="{_n(x)}" y="34" width="12" height="10" rx="2" fill="{fill}" stroke="{stroke}"/>'
+    for kind, text in legend_of(measure):
+        fill, stroke, _ = STYLES[kind] if measure is None else UNMEASURED
+        dash = ' stroke-dasharray="4 2"' if kind == "movement" else ""
+        yield f'<rect x="{_n(x)}" y="34" width="12" height="10" rx="2" fill="{fill}" stroke="{stroke}"{dash}/>'
         yield f'<text x="{_n(x + 16)}" y="43" fill="#4a5563">{text}</text>'
         x += 24 + text_width(text, 10)
         if x > width - 120:
@@ -124,7 +132,7 @@ def _box(placed: Placed, measure: Measure | None) -> Iterator[str]:
     fill, stroke, color = STYLES[kind]
     number = None if measure is None else measure.of(item)
     if measure is not None and item.total:
-        fill, stroke = ("#ffffff", "#c9d0da") if number is None else (measure.color(number), "#8a8f98")
+        fill, stroke = UNMEASURED[:2] if number is None else (measure.color(number), "#8a8f98")
         color = "#ffffff" if number is not None and measure.is_dark(number) else "#22303f"
     label = "dt-frame" if isinstance(item, Frame) else "dt-card"
     name = "" if len(item.nodes) != 1 else f' data-node="{_text(item.nodes[0][:300])}"'

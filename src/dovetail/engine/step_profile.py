@@ -29,12 +29,14 @@ MAX_RUNS = 20
 class StepProfile:
     """One step: its operator, kernel, module, costs, and the median of its seconds.
 
+    ``node``: label of the model's node that has this operator; "" for a step of the engine alone.
     ``attainable``: seconds at the limits of the machine; ``bound``, the limit that decides: "memory" or "compute". They are None
     and "" for a step that neither moves nor computes. ``fused``: other operators that the step computes.
     """
 
     number: int
     label: str
+    node: str
     operator: str
     kernel: str
     module: str
@@ -120,8 +122,9 @@ def _steps(
             attainable, bound = limits.attainable(nbytes, cost.operations, cost.is_integer)
         rows.append(
             StepProfile(
-                fact.number, fact.label, operator, fact.kernel, "" if main is None else module_of(main), fused, fact.is_native,
-                cost.read, cost.written, cost.operations, seconds, attainable, bound,
+                fact.number, fact.label, "" if main is None else main.label, operator, fact.kernel,
+                "" if main is None else module_of(main), fused, fact.is_native, cost.read, cost.written, cost.operations, seconds,
+                attainable, bound,
             )
         )  # fmt: skip
     return rows
