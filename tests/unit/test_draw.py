@@ -390,7 +390,7 @@ def test_the_time_of_a_fused_kernel_is_that_of_its_main_node() -> None:
         b.output("y", b.Relu(b.Conv(b.input("x", "f32", (1, 8, 16, 16)), kernel)))
     conv, relu = b.model.graph.nodes[-2:]
     found = plan_measure(b.model, "time", threads=1, runs=1)
-    assert found[conv.label] == max(found.values()) and (relu.label not in found or native_core.core() is None)
+    assert native_core.core() is None or found[conv.label] == max(found.values()) > 2 * found.get(relu.label, 0.0)
     concat = branches()
     assert set(plan_measure(concat, "copied", sizes={"n": 3})) <= {node.label for node in concat.graph.nodes}
 
