@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -250,3 +251,38 @@ def test_wrong_requests_have_codes(chain: Path) -> None:
         with pytest.raises(DovetailError) as caught:
             dovetail.compare_layers(model, **options)
         assert caught.value.code == code
+
+
+def test_values_of_other_names_are_matched_by_what_computes_them() -> None:
+    """Nothing but the input and the output has its name, and one operator differs."""
+    found = dovetail.compare_layers(
+        dovetail.load(chain_proto()), other=dovetail.load(chain_proto(0.3, "renamed_")), inputs={"x": X}
+    )
+    cells = {row.value: row.cells for row in found.rows}
+    assert not any(cell.is_missing for row in found.rows for cell in row.cells)
+    assert all(cell.agrees for cell in cells["product"]) and not any(cell.agrees for cell in (*cells["norm"], *cells["erf"]))
+    result = dovetail.bisect(dovetail.load(chain_proto()), other=dovetail.load(chain_proto(0.3, "renamed_")), inputs={"x": X})
+    assert result.node == "ln" and result.runs <= result.bound
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime") or not is_installed("openvino"), reason="needs onnxruntime and openvino")
+def test_a_conversion_that_differs_names_the_command_that_finds_where(chain: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "dovetail",
+        "convert",
+        "chain.onnx",
+        "chain.xml",
+        "--verify",
+        "--tolerance",
+        "1e-12",
+        "--dim",
+        "n=4",
+    ]
+    done = subprocess.run(words, cwd=chain.parent, capture_output=True, text=True, check=False)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("where it begins: dovetail compare ")]
+    command = shlex.split(line.removeprefix("where it begins: dovetail compare "))
+    words = [sys.executable, "-m", "dovetail", "compare", *command, "--json"]
+    again = subprocess.run(words, cwd=chain.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and again.returncode == 1 and json.loads(again.stdout)["differs"], again.stderr

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from typing import Any
 
 import click
 import numpy as np
 
 from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.transformation import FileOptions, saving
+
+
+def _command_that_finds_it(
+    source: str,
+    target: str,
+    found: Any,
+    inputs: tuple[str, ...],
+    dims: tuple[str, ...],
+    seed: int,
+    tolerance: float | None,
+) -> str:
+    """Return the command that compares every value in the runtime in which an output differs."""
+    from dovetail.debug.engines import ENGINES
+
+    failed = next((each for each in found.comparisons if not all(row.agrees for row in each.rows)), found.comparisons[0])
+    # A runtime is named with its version; dovetail itself is the native engine.
+    engine, reference = (
+        name if (name := text.split()[0]) in ENGINES else default
+        for text, default in ((failed.runtime, "native"), (found.reference, "interpreter"))
+    )
+    words = ["dovetail", "compare", source, "--engines", engine, "--reference", reference]
+    words += ["--with", target] if failed.file == target else []
+    for flag, texts in (("--inputs", inputs), ("--dim", dims)):
+        words += [word for text in texts for word in (flag, text)]
+    words += ["--seed", str(seed)] if seed else []
+    words += ["--tolerance", f"{tolerance:g}"] if tolerance is not None else []
+    return shlex.join(words)
 
 
 @click.command()
@@ -108,4 +137,6 @@ def convert(
     else:
         columns = ("output", "type", "max abs", "max rel", "allowed", "", "file", "run by")
         table(columns, [[*row, each.file, each.runtime] for each in found.comparisons for row in differences(each.rows)])
+    if not found.agrees:
+        narrate(f"where it begins: {_command_that_finds_it(source, target, found, inputs, dims, seed, tolerance)}")
     return 0 if found.agrees else 1

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from time import monotonic
 
 from dovetail.debug.subject import Subject
+from dovetail.difference.interface import pair_ports
+from dovetail.difference.node_matches import match_nodes
+from dovetail.difference.side import Interner, Side
 from dovetail.errors import RuleError
 from dovetail.ir.graph import Model, Value
+
+MAX_VALUES = 40_000
+"""The most values of two models that are matched by more than names."""
+NUMBERING_SECONDS = 20.0
+"""The longest time that the numbering of both models may take."""
 
 
 def names_of_value(value: Value) -> list[str]:
@@ -36,8 +45,8 @@ def match_inputs(first: Model, second: Model) -> dict[str, str]:
 
 
 def match_values(first: Subject, second: Subject) -> dict[int, Value]:
-    """Return the value of the second model for values of the first, by identity: by name; outputs also by
-    position."""
+    """Return the value of the second model for values of the first, by identity: by name, else by the number of their
+    computation, else by the content of their neighbourhood; outputs also by position."""
     ones = first.values_of(0, len(first.nodes))
     others = second.values_of(0, len(second.nodes))
     by_name = _by_name(others)
@@ -46,11 +55,55 @@ def match_values(first: Subject, second: Subject) -> dict[int, Value]:
         same = next((by_name[name] for name in names_of_value(value) if name in by_name), None)
         if same is not None:
             matched[id(value)] = same
+    if len(matched) < len(ones) and len(ones) + len(others) <= MAX_VALUES:
+        _match_by_number(first, second, ones, others, matched)
+        if len(matched) < len(ones):
+            _match_by_content(first, second, ones, others, matched)
     varying = {id(value) for value in others}
     for one, other in zip(first.model.outputs, second.model.outputs, strict=False):
         if id(one) not in matched and id(other) in varying:
             matched[id(one)] = other
     return matched
+
+
+def _match_by_number(
+    first: Subject, second: Subject, ones: Sequence[Value], others: Sequence[Value], matched: dict[int, Value]
+) -> None:
+    """Match values that are computed alike from inputs of equal names, by the joint value numbering of both models."""
+    # Deferred for start-up time: the rules of the numbering import the operators.
+    from dovetail.equality.model_terms import number_terms
+    from dovetail.equality.terms import OutOfTime
+
+    try:
+        terms = number_terms([first.model, second.model], deadline=monotonic() + NUMBERING_SECONDS).terms
+    except OutOfTime:
+        return
+    by_term: dict[int, Value] = {}
+    for value in others:
+        by_term.setdefault(id(terms[1].get(id(value))), value)
+    for value in ones:
+        term = terms[0].get(id(value))
+        if id(value) not in matched and term is not None and id(term) in by_term:
+            matched[id(value)] = by_term[id(term)]
+
+
+def _match_by_content(
+    first: Subject, second: Subject, ones: Sequence[Value], others: Sequence[Value], matched: dict[int, Value]
+) -> None:
+    """Match the outputs of nodes that the comparison of models by content pairs, where their shapes are equal."""
+    graphs = first.model.graph, second.model.graph
+    interner = Interner()
+    sides = Side(graphs[0], interner), Side(graphs[1], interner)
+    pairs = [pair_ports(*ports) for ports in ((graphs[0].inputs, graphs[1].inputs), (graphs[0].outputs, graphs[1].outputs))]
+    matching = match_nodes(sides, *pairs)
+    wanted = {id(value) for value in ones} - matched.keys()
+    free = {id(value) for value in others} - {id(value) for value in matched.values()}
+    for node, partner in enumerate(matching.partners[0]):
+        if partner < 0:
+            continue
+        for one, other in zip(sides[0].nodes[node].outputs, sides[1].nodes[partner].outputs, strict=False):
+            if id(one) in wanted and id(other) in free and one.shape == other.shape:
+                matched[id(one)] = other
 
 
 def _by_name(values: Iterable[Value]) -> dict[str, Value]:

@@ -73,8 +73,8 @@ class Trials:
         self._drawn: dict[int, Any] = {}
         self._final: dict[int, Any] = {}
         self.thresholds: dict[str, float] | None = None
-        self._ahead = ArrayStore(self._spill)
-        self._ahead_of = (-1, -1)
+        self._slice_results = ArrayStore(self._spill)
+        self._slice_of_results = (-1, -1)
 
     @property
     def count(self) -> int:
@@ -107,21 +107,21 @@ class Trials:
         if position == self._at:
             return
         values = self._crossing(self._at, position)
-        for value, array in zip(values, self._expected(self._at, position, values), strict=True):
+        for value, array in zip(values, self._reference_values_of(self._at, position, values), strict=True):
             self._before.store(id(value), array)
         self._before.keep_only({id(value) for value in self.subject.boundary(position)} | set(self._drawn))
         self._at = position
 
-    def _expected(self, start: int, stop: int, values: Sequence[Value]) -> list[Any]:
+    def _reference_values_of(self, start: int, stop: int, values: Sequence[Value]) -> list[Any]:
         """Return the reference's values of a slice from its start, where it is. Those of the last slice are kept."""
         if stop == len(self.subject.nodes) and all(id(value) in self._final for value in values):
             return [self._final[id(value)] for value in values]
-        if self._ahead_of != (start, stop):
-            self._ahead.keep_only(set())
+        if self._slice_of_results != (start, stop):
+            self._slice_results.keep_only(set())
             for value, array in zip(values, self._run_reference(values), strict=True):
-                self._ahead.store(id(value), array)
-            self._ahead_of = (start, stop)
-        return [self._ahead.get(id(value)) for value in values]
+                self._slice_results.store(id(value), array)
+            self._slice_of_results = (start, stop)
+        return [self._slice_results.get(id(value)) for value in values]
 
     def _run_reference(self, values: Sequence[Value]) -> list[Any]:
         if not values:
@@ -183,7 +183,7 @@ class Trials:
         found = self._run_engine(values, verdict)
         if found is None:
             return verdict
-        expected = self._expected(self.cuts[start], self.cuts[stop], values)
+        expected = self._reference_values_of(self.cuts[start], self.cuts[stop], values)
         is_equal = True
         for value, one, other in zip(values, expected, found, strict=True):
             cell = deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
