@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.cli import main
 from dovetail.equality.numbering import number_values
 from dovetail.errors import FormatError, RuleError
 
@@ -76,6 +78,11 @@ DIFFERENT = {
         lambda b, x, y: b.Cast(b.Cast(x, to="i32"), to="i8"),
     ),
     "condition": (lambda b, x, y: b.Where(b.Less(x, y), x, y), lambda b, x, y: b.Where(b.Less(x, y), y, x)),
+    "reshape that refuses": (lambda b, x, y: b.Reshape(b.Reshape(x, [6]), b.Shape(x)), lambda b, x, y: b.Identity(x)),
+    "columns and rows": (
+        lambda b, x, y: b.LessEqual(b.Reshape(x[:, 0], [1, -1]), b.Reshape(x[:, 0], [-1, 1])),
+        lambda b, x, y: b.LessEqual(b.Reshape(x[:, 0], [-1, 1]), b.Reshape(x[:, 0], [1, -1])),
+    ),
     "epsilon": (
         lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-5),
         lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-2),
@@ -227,6 +234,38 @@ def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
         with pytest.raises(FormatError) as error:
             dovetail.check_certificate(forged, *pair)
         assert error.value.code == "certificate.proof"
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run a subcommand. Returns the exit code and stdout."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0), capsys.readouterr().out
+
+
+def test_diff_proves_and_checks(pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = map(str, pair)
+    certificate = tmp_path / "proof.json"
+    code, text = run_command(capsys, "diff", a, b, "--prove", "--real", "--certificate", str(certificate))
+    assert (code, "proved equal over the real numbers" in text) == (0, True)
+    assert run_command(capsys, "diff", a, b, "--check-certificate", str(certificate))[0] == 0
+    certificate.write_text(certificate.read_text().replace('"real"', '"bits"'))
+    assert run_command(capsys, "diff", a, b, "--check-certificate", str(certificate))[0] == 3
+    certificate.write_text("[" * 100_000)
+    assert run_command(capsys, "diff", a, b, "--check-certificate", str(certificate))[0] == 3
+    assert run_command(capsys, "diff", a, b, "--check-certificate", str(tmp_path / "none.json"))[0] == 3
+
+
+def test_diff_says_what_is_not_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(tmp_path / name) for name in ("a.onnx", "b.onnx")]
+    for file, number in zip(files, (1.0, 2.0), strict=True):
+        dovetail.save(two_inputs(lambda b, x, y, number=number: b.Exp(b.Sin(x + number) * y)), file)
+    code, text = run_command(capsys, "diff", *files, "--prove", "--json")
+    data = json.loads(text)
+    assert (code, data["verdict"], len(data["regions"])) == (1, "different", 1)
+    assert run_command(capsys, "diff", *files, "--prove")[0] == 1
+    assert run_command(capsys, "diff", *files, "--real")[0] == 2
+    assert run_command(capsys, "diff", *files, "--prove", "--check-certificate", "x.json")[0] == 2
 
 
 def test_a_certificate_needs_files() -> None:

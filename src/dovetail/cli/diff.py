@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.cli.proofs import check_certificate_file, prove_files
 
 
 @click.command()
@@ -16,20 +17,47 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @click.argument("b", type=click.Path())
 @click.option("--html", "page", type=click.Path(), metavar="FILE", help="Write a page with both models side by side (.html).")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="Write numbers by node of B, for `draw --color difference`.")
+@click.option("--prove", is_flag=True, help="Prove both equal for all inputs and all sizes of open dimensions.")
+@click.option("--real", is_flag=True, help="With --prove: also by rewrites that are equal over the real numbers.")
+@click.option("--certificate", type=click.Path(), metavar="FILE", help="With --prove: write what proves it (.json).")
+@click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs of --prove.")
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def diff(a: str, b: str, page: str | None, colors: str | None, as_json: bool) -> int:
+def diff(
+    a: str,
+    b: str,
+    page: str | None,
+    colors: str | None,
+    prove: bool,
+    real: bool,
+    certificate: str | None,
+    checked: str | None,
+    seed: int,
+    as_json: bool,
+) -> int:
     """Compare the models A and B, each of either format; names and the order of nodes do not matter.
 
     Nodes are matched by content. Reported are nodes that were changed, added, removed or replaced, with their attributes,
-    weights, operands and types; inputs, outputs, opsets and metadata. Exit code 0: same, 1: different.
+    weights, operands and types; inputs, outputs, opsets and metadata. Exit code 0: same, 1: different; with --prove 0: proved
+    equal, 1: not proved. What is not proved is cut into the smallest regions, which run on seeded inputs.
     """
     from dovetail.difference.model_diff import diff as diff_models
 
+    if (real or certificate) and not prove:
+        raise click.UsageError("--real and --certificate are for --prove")
+    if (prove or checked) and (page or colors or (prove and checked)):
+        raise click.UsageError("--prove and --check-certificate exclude each other, --html and --colors")
+    if checked is not None:
+        check_certificate_file(checked, load(a), load(b))
+        return 0
     for target in (page, colors):
         if target == STREAM:
             raise click.UsageError("--html and --colors take the name of a file")
     first, second = load(a), load(b)
+    if prove:
+        with progress(f"proving {a} and {b} equal"):
+            return prove_files(first, second, real=real, seed=seed, certificate=certificate, as_json=as_json, names=(a, b))
     with progress(f"comparing {a} and {b}"):
         found = diff_models(first, second)
     for note in found.notes:

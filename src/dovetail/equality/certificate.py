@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 KIND = "dovetail equality certificate"
 VERSION = 1
 _BLOCK = 1 << 20
+MAX_BYTES = 1 << 28
+"""The most bytes of a certificate's file."""
 _FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "files", "matching", "digest"))
 
 
@@ -70,6 +73,19 @@ def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[
         raise FormatError("certificate.proof", "the equality does not follow from the rewrites that the certificate lists")
     if matching != content["matching"]:
         raise FormatError("certificate.proof", "the matched values are not those of the certificate")
+
+
+def read_certificate(path: str | PathLike[str]) -> Any:
+    """Read the JSON data of a certificate. Raises FormatError [certificate.format] for a file of other content."""
+    try:
+        if os.path.getsize(path) > MAX_BYTES:
+            raise FormatError("certificate.format", f"a certificate has at most {MAX_BYTES >> 20} MiB", file=os.fspath(path))
+        with open(path, "rb") as file:
+            return json.loads(file.read())
+    except OSError as error:
+        raise FormatError("certificate.file", f"the file cannot be read: {error.strerror}", file=os.fspath(path)) from None
+    except (ValueError, RecursionError) as error:
+        raise FormatError("certificate.format", f"the certificate is no JSON data: {error}", file=os.fspath(path)) from None
 
 
 def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,11 @@ def sizes_term(b: Terms, sizes: Sequence[Size]) -> Value:
 
 
 def reshape(b: Terms, x: Value, shape: Shape) -> Value:
-    """Return ``x`` with another shape: the input where it has that shape, else one Reshape."""
-    while x.node is not None and isinstance(x.node.op, Reshape):
+    """Return ``x`` with another shape: the input where it has that shape, else one Reshape.
+
+    A Reshape stays where it may refuse its operand, whose number of elements is then another one.
+    """
+    while x.node is not None and isinstance(x.node.op, Reshape) and _has_same_size(x, x.node.input(0)):
         x = x.node.input(0)
     if are_equal_shapes(x.shape, shape):
         return x
@@ -46,6 +49,11 @@ def reshape(b: Terms, x: Value, shape: Shape) -> Value:
     if data is not None and all(isinstance(size, int) for size in shape):
         return b.move_constant(x, lambda array: array.reshape(tuple(map(int, shape))))
     return b.intern(Reshape(special_zero=False), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
+
+
+def _has_same_size(x: Value, y: Value) -> bool:
+    """Return whether two tensors have the same number of elements for all values of their symbols."""
+    return symbolic.equal(symbolic.product(x.dims), symbolic.product(y.dims)) is True
 
 
 def _reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

@@ -1,0 +1,97 @@
+"""Options and output of proofs of equality."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli.output import narrate, say_json, table
+
+if TYPE_CHECKING:
+    from dovetail.equality.equality_proof import EqualityProof
+    from dovetail.ir.graph import Model
+
+VERDICTS = {
+    "bits": "proved equal: the same bits for all inputs and sizes",
+    "real": "proved equal over the real numbers for all inputs and sizes; results differ by rounding",
+    "open": "not proved equal",
+    "different": "different",
+}
+MAX_LABELS = 3
+"""The most nodes of a region that a row of the table names."""
+
+
+def prove_files(
+    a: Model, b: Model, *, real: bool, seed: int, certificate: str | None, as_json: bool, names: tuple[str, str]
+) -> int:
+    """Prove two models equal and print the answer. Returns the exit code: 0 proved, 1 not."""
+    from dovetail.equality.proof import prove
+
+    proof = prove(a, b, real=real, seed=seed)
+    if certificate is not None and proof.is_proved:
+        write_json(certificate, proof.certificate())
+        narrate(f"wrote {certificate}")
+    elif certificate is not None:
+        narrate(f"{certificate} was not written: nothing is proved")
+    if as_json:
+        say_json("diff", first=names[0], second=names[1], **as_data(proof))
+    else:
+        say_proof(proof)
+    return 0 if proof.is_proved else 1
+
+
+def as_data(proof: EqualityProof) -> dict[str, Any]:
+    """Return a proof as JSON data."""
+    regions = [
+        {
+            "nodes_a": region.nodes_a,
+            "nodes_b": region.nodes_b,
+            "inputs": region.inputs,
+            "outputs": region.outputs,
+            "difference": region.difference,
+        }
+        for region in proof.regions
+    ]
+    return {"verdict": proof.verdict, "rewrites": proof.rewrites, "regions": regions, "notes": proof.notes}
+
+
+def say_proof(proof: EqualityProof) -> None:
+    """Print the verdict, the rewrites that it rests on, and the regions that remain."""
+    for note in proof.notes:
+        narrate(note)
+    click.echo(VERDICTS[proof.verdict])
+    if proof.rewrites:
+        click.echo(f"rewrites: {', '.join(proof.rewrites)}")
+    if proof.regions:
+        rows = [
+            (
+                _labels(region.nodes_a),
+                _labels(region.nodes_b),
+                "not run" if region.difference is None else f"{region.difference:.3g}",
+            )
+            for region in proof.regions
+        ]
+        table(("nodes of the first", "nodes of the second", "largest difference"), rows)
+
+
+def _labels(labels: list[str]) -> str:
+    more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
+    return ", ".join(labels[:MAX_LABELS]) + more if labels else "none"
+
+
+def write_json(path: str, data: Any) -> None:
+    """Write JSON data to a file, as a whole or not at all."""
+    from dovetail.formats.atomic_write import replace_file
+
+    with replace_file(path) as stream:
+        stream.write(json.dumps(data).encode("utf-8"))
+
+
+def check_certificate_file(path: str, a: str | Model, b: str | Model) -> None:
+    """Check a certificate against two models. Raises FormatError where it is altered or does not fit."""
+    from dovetail.equality.certificate import check_certificate, read_certificate
+
+    check_certificate(read_certificate(path), a, b)
+    click.echo("the certificate holds: the equality follows again, with the rewrites that it lists")
