@@ -12,16 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO
+from xml.etree import ElementTree
 
 import numpy as np
 
 import dovetail
 from dovetail.compare.random_inputs import random_inputs
+from dovetail.difference.model_diff import diff
+from dovetail.draw import draw_model
 from dovetail.errors import DovetailError
+from dovetail.ir.edit import copy_model
 from dovetail.report.model_summary import summarize
 from seeds import File
 
-STAGES = ("load", "check", "infer", "show", "save-onnx", "save-ir", "save-text", "plan", "run", "interpret")
+STAGES = (
+    "load", "check", "infer", "show", "draw", "diff", "save-onnx", "save-ir", "save-text", "plan", "report", "run", "interpret"
+)  # fmt: skip
 SECONDS = 10
 """Processor time of one file, all stages together."""
 MEMORY = 1 << 30
@@ -92,6 +98,7 @@ class _Actions:
         self.inputs: dict[str, Any] | None = None
         self.opset = random.choice((None, None, None, 8, 13, 17, 21))
         self.external = random.random() < 0.2
+        self.is_reported = random.random() < 0.1
 
     def load(self) -> None:
         self.model = dovetail.load(self.path, limits=LIMITS)
@@ -107,6 +114,17 @@ class _Actions:
         repr(self.model)
         summarize(self.model)
         self.model._repr_html_()
+
+    def draw(self) -> None:
+        drawing = draw_model(self.model)
+        for text in (drawing.svg(), drawing.html()):
+            ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+
+    def diff(self) -> None:
+        found = diff(self.model, copy_model(self.model))
+        if not found.is_same:
+            raise AssertionError(f"a copy is different: {found}")
+        ElementTree.fromstring(found.html().removeprefix("<!DOCTYPE html>"))
 
     def save_onnx(self) -> None:
         self._save("saved.onnx", opset=self.opset, external=self.external)
@@ -131,6 +149,12 @@ class _Actions:
             report = dovetail.plan(self.model, rounds=0, limits=LIMITS)
             str(report)
             report.html()
+
+    def report(self) -> None:
+        """A part of the files: the exports to every opset take longer than the other stages together."""
+        if self.is_reported and self._is_small():
+            text = dovetail.model_report(self.model, runs=1, threads=1, limits=LIMITS).html()
+            ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
 
     def run(self) -> None:
         self._run("native")

@@ -408,6 +408,12 @@ def test_a_binarizer_of_texts_is_refused(tmp_path: Path) -> None:
     assert {each.code for each in caught.value.diagnostics} == {"type.class"}
 
 
+def test_a_list_of_tensors_of_unknown_size_is_compared() -> None:
+    x, y = (onnx.helper.make_tensor_sequence_value_info(name, onnx.TensorProto.FLOAT, [None]) for name in "xy")
+    model = model_of([node("Identity", ["x"], ["y"])], [x], [y])
+    assert dovetail.diff(model, model).is_same
+
+
 def test_a_rule_that_fails_is_our_error_and_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = File(".onnx", relus(2).SerializeToString())
     relu = type(next(iter(dovetail.load(file.write(tmp_path)).graph.nodes)).op)

@@ -16,6 +16,8 @@ class Dimensions:
         self._names: dict[str, str] = {}
         for first, second in pairs:
             for one, other in zip(_sizes(first.type), _sizes(second.type), strict=False):
+                if one is None or other is None:
+                    continue
                 names = symbolic.name_of(one), symbolic.name_of(other)
                 if names[0] is not None and names[1] is not None:
                     self._names.setdefault(names[0], names[1])
@@ -56,7 +58,7 @@ class Dimensions:
             return True
 
 
-def _sizes(type: Type) -> tuple[Size, ...]:
+def _sizes(type: Type) -> tuple[Size | None, ...]:
     if isinstance(type, Sequence):
         return _sizes(type.element)
     return type.shape or () if isinstance(type, Tensor) else ()
