@@ -268,6 +268,17 @@ def test_diff_says_what_is_not_proved(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run_command(capsys, "diff", *files, "--prove", "--check-certificate", "x.json")[0] == 2
 
 
+def test_transformations_are_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = two_inputs(lambda b, x, y: b.Relu(b.Identity(b.MatMul(x, np.float32(np.eye(3))) * 2.0) + y), ((1, 3), (1, 3)))
+    files = [str(tmp_path / name) for name in ("a.onnx", "b.xml", "c.onnx", "d.onnx")]
+    dovetail.save(model, files[0])
+    assert run_command(capsys, "convert", files[0], files[1], "--prove", "--json")[0] == 0
+    code, text = run_command(capsys, "simplify", files[0], "-o", files[2], "--prove", "--json")
+    assert (code, json.loads(text)["equality"]["verdict"]) == (0, "real")
+    code, text = run_command(capsys, "rebatch", files[0], "-o", files[3], "--dim", "0=batch", "--json")
+    assert (code, json.loads(text)["proof"]) == (0, "bits")
+
+
 def test_a_certificate_needs_files() -> None:
     model = two_inputs(lambda b, x, y: x + y)
     with pytest.raises(RuleError) as error:

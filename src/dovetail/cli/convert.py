@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.proofs import as_data, prove_conversion
 from dovetail.cli.transformation import FileOptions, saving
 
 
@@ -45,6 +46,7 @@ def _command_that_finds_it(
 @click.argument("target", type=click.Path())
 @saving
 @click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
+@click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -62,6 +64,7 @@ def convert(
     target: str,
     file_options: FileOptions,
     verify: bool,
+    prove: bool,
     tolerance: float | None,
     inputs: tuple[str, ...],
     dims: tuple[str, ...],
@@ -71,16 +74,17 @@ def convert(
     """Convert SOURCE to TARGET; the suffixes (.onnx, .xml) name the formats. - is stdin, or ONNX on stdout.
 
     Operators that the target cannot say exactly are refused, and all of them are listed. With --verify each of the two runs in
-    its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. Exit code 1: an output differs,
-    or cannot be compared.
+    its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. With --prove the target is proved
+    equal first. Exit code 1: an output differs, or cannot be compared; without --verify also: not proved.
     """
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
 
     is_onnx = target == STREAM or format_of(target) == "onnx"
     options = file_options.of(target)
-    if STREAM in (source, target) and verify:
-        raise click.UsageError("--verify runs both files in their runtimes and needs names for both, not -")
+    if STREAM in (source, target) and (verify or prove):
+        option = "--verify runs both files in their runtimes" if verify else "--prove loads both files"
+        raise click.UsageError(f"{option} and needs names for both, not -")
     to = target_of(target, as_json)
     if not verify and (inputs or dims or tolerance is not None):
         raise click.UsageError("--input, --dim and --tolerance are for --verify")
@@ -88,10 +92,15 @@ def convert(
     with progress(f"writing {target}"):
         save(model, to, **options)
     narrate(f"wrote {target}")
+    proof = None
+    if prove:
+        with progress(f"proving {source} and {target} equal"):
+            proof = prove_conversion(model, load(target), is_alone=not verify)
+    proved = {} if proof is None else {"proof": as_data(proof)}
     if not verify:
         if as_json:
-            say_json("convert", source=source, target=target)
-        return 0
+            say_json("convert", source=source, target=target, **proved)
+        return 0 if proof is None or proof.is_proved else 1
     from dovetail.cli.arrays import call_on_inputs
     from dovetail.compare.verify import TOLERANCE, random_outputs, verify_conversion
 
@@ -133,6 +142,7 @@ def convert(
             runtimes=runtimes,
             seed=seed,
             outputs=rows,
+            **proved,
         )
     else:
         columns = ("output", "type", "max abs", "max rel", "allowed", "", "file", "run by")

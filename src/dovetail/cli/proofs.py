@@ -42,6 +42,20 @@ def prove_files(
     return 0 if proof.is_proved else 1
 
 
+def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> EqualityProof:
+    """Prove a converted model equal to its source, and print the answer on stderr; ``is_alone``: nothing runs afterwards."""
+    from dovetail.equality.proof import prove
+
+    proof = prove(source, target, real=True, regions=is_alone)
+    rewrites = f": {', '.join(proof.rewrites)}" if proof.rewrites else ""
+    narrate(f"{VERDICTS[proof.verdict]}{rewrites}")
+    for note in proof.notes:
+        narrate(note)
+    for region in proof.regions:
+        narrate(f"not proved: {_labels(region.nodes_a)} / {_labels(region.nodes_b)}")
+    return proof
+
+
 def as_data(proof: EqualityProof) -> dict[str, Any]:
     """Return a proof as JSON data."""
     regions = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.proofs import VERDICTS
 from dovetail.cli.transformation import FileOptions, saving
 
 CHANGES = ("node", "operator", "old", "new", "reason")
@@ -67,6 +68,8 @@ def rebatch(
         save(new, to, **options)
     for note in report.notes:
         narrate(note)
+    if report.verdict:
+        narrate(f"at the old sizes {VERDICTS[report.verdict]}")
     narrate(f"{len(report.changes)} constants changed; wrote {target}")
     if as_json:
         say_json(
@@ -79,6 +82,7 @@ def rebatch(
             changes=[change._asdict() for change in report.changes],
             comparisons=[row._asdict() for row in report.comparisons],
             notes=report.notes,
+            proof=report.verdict or None,
         )
     elif target != STREAM:
         rows = [

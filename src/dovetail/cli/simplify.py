@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
+from dovetail.cli.proofs import VERDICTS
 from dovetail.cli.transformation import FileOptions, saving, split_names
 
 
@@ -19,7 +20,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     "--verify",
     "prove",
     is_flag=True,
-    help="Run the model before and after each pass; take back a pass that changes an answer.",
+    help="Prove the result equal for all inputs; run before and after each pass, and take back one that changes an answer.",
 )
 @click.option(
     "--tolerance",
@@ -81,6 +82,8 @@ def simplify(
         narrate(f"warning pass {each.name} taken back: {each.reverted}")
     if prove and report.sizes:
         narrate(f"proved at {'; '.join(_sizes_text(sizes) for sizes in report.sizes)}")
+    if report.verdict:
+        narrate(f"{VERDICTS[report.verdict]}{': ' if report.rewrites else ''}{', '.join(report.rewrites)}")
     narrate(f"{report.nodes_before} nodes before, {report.nodes_after} after; wrote {target}")
     if as_json:
         passes = [
@@ -100,6 +103,7 @@ def simplify(
             nodes_after=report.nodes_after,
             rounds=report.rounds,
             proved=report.sizes if prove else None,
+            equality={"verdict": report.verdict, "rewrites": report.rewrites} if prove else None,
             notes=report.notes,
             passes=passes,
         )

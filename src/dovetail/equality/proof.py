@@ -17,13 +17,14 @@ def prove(
     seed: int = 0,
     limits: Limits | None = None,
     fit_sizes: bool = False,
+    regions: bool = True,
 ) -> EqualityProof:
     """Prove that two models, or files of either format, are equal for all inputs and all sizes of open dimensions.
 
     Inputs and outputs are paired by name. Equal means the same bits in the interpreter, with row-major operands, wherever both
     models are defined; with ``real`` also equal over the real numbers, where results differ by rounding. What is not proved is
     cut into the smallest regions, which run on inputs of ``seed``. With ``fit_sizes`` a size that one model fixes and the other
-    leaves open is the fixed one.
+    leaves open is the fixed one. Without ``regions`` nothing runs, and the answer has none.
     """
     # Deferred for start-up time: the rules import the operators that they rewrite.
     from dovetail.equality.search import ProofSearch
@@ -31,4 +32,4 @@ def prove(
 
     models = tuple(each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))
     with counting(limits or models[0].limits):
-        return ProofSearch((models[0], models[1]), real, seed, fit_sizes).run()
+        return ProofSearch((models[0], models[1]), real, seed, fit_sizes, regions=regions).run()

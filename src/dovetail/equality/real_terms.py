@@ -47,6 +47,7 @@ class RealTerms(Terms):
         super().__init__(rules, deadline=deadline, prefix="real_")
         self._wide: dict[int, np.ndarray[Any, Any]] = {}
         self._by_shape: dict[Any, list[Value]] = {}
+        self._partners: dict[int, Value] = {}
 
     def exact_elements(self, x: Value) -> np.ndarray[Any, Any] | None:
         """Return the elements of a float constant in f64: of a computed one before it is rounded."""
@@ -86,7 +87,10 @@ class RealTerms(Terms):
         array = np.asarray(value.constant, dtype=np.float64)
         for other in candidates[:MAX_CANDIDATES]:
             wide = self._wide.get(id(other))
-            if wide is not None and are_within_rounding(array, wide, value.dtype):
+            partner = self._partners.get(id(other), value)
+            # Another stored constant that is near a computed one is not near this one: those differ by their bits.
+            if wide is not None and partner is value and are_within_rounding(array, wide, value.dtype):
+                self._partners[id(other)] = value
                 return other
         candidates.append(value)
         return value

@@ -19,11 +19,12 @@ SECONDS = 60.0
 class ProofSearch:
     """One search: terms that keep bits, terms over the real numbers, and the regions that remain."""
 
-    def __init__(self, models: tuple[Model, Model], real: bool, seed: int, fit_sizes: bool) -> None:
+    def __init__(self, models: tuple[Model, Model], real: bool, seed: int, fit_sizes: bool, *, regions: bool = True) -> None:
         self._models = models
         self._is_real = real
         self._seed = seed
         self._fit_sizes = fit_sizes
+        self._finds_regions = regions
         self._start = monotonic()
         self._notes: list[str] = []
 
@@ -45,10 +46,14 @@ class ProofSearch:
                 return EqualityProof("real", rewrites, notes=self._notes, models=self._models)
         proof = EqualityProof("open", notes=[*self._differences, *self._notes], models=self._models)
         proof.frontier = operator_pairs(*first_unequal(terms, pairs))
+        if self._differences:
+            proof.verdict = "different"
+        if not self._finds_regions:
+            return proof
         deadline = self._start + SECONDS
         proof.regions, notes = find_regions(self._models, terms, pairs, self._seed, deadline, self._is_real, self._fit_sizes)
         proof.notes += notes
-        if any(region.is_different for region in proof.regions) or self._differences:
+        if any(region.is_different for region in proof.regions):
             proof.verdict = "different"
         return proof
 

@@ -41,6 +41,7 @@ def rebatch(
     that combines samples or cannot be repaired, [rebatch.differs] where a renamed or fixed symbol changes a result.
     """
     # Deferred for start-up time: the repairs import the operators that they repair.
+    from dovetail.equality.proof import prove
     from dovetail.transform.batch.search import RebatchReport, Search
 
     request = read_request(model, dims or {}, shapes or {})
@@ -50,7 +51,8 @@ def rebatch(
         if not request.freed:
             return base, RebatchReport([], compared)
         new, report = Search(base, request, verify, seed, inputs).run()
-    return new, RebatchReport(report.changes, [*compared, *report.comparisons], report.notes)
+    verdict = prove(base, new, real=True, fit_sizes=True, regions=False).verdict if verify else ""
+    return new, RebatchReport(report.changes, [*compared, *report.comparisons], report.notes, verdict)
 
 
 def _substitute_symbols(model: Model, symbols: Mapping[str, Size]) -> Model:

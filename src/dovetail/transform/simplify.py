@@ -39,6 +39,8 @@ class SimplifyReport:
     """The report of :func:`simplify`: nodes, without constants and with those of subgraphs, before and after, and each pass.
 
     ``sizes`` are the sizes of open dimensions at which each pass was proved, and ``notes`` what could not be proved.
+    ``verdict`` and ``rewrites`` are those of the proof that the result equals the model for all inputs (see
+    :func:`dovetail.prove`); empty without ``prove``.
     """
 
     nodes_before: int
@@ -47,6 +49,8 @@ class SimplifyReport:
     passes: list[PassReport]
     sizes: list[dict[str, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    verdict: str = ""
+    rewrites: list[str] = field(default_factory=list)
 
     @property
     def changes(self) -> int:
@@ -75,7 +79,8 @@ def simplify(
     ``keep`` names the passes to apply (default: all of PASSES), ``skip`` those to leave out. Inputs and outputs keep their names,
     types and order. With ``prove`` the model runs before and after each pass on inputs drawn from ``seed``, at two sizes of its
     open dimensions where it has any, by the interpreter and the native engine. A pass that changes an answer is taken back: by
-    more than ``tolerance`` of the largest magnitude, or for a pass that moves elements alone, by a bit.
+    more than ``tolerance`` of the largest magnitude, or for a pass that moves elements alone, by a bit. The result is also proved
+    equal to the model for all inputs, where that can be (``report.verdict``).
 
     ``target``: the format "onnx" or "openvino" in which the result is to be saved. The operators into which an operator is
     written there are simplified too, so that the file, loaded and simplified again, stays as it is.
@@ -86,6 +91,7 @@ def simplify(
     Raises RuleError [simplify.pass] for the name of no pass, [simplify.fuse] for that of no fusion.
     """
     # Deferred for start-up time: the passes import a third of the operators.
+    from dovetail.equality.proof import prove as prove_equal
     from dovetail.transform.proof import Proof
     from dovetail.transform.simplification.passes import PASSES
 
@@ -112,6 +118,8 @@ def simplify(
     report = SimplifyReport(before, count_nodes(new.graph), rounds, list(reports.values()), notes=notes)
     if proof is not None:
         report.sizes, report.notes = proof.sizes, [*notes, *proof.notes]
+        equality = prove_equal(model, new, real=True, regions=False)
+        report.verdict, report.rewrites = equality.verdict, equality.rewrites
     return new, report
 
 

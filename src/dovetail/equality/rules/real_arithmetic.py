@@ -168,7 +168,7 @@ def _scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
         if not isinstance(layer.op, Conv | MatMul) or other.shape is None or not _is_plain(types[0]):
             continue
         weights, rank = layer.input(1), len(other.shape)
-        if weights.constant is None or layer.input(0).constant is not None or weights.shape is None or len(layer.inputs) > 2:
+        if weights.constant is None or layer.input(0).constant is not None or len(weights.dims) < 2 or len(layer.inputs) > 2:
             continue
         axis = 1 if isinstance(layer.op, Conv) else rank - 1
         if factor.shape is None:
@@ -177,7 +177,7 @@ def _scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
         if len(sizes) > rank or any(size != 1 for position, size in enumerate(sizes) if position != axis):
             continue
         shape: Shape = (
-            (sizes[axis], *(1,) * (len(weights.shape) - 1)) if axis == 1 and isinstance(layer.op, Conv) else (sizes[axis],)
+            (sizes[axis], *(1,) * (len(weights.dims) - 1)) if axis == 1 and isinstance(layer.op, Conv) else (sizes[axis],)
         )
         folded = b.fold_constants(Multiply(), [weights, reshape(b, factor, shape)])
         if folded is not None:

@@ -52,11 +52,14 @@ class RebatchReport:
     """The constants that changed, and the comparison of the new model's samples with those of the original.
 
     ``comparisons`` is empty where nothing was verified; ``notes`` has what the comparison does not show.
+    ``verdict`` is that of the proof that the new model at the old sizes equals the original for all inputs (see
+    :func:`dovetail.prove`); empty where nothing was verified.
     """
 
     changes: list[ChangedConstant]
     comparisons: list[SampleComparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    verdict: str = ""
 
 
 @dataclass(slots=True)
