@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from dovetail.difference.constant_keys import attribute_key, op_key
+from dovetail.difference.constant_keys import Weight, attribute_key, op_key
 from dovetail.difference.dimensions import Dimensions
 from dovetail.difference.node_matches import Matching
 from dovetail.difference.regions import Regions
@@ -102,6 +102,7 @@ class NodeComparison:
         self._path = path
         self._sides = matching.sides
         self._regions = Regions(matching)
+        self._compared: dict[Hashable, WeightChange | None] = {}
         self.found = GraphChanges(notes=list(matching.notes))
         seeds = [seed for side in self._sides for seed in side.drawn_seeds]
         if self._sides[0].drawn_seeds != self._sides[1].drawn_seeds:
@@ -140,8 +141,7 @@ class NodeComparison:
         attributes = () if self._sides[0].structure[first] == self._sides[1].structure[second] else compare_attributes(*ops)
         facts, weights, operands = self._compare_operands(first, second, nodes)
         attributes += facts
-        has_other_inputs = self._has_other_inputs(nodes)
-        if has_other_inputs or not all(x is None or is_static(x.type) for node in nodes for x in node.inputs):
+        if any(item.name in DERIVED for item in attributes) and self._may_have_other_inputs(nodes):
             attributes = tuple(item for item in attributes if item.name not in DERIVED)
         types: tuple[FactChange, ...] = ()
         differing = [
@@ -150,7 +150,7 @@ class NodeComparison:
             if not self._dimensions.are_equal(y.type, z.type)
         ]
         if differing:
-            if attributes or weights or operands or not has_other_inputs:
+            if attributes or weights or operands or not self._has_other_inputs(nodes):
                 types = tuple(differing)
             else:
                 self.found.resized += len(differing)
@@ -170,6 +170,18 @@ class NodeComparison:
         pairs = [(x, z) for x, z in zip(nodes[0].inputs, nodes[1].inputs, strict=False) if x is not None and z is not None]
         return any(not self._dimensions.are_equal(x.type, z.type) or str(x.value) != str(z.value) for x, z in pairs)
 
+    def _may_have_other_inputs(self, nodes: tuple[Node, Node]) -> bool:
+        are_static = all(x is None or is_static(x.type) for node in nodes for x in node.inputs)
+        return not are_static or self._has_other_inputs(nodes)
+
+    def _compare_constants(self, name: str, first: Weight, second: Weight, is_host: bool) -> WeightChange | None:
+        """Compare two constants, each pair once: several nodes may read them."""
+        key = id(first.data), id(second.data), first.dtype, second.dtype, is_host
+        if key not in self._compared:
+            self._compared[key] = compare_constants(name, first, second, is_host=is_host)
+        change = self._compared[key]
+        return None if change is None else replace(change, operand=name)
+
     def _compare_operands(
         self, first: int, second: int, nodes: tuple[Node, Node]
     ) -> tuple[tuple[FactChange, ...], tuple[WeightChange, ...], tuple[FactChange, ...]]:
@@ -187,7 +199,7 @@ class NodeComparison:
             if one.kind == other.kind == "constant":
                 is_host = slot < len(hosts) and hosts[slot]
                 constants = self._sides[0].constants[one.number], self._sides[1].constants[other.number]
-                change = compare_constants(name, *constants, is_host=is_host)
+                change = self._compare_constants(name, *constants, is_host)
                 if change is not None and is_host and all(each.data.size <= MAX_ELEMENTS for each in constants):
                     # An axis or a shape reads as an attribute.
                     facts.append(FactChange(name, *(str(each.data.tolist()) for each in constants)))

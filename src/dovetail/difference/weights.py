@@ -137,7 +137,8 @@ def _may_be_moved(x: Array, y: Array) -> bool:
     if x.dtype.hasobject or x.size > MAX_PERMUTED:
         return False
     with np.errstate(all="ignore"):
-        first, second = (float(np.sum(each.astype(np.float64) if each.dtype.kind != "c" else each.real)) for each in (x, y))
+        # The sum of a narrower type is computed in f64 by small blocks, without a copy of the array.
+        first, second = (float(np.sum(each.real, dtype=np.float64)) for each in (x, y))
     return abs(first - second) <= 1e-6 * max(abs(first), abs(second), 1.0) or np.isnan(first)
 
 
