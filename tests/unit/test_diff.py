@@ -226,6 +226,49 @@ def test_many_identical_nodes_end() -> None:
     assert found.counts["removed"] <= 3 and found.matched >= 2999
 
 
+def test_weights_stored_in_fewer_bits() -> None:
+    """A cast of a stored f16 weight is a part of the weight: no node is added, and the cast explains the difference."""
+    first, second = network(2), network(2)
+    tensor = second.graph.initializer[0]
+    half = numpy_helper.to_array(tensor).astype(np.float16)
+    tensor.CopyFrom(numpy_helper.from_array(half, "half"))
+    second.graph.node.insert(0, helper.make_node("Cast", ["half"], ["w0"], to=TensorProto.FLOAT))
+    (item,) = compare(first, second).changes
+    assert item.first == ("matmul0",) and item.weights[0].relation == "cast from f32 to f16"
+    exact, stored = network(2), network(2)
+    exact.graph.initializer[0].CopyFrom(numpy_helper.from_array(half.astype(np.float32), "w0"))
+    stored.CopyFrom(second)
+    found = compare(exact, stored)
+    assert not found.changes[0].weights[0].changed if found.changes else found.is_same
+
+
+def test_an_edit_beside_a_conversion(tmp_path: Path) -> None:
+    """Of an ONNX model and an edited IR copy only the edit is reported, though IR writes LeakyRelu in another way."""
+    path = tmp_path / "m.xml"
+    edited_model = network()
+    edited_model.graph.node[10].attribute[0].f = 0.5
+    dovetail.save(dovetail.load(edited_model), path)
+    found = dovetail.diff(dovetail.load(network()), path)
+    assert len(found.changes) == 1 and found.matched == 4 * LAYERS and not found.is_same
+    assert any("converted in memory" in note for note in found.notes)
+
+
+def test_numbers_for_a_picture() -> None:
+    found = compare(network(), network(seed=1))
+    numbers = found.node_numbers()
+    assert set(numbers) == {f"{kind}{number}" for kind in ("matmul", "bias") for number in range(LAYERS)}
+    assert set(numbers.values()) == {1.0} and found.node_numbers("first") == numbers
+
+
+def test_an_input_of_unknown_sizes_in_a_sequence() -> None:
+    element = helper.make_tensor_type_proto(TensorProto.FLOAT, ["n", None])
+    port = helper.make_value_info("x", helper.make_sequence_type_proto(element))
+    length = helper.make_tensor_value_info("y", TensorProto.INT64, [])
+    graph = helper.make_graph([helper.make_node("SequenceLength", ["x"], ["y"])], "g", [port], [length])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert compare(model, model).is_same
+
+
 HOSTILE = "\x1b[31mRED\x07</script><img src=x onerror=alert(2)>\u202e"
 
 
