@@ -3,10 +3,10 @@
     python bench/draw.py [FILE ...] [--seconds S] [--json]
 
 Without files: densenet121 of the onnx package, the language model and the detector of bench/models.py, and a graph of 10,000
-nodes that repeats nothing. Times of dovetail are those of `draw_model` and of one picture, of a loaded model; a PNG has one pixel
-for a unit. netron's time is that from the start of its page until its SVG is there, which includes reading the file. netron draws
-every node, dovetail draws repeated blocks once and large graphs as sections that open in the page. Where netron, chromium or
-chromedriver is missing, or no picture is there after S seconds, its cells say so.
+nodes that repeats nothing. Times of dovetail are those of `draw_model` and of one picture, of a loaded model; *open* is the SVG with
+every module and section open, and a PNG has one pixel for a unit. netron's time is that from the start of its page until its SVG is
+there, which includes reading the file. netron draws every node, dovetail draws repeated blocks once and large graphs as sections
+that open in the page. Where netron, chromium or chromedriver is missing, or no picture is there after S seconds, its cells say so.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def measure(path: Path) -> dict[str, Any]:
     model = dovetail.load(path)
     pictures = {
         "svg": lambda: draw_model(model).svg(),
+        "open": lambda: draw_model(model, depth=100).svg(),
         "png": lambda: draw_model(model).png(),
         "html": lambda: draw_model(model).html(),
     }
@@ -131,7 +132,7 @@ def measure_netron(path: Path, folder: Path, limit: float) -> dict[str, Any]:
 def text(row: dict[str, Any]) -> str:
     """The row of the table of docs/performance.md."""
     cells = [row["model"], f"{row['nodes']:,}", f"{row['drawn']:,}"]
-    cells += [f"{row[f'{kind}_seconds']:.2f} s, {row[f'{kind}_bytes'] / 1e3:,.0f} kB" for kind in ("svg", "png", "html")]
+    cells += [f"{row[f'{kind}_seconds']:.2f} s, {row[f'{kind}_bytes'] / 1e3:,.0f} kB" for kind in ("svg", "open", "png", "html")]
     cells.append(row.get("netron") or f"{row['netron_seconds']:.2f} s, {row['netron_bytes'] / 1e3:,.0f} kB")
     return f"| {' | '.join(cells)} |"
 
