@@ -3,10 +3,11 @@
     python bench/draw.py [FILE ...] [--seconds S] [--json]
 
 Without files: densenet121 of the onnx package, the language model and the detector of bench/models.py, and a graph of 10,000
-nodes that repeats nothing. Times of dovetail are those of `draw_model` and of one picture, of a loaded model; *open* is the SVG with
-every module and section open, and a PNG has one pixel for a unit. netron's time is that from the start of its page until its SVG is
-there, which includes reading the file. netron draws every node, dovetail draws repeated blocks once and large graphs as sections
-that open in the page. Where netron, chromium or chromedriver is missing, or no picture is there after S seconds, its cells say so.
+nodes that repeats nothing. Times of dovetail are those of `draw_model` and of one picture, of a loaded model; *open* is the
+SVG with every module and section open, and a PNG has one pixel for a unit. netron's time is that from the start of its page
+until its SVG is there, which includes reading the file. netron draws every node, dovetail draws repeated blocks once and
+large graphs as sections that open in the page. Where netron, chromium or chromedriver is missing, or no picture is there
+after S seconds, its cells say so.
 """
 
 from __future__ import annotations
