@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
+from dovetail.compare.random_inputs import random_inputs, sizes_in
 from dovetail.debug.array_store import ArrayStore
 from dovetail.debug.correspondence import match_inputs, match_values
 from dovetail.debug.deviation import Deviation, deviation_of, missing
@@ -95,6 +95,8 @@ def complete_inputs(
     states = {state.input for state in model.states}
     lacking = [value.name for value in model.inputs if value.name not in arrays and value.name not in states]
     if lacking:
+        given = {name: array.shape for name, array in arrays.items() if isinstance(array, np.ndarray)}
+        sizes = {**sizes_in(model, given), **(sizes or {})}
         arrays |= random_inputs(model, seed=seed, sizes=sizes, shapes=shapes, only=lacking, beside=arrays or None)
     return {**InitialStates(model)(arrays), **arrays} if model.states else arrays
 
@@ -268,8 +270,12 @@ class _Run:
             return
         for (value, own), array in zip(present, results, strict=True):
             found[id(value)] = deviation_of(
-                arrays[id(value)], array, self.tolerance, types_may_differ=self.columns[index].is_other
-            )  # fmt: skip
+                arrays[id(value)],
+                array,
+                self.tolerance,
+                types_may_differ=self.columns[index].is_other,
+                least=max(self.subject.tolerances.get(id(value), 0.0), subject.tolerances.get(id(own), 0.0)),
+            )
             if self.subject.is_read_after(value, part.stop):
                 self.stores[index].store(id(own), array)
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.compare.verify import tolerance_of
 from dovetail.debug.array_store import ArrayStore
 from dovetail.errors import EngineError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import draws
-from dovetail.ir.types import Tensor
+from dovetail.ir.types import Tensor, dtype_in
 from dovetail.limits import counting
 from dovetail.ops.constant import Constant
 from dovetail.passes.infer import infer_graph
@@ -56,8 +57,20 @@ class Subject:
         self.nodes = [*constant, *nodes]
         self.constant_count = len(constant)
         self.varying = varying
+        self.tolerances = self._coarsest_tolerances()
         self.draws = {position for position, node in enumerate(self.nodes) if draws(node.op, node.inputs)}
         self._last = self._last_readers()
+
+    def _coarsest_tolerances(self) -> dict[int, float]:
+        """Return the tolerance of the coarsest float type of each value and of the varying values that it follows from."""
+        found: dict[int, float] = {}
+        for node in self.nodes:
+            before = max((found.get(id(x), 0.0) for x in node.inputs if x is not None), default=0.0)
+            for y in node.outputs:
+                dtype = dtype_in(y.type)
+                own = tolerance_of(dtype) if dtype is not None and dtype.is_float else 0.0
+                found[id(y)] = max(before, own)
+        return found
 
     def _last_readers(self) -> dict[int, int]:
         """Return the position of the last reader of each value; that of an output is beyond the last node."""

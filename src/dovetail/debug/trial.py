@@ -186,7 +186,7 @@ class Trials:
         expected = self._reference_values_of(self.cuts[start], self.cuts[stop], values)
         is_equal = True
         for value, one, other in zip(values, expected, found, strict=True):
-            cell = deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
+            cell = self._deviation(value, one, other)
             verdict.values[value.name] = cell
             if id(value) in self._final:
                 verdict.outputs[value.name] = cell
@@ -195,6 +195,12 @@ class Trials:
         if not is_equal and stop < self.count and (self.thresholds is not None or not verdict.is_wrong_itself):
             self._follow(values, found, verdict)
         return verdict
+
+    def _deviation(self, value: Value, first: Any, second: Any) -> Deviation:
+        least = self.subject.tolerances.get(id(value), 0.0)
+        if self.other is not None:
+            least = max(least, self.other.tolerances.get(id(self._own(value)), 0.0))
+        return deviation_of(first, second, self.tolerance, types_may_differ=self.other is not None, least=least)
 
     def test_all_values(self) -> dict[int, Deviation]:
         """Run the whole model in the engine with every value an output. Returns the deviations by identity; the reference must
@@ -209,10 +215,7 @@ class Trials:
         if found is None:
             return {}
         expected = self._run_reference(values)
-        return {
-            id(value): deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
-            for value, one, other in zip(values, expected, found, strict=True)
-        }
+        return {id(value): self._deviation(value, one, other) for value, one, other in zip(values, expected, found, strict=True)}
 
     def test_constants(self, nodes: Sequence[Node]) -> Verdict:
         """Run what these nodes read and what follows from constants alone. The verdict has no slice of its own."""
@@ -224,7 +227,7 @@ class Trials:
         if found is None:
             return verdict
         for value, one, other in zip(values, self._run_reference(values), found, strict=True):
-            cell = deviation_of(one, other, self.tolerance, types_may_differ=self.other is not None)
+            cell = self._deviation(value, one, other)
             verdict.values[value.name] = cell
             if not cell.agrees:
                 verdict.constant = value
@@ -265,7 +268,7 @@ class Trials:
             verdict.is_broken = True
             return
         for value, array in zip(wanted, found, strict=True):
-            verdict.outputs[value.name] = deviation_of(self._final[id(value)], array, self.tolerance)
+            verdict.outputs[value.name] = self._deviation(value, self._final[id(value)], array)
 
 
 __all__ = ["Trials", "Verdict"]
