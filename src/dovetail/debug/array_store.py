@@ -23,7 +23,8 @@ class ArrayStore:
     def __contains__(self, key: int) -> bool:
         return key in self._items or key in self._files
 
-    def keys(self) -> set[int]:
+    def identities(self) -> set[int]:
+        """Return the identities of the values that have arrays."""
         return {*self._items, *self._files}
 
     def store(self, key: int, item: Any) -> None:
@@ -51,7 +52,7 @@ class ArrayStore:
 
     def keep_only(self, keys: set[int]) -> None:
         """Drop all other arrays."""
-        for key in self.keys() - keys:
+        for key in self.identities() - keys:
             self.drop(key)
 
 

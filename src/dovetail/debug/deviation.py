@@ -46,17 +46,17 @@ def missing(why: str) -> Deviation:
 
 
 def deviation_of(
-    first: Any, second: Any, tolerance: float | None = None, *, types_may_differ: bool = False, least: float = 0.0
+    first: Any, second: Any, tolerance: float | None = None, *, types_may_differ: bool = False, minimum: float = 0.0
 ) -> Deviation:
     """Compare a value with its reference ``first``; sequences and maps element by element, of which the worst is returned.
 
     ``tolerance`` is relative to the largest magnitude, by default that of the coarser type of the two. Integers, booleans and
     strings must be equal; integers of 8 bits and fewer, which are most often quantized, only without ``tolerance``. With
-    ``types_may_differ`` values of different types agree where their numbers do. ``least``: the least default tolerance of floats,
-    where the value follows from one of a coarser type.
+    ``types_may_differ`` values of different types agree where their numbers do. ``minimum``: that of the default
+    tolerance of floats, where the value follows from one of a coarser type.
     """
     if isinstance(first, list | dict) or isinstance(second, list | dict) or first is None or second is None:
-        return _compare_lists(first, second, tolerance, types_may_differ, least)
+        return _compare_lists(first, second, tolerance, types_may_differ, minimum)
     first, second = np.asarray(first), np.asarray(second)
     if first.shape != second.shape:
         return Deviation(inf, inf, None, False, f"shape {list(second.shape)}")
@@ -66,7 +66,7 @@ def deviation_of(
     one, other = dtypes.dtype(first.dtype), dtypes.dtype(second.dtype)
     why = "" if one is other else f"type {other}"
     allowed = max(tolerance_of(one), tolerance_of(other))
-    allowed = max(allowed, least) if allowed else 0.0
+    allowed = max(allowed, minimum) if allowed else 0.0
     if tolerance is not None and (allowed or (_is_quantized(one) and _is_quantized(other))):
         allowed = tolerance
     found = _integers(first, second) if not allowed else _floats(first, second, one, other, allowed)
@@ -79,13 +79,13 @@ def _is_quantized(dtype: DType) -> bool:
     return dtype.is_integer and dtype.bits <= QUANTIZED_BITS
 
 
-def _compare_lists(first: Any, second: Any, tolerance: float | None, types_may_differ: bool, least: float) -> Deviation:
+def _compare_lists(first: Any, second: Any, tolerance: float | None, types_may_differ: bool, minimum: float) -> Deviation:
     if first is None and second is None:
         return Deviation(0.0, 0.0, None, True)
     ones, others = flatten_outputs({"": first}), flatten_outputs({"": second})
     if ones.keys() != others.keys():
         return Deviation(inf, inf, None, False, f"{len(others)} elements, not {len(ones)}")
-    rows = [deviation_of(ones[key], others[key], tolerance, types_may_differ=types_may_differ, least=least) for key in ones]
+    rows = [deviation_of(ones[key], others[key], tolerance, types_may_differ=types_may_differ, minimum=minimum) for key in ones]
     return max(rows, key=lambda row: (not row.agrees, row.relative), default=Deviation(0.0, 0.0, None, True))
 
 

@@ -54,13 +54,20 @@ def release_memory() -> None:
 
 
 def run_part(engine: str, part: Part, folder: str, threads: int | None = None) -> list[Any]:
-    """Run a part in an engine. Returns its outputs in order.
+    """Run a part in an engine. Returns its outputs in order; one value may be several of them.
 
     The peers run a file of the part: IR in OpenVINO where the model is of that format, else ONNX, which stays in memory. Raises
     DovetailErrors only; a failure of a peer is EngineError [runtime.load], [runtime.run].
     """
-    if engine in PEERS:
-        return _run_peer(engine, part, folder, threads)
+    distinct = dict.fromkeys(map(id, part.outputs))
+    arrays = _run_peer(engine, part, folder, threads) if engine in PEERS else _run_program(engine, part, threads)
+    if len(arrays) != len(distinct):
+        raise EngineError("runtime.run", f"{engine} returns {len(arrays)} outputs of a part that has {len(distinct)}")
+    by_value = dict(zip(distinct, arrays, strict=True))
+    return [by_value[id(value)] for value in part.outputs]
+
+
+def _run_program(engine: str, part: Part, threads: int | None) -> list[Any]:
     options = {"threads": threads} if engine == "native" else {}
     with compile(part.model, engine=engine, **options) as program:  # type: ignore[arg-type]
         return list(program(part.inputs).values())
@@ -91,8 +98,6 @@ def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list
                 path = os.path.join(folder, f"part{suffix}")
                 if os.path.exists(path):
                     os.unlink(path)
-    if len(found) != len(part.outputs):
-        raise EngineError("runtime.run", f"{engine} returns {len(found)} outputs of a part that has {len(part.outputs)}")
     return list(found.values())
 
 

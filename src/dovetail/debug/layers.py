@@ -131,6 +131,9 @@ class _Run:
         self.subject = Subject(first, arrays)
         self.other = None if second is None else Subject(second, inputs_of_other(first, second, arrays))
         self.match = None if self.other is None else match_values(self.subject, self.other)
+        by_last_reader = sorted((self.match or {}).items(), key=lambda pair: self.subject.last_reader(pair[0]))
+        self._references = {id(own): key for key, own in by_last_reader}
+        self._random = {id(self.subject.nodes[position]) for position in self.subject.draws}
         self.base, self.columns, self.folder = base, columns, folder
         self.tolerance, self.threads, self.is_sliced = tolerance, threads, memory is not None
         self.wanted = self._select_values(values)
@@ -140,7 +143,7 @@ class _Run:
         self.refusals = [0] * len(columns)
         if self.is_sliced:
             warm_up([base, *(column.engine for column in columns)], folder)
-        self.row_slices, notes = slices_within(self.subject, memory, sorted(self.subject.draws))
+        self.row_slices, notes = slices_within(self.subject, memory)
         self.slices = len(self.row_slices)
         self.notes = [*notes, *self._first_notes()]
 
@@ -171,15 +174,17 @@ class _Run:
         rows: list[ValueRow] = []
         for part in self.row_slices:
             rows += self._slice_rows(part)
-            kept = {id(value) for value in self.subject.boundary(part.stop)}
-            self.reference.keep_only(kept)
-            for index in range(len(self.columns)):
-                self.stores[index].keep_only({id(self._own(index, key)) for key in self._values(kept) if self._own(index, key)})
+            self.reference.keep_only(self.subject.needed_after(self.reference.identities(), part.stop))
+            for index, store in enumerate(self.stores):
+                counterparts = {key: self._counterpart(index, key) for key in store.identities()}
+                kept = self.subject.needed_after(counterparts.values(), part.stop)
+                store.keep_only({key for key, counterpart in counterparts.items() if counterpart in kept})
         rows.sort(key=lambda row: row.depth)
         return rows
 
-    def _values(self, keys: set[int]) -> list[Value]:
-        return [value for value in self.subject.values_of(0, len(self.subject.nodes)) if id(value) in keys]
+    def _counterpart(self, index: int, key: int) -> int:
+        """Return the value of the reference for one of a column, both by identity."""
+        return self._references[key] if self.columns[index].is_other else key
 
     def _own(self, index: int, value: Value) -> Value | None:
         """Return the value of a column that corresponds to one of the reference."""
@@ -189,7 +194,10 @@ class _Run:
         values = [
             value
             for value in self.subject.values_of(part.start, part.stop)
-            if self.wanted is None or id(value) in self.wanted or self.subject.is_read_after(value, part.stop)
+            if self.wanted is None
+            or id(value) in self.wanted
+            or id(value.node) in self._random
+            or self.subject.is_read_after(value, part.stop)
         ]
         found = run_part(self.base, self.subject.part(values, self.reference), self.folder, self.threads) if values else []
         arrays = {id(value): array for value, array in zip(values, found, strict=True)}
@@ -222,15 +230,17 @@ class _Run:
 
     def _column(self, index: int, part: Slice, values: Sequence[Value], arrays: Mapping[int, Any]) -> list[Deviation]:
         """Run a slice in a column, and compare its values with the reference's ``arrays``."""
-        if part.start in self.subject.draws:
-            for value in values:
-                own = self._own(index, value)
-                if own is not None and self.subject.is_read_after(value, part.stop):
-                    self.stores[index].store(id(own), cast_to(own, arrays[id(value)]))
-            return [missing("random: not compared") for _ in values]
-        found: dict[int, Deviation] = {}
+        for value in self._drawn_in(part):
+            own = self._own(index, value)
+            if own is not None and id(value) in arrays:
+                self.stores[index].store(id(own), cast_to(own, arrays[id(value)]))
+        found: dict[int, Deviation] = {id(value): missing("random: not compared") for value in self._drawn_in(part)}
         self._run_column(index, part, part.stop, values, arrays, found)
         return [found[id(value)] for value in values]
+
+    def _drawn_in(self, part: Slice) -> list[Value]:
+        """Return the values of the random operators of a slice."""
+        return [y for node in self.subject.nodes[part.start : part.stop] if id(node) in self._random for y in node.outputs]
 
     def _run_column(
         self,
@@ -274,7 +284,7 @@ class _Run:
                 array,
                 self.tolerance,
                 types_may_differ=self.columns[index].is_other,
-                least=max(self.subject.tolerances.get(id(value), 0.0), subject.tolerances.get(id(own), 0.0)),
+                minimum=max(self.subject.tolerances.get(id(value), 0.0), subject.tolerances.get(id(own), 0.0)),
             )
             if self.subject.is_read_after(value, part.stop):
                 self.stores[index].store(id(own), array)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from dovetail.debug.subject import Subject
@@ -35,13 +34,12 @@ def slice_budget(memory: int) -> int:
     return max(MINIMUM, (memory - resident_bytes()) // COPIES)
 
 
-def slices_within(subject: Subject, memory: int | None, breaks: Sequence[int] = ()) -> tuple[list[Slice], list[str]]:
+def slices_within(subject: Subject, memory: int | None) -> tuple[list[Slice], list[str]]:
     """Return slices whose inputs, values and weights fit into ``memory``, and notes on nodes that alone do not.
 
-    A slice also ends before and after each of ``breaks``. Without ``memory`` there is no other end.
+    Without ``memory`` there is one slice.
     """
     budget = None if memory is None else slice_budget(memory)
-    apart = set(breaks)
     slices: list[Slice] = []
     notes: list[str] = []
     start, held = 0, 0
@@ -50,7 +48,7 @@ def slices_within(subject: Subject, memory: int | None, breaks: Sequence[int] = 
         cost = _cost(subject, position, seen)
         if budget is not None and cost > budget and memory is not None:
             notes.append(f"{node.label} alone needs about {cost * COPIES} bytes, more than the memory of {memory} leaves")
-        if position > start and (position in apart or position - 1 in apart or (budget is not None and held + cost > budget)):
+        if position > start and budget is not None and held + cost > budget:
             slices.append(Slice(start, position))
             start, held, seen = position, 0, set()
             cost = _cost(subject, position, seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
@@ -87,6 +88,26 @@ class Subject:
     def is_read_after(self, value: Value, position: int) -> bool:
         """Return whether a node at ``position`` or later reads the value, or it is an output; False for a constant value."""
         return id(value) in self.varying and self._last.get(id(value), -1) >= position
+
+    def last_reader(self, key: int) -> int:
+        """Return the position of the last node that reads a value, by identity; -1 for none."""
+        return self._last.get(key, -1)
+
+    def needed_after(self, keys: Iterable[int], position: int) -> set[int]:
+        """Return the values, by identity, that a node at ``position`` or later reads, and outputs."""
+        return {key for key in keys if self._last.get(key, -1) >= position}
+
+    def positions_with(self, values: Iterable[Value]) -> set[int]:
+        """Return the positions of whose boundary at least one of these values is."""
+        produced = {id(y): position for position, node in enumerate(self.nodes) for y in node.outputs}
+        changes = [0] * (len(self.nodes) + 2)
+        for value in values:
+            first, last = produced[id(value)] + 1, self._last.get(id(value), -1)
+            if id(value) in self.varying and first <= last:
+                changes[first] += 1
+                changes[last + 1] -= 1
+        counts = accumulate(changes)
+        return {position for position, count in enumerate(counts) if count}
 
     def boundary(self, position: int) -> list[Value]:
         """Return the values of nodes before ``position`` that nodes from there on read, and outputs among them."""

@@ -20,7 +20,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.limits import current
 
 SHARE = 0.25
-"""The share of the whole model's difference that a slice with the fault has at least."""
+"""The share of the whole model's difference that a slice with the fault has, or more."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Trials:
         self._spill = folder if options["memory"] is not None else None
         self.runs = 0
         self._first = subject.constant_count
-        self.cuts = [position for position in range(self._first, len(subject.nodes) + 1) if self._is_cut(position)]
+        self.cuts = self._cuts()
         self._at = self._first
         self._before = ArrayStore(self._spill)
         self._drawn: dict[int, Any] = {}
@@ -81,10 +81,16 @@ class Trials:
         """The number of units: operators, or runs of operators between two cuts."""
         return len(self.cuts) - 1
 
-    def _is_cut(self, position: int) -> bool:
-        if self.match is None or position in (self._first, len(self.subject.nodes)):
-            return True
-        return all(id(value) in self.match for value in self.subject.boundary(position))
+    def _cuts(self) -> list[int]:
+        """Return the positions at which both models have all values."""
+        stop = len(self.subject.nodes)
+        match = self.match
+        if match is None:
+            return list(range(self._first, stop + 1))
+        lacking = self.subject.positions_with(y for y in self.subject.values_of(0, stop) if id(y) not in match)
+        return [
+            position for position in range(self._first, stop + 1) if position in (self._first, stop) or position not in lacking
+        ]
 
     def start(self) -> None:
         """Run the reference once: the outputs, and the numbers of random operators, which every later run is given."""
@@ -197,10 +203,10 @@ class Trials:
         return verdict
 
     def _deviation(self, value: Value, first: Any, second: Any) -> Deviation:
-        least = self.subject.tolerances.get(id(value), 0.0)
+        minimum = self.subject.tolerances.get(id(value), 0.0)
         if self.other is not None:
-            least = max(least, self.other.tolerances.get(id(self._own(value)), 0.0))
-        return deviation_of(first, second, self.tolerance, types_may_differ=self.other is not None, least=least)
+            minimum = max(minimum, self.other.tolerances.get(id(self._own(value)), 0.0))
+        return deviation_of(first, second, self.tolerance, types_may_differ=self.other is not None, minimum=minimum)
 
     def test_all_values(self) -> dict[int, Deviation]:
         """Run the whole model in the engine with every value an output. Returns the deviations by identity; the reference must
