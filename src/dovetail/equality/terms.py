@@ -159,10 +159,10 @@ class Terms(Builder):
     def _stem(self, op: Op) -> str:
         return f"{self._prefix}{op.title.lower()}_{len(self.graph.nodes)}"
 
-    def plain(self, op: Op, xs: list[Value | None]) -> Value:
+    def plain(self, op: Op, xs: Sequence[Value | None]) -> Value:
         """Return the term of an operator with one output without applying rules."""
         types = infer_types(op, tuple(xs), self._stem(op))
-        return self.intern(op, xs, types)[0]
+        return self.intern(op, list(xs), types)[0]
 
     def opaque(self, key: Hashable, xs: Sequence[Value | None], types: Sequence[Type]) -> list[Value]:
         """Return the results of an operator of which only identity counts; ``types`` are those of a new term."""

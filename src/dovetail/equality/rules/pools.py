@@ -1,4 +1,4 @@
-"""Exact rules of operators whose attributes concern one output alone: the other outputs are the same without them."""
+"""Exact rules of operators with several outputs, whose attributes concern one of them, or nothing in the reference."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Type
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
+from dovetail.ops.tensor.topk import TopK
 
 
 def _max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -26,4 +27,18 @@ def _all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) ->
     return None if len(types) == count else b.add(op.with_(outputs=count), *xs)[: len(types)]
 
 
-POOLS: dict[type[Op], tuple[Rule, ...]] = {MaxPool: (_max_pool,), **dict.fromkeys((GRU, LSTM, RNN), (_all_outputs,))}
+def _top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write TopK with the order that its reference takes where none is specified, and indices of i64."""
+    assert isinstance(op, TopK)
+    plain = op.with_(stable=True, sort="value" if op.sort == "none" else op.sort, index_element_type=dtypes.i64)
+    if plain == op:
+        return None
+    values, indices = b.add(plain, *xs)
+    return [values, b.Cast(indices, to=op.index_element_type)]
+
+
+POOLS: dict[type[Op], tuple[Rule, ...]] = {
+    MaxPool: (_max_pool,),
+    TopK: (_top_k,),
+    **dict.fromkeys((GRU, LSTM, RNN), (_all_outputs,)),
+}

@@ -59,7 +59,7 @@ def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
         values.append(total)
     result = values[0]
     for x in values[1:]:
-        result = b.plain(kind(), [result, x])
+        result = b.plain(kind(), sorted((result, x), key=b.number_of))
     return result
 
 

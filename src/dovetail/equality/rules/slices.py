@@ -56,7 +56,20 @@ def slice_axes(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
             else:
                 return _slice_term(b, x, spans)
         return slice_axes(b, x.node.input(0), merged)
-    return _slice_concat(b, x, spans) or _try(_slice_operands, b, x, spans) or _slice_term(b, x, spans)
+    return _slice_term(b, x, spans)
+
+
+def _exact_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Move a slice towards the sources of its operand."""
+    x, spans = xs[0], spans_of_operands(xs)
+    if x is None or spans is None:
+        return None
+    inner = spans_of(x) or {}
+    if any(_is_whole(x.dims[axis], span) for axis, span in spans.items()) or (
+        inner and all(span.step == 1 and inner.get(axis, span).step == 1 for axis, span in spans.items())
+    ):
+        return slice_axes(b, x, spans)
+    return _slice_concat(b, x, spans) or _try(_slice_operands, b, x, spans)
 
 
 def _try(function: Callable[..., Value | None], *arguments: Any) -> Value | None:
@@ -281,4 +294,4 @@ def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     return reshape(b, part, types[0].shape) if types[0].shape is not None else None
 
 
-SLICES: dict[type[Op], tuple[Rule, ...]] = {Gather: (_gather,), Slice: (_slice,), Split: (_split,)}
+SLICES: dict[type[Op], tuple[Rule, ...]] = {ExactSlice: (_exact_slice,), Gather: (_gather,), Slice: (_slice,), Split: (_split,)}
