@@ -304,3 +304,49 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             cli.main(["diff", *arguments])
         assert ended.value.code == code
     capsys.readouterr()
+
+
+def written_otherwise(rows: int) -> dovetail.Model:
+    """A product, a sum and a reduction, with the constants in one of two forms."""
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with dovetail.Builder("net") as b:
+        x = b.input("x", "f32", (5, 3))
+        stored = b.constant(weights.T.copy() if rows else weights, "f32")
+        y = b.MatMul(x, stored, transpose_b=bool(rows))
+        y = b.Add(y, b.constant(weights[0:1] if rows else weights[0], "f32"))
+        b.output("y", b.ReduceSum(y, b.constant(np.array([-1] if rows else [1]))))
+    return b.model
+
+
+def test_one_meaning_in_two_forms_is_the_same() -> None:
+    assert dovetail.diff(written_otherwise(0), written_otherwise(1)).is_same
+
+
+def test_a_transposed_weight_without_its_flag_is_a_change() -> None:
+    def build(weights: Any, flag: bool) -> dovetail.Model:
+        with dovetail.Builder("net") as b:
+            x = b.input("x", "f32", (5, 4))
+            b.output("y", b.MatMul(x, b.constant(weights, "f32"), transpose_b=flag))
+        return b.model
+
+    weights = np.arange(16, dtype=np.float32).reshape(4, 4)
+    (flag,) = dovetail.diff(build(weights, False), build(weights, True)).changes
+    assert [each.name for each in flag.attributes] == ["transpose_b"] and not flag.weights
+    assert dovetail.diff(build(weights, False), build(weights.T.copy(), True)).is_same
+
+
+def test_elements_beyond_the_samples_of_a_large_weight_count() -> None:
+    """Two equal branches whose large weights differ in one element each: the readers tell which branch they read."""
+
+    def build(swap: bool) -> dovetail.Model:
+        arrays = [np.ones((300, 300), np.float32) for _ in range(2)]
+        arrays[0][7, 11] = 2
+        arrays[1][13, 5] = 3
+        with dovetail.Builder("net") as b:
+            x = b.input("x", "f32", (2, 300))
+            first, second = (b.Relu(b.MatMul(x, b.constant(array, "f32"))) for array in arrays)
+            b.output("y", b.Subtract(second, first) if swap else b.Subtract(first, second))
+        return b.model
+
+    assert dovetail.diff(build(False), build(False)).is_same
+    assert not dovetail.diff(build(False), build(True)).is_same

@@ -9,6 +9,7 @@ from typing import Any
 
 from dovetail.difference.constant_keys import Weight, attribute_key, op_key
 from dovetail.difference.dimensions import Dimensions
+from dovetail.difference.equivalence import align
 from dovetail.difference.node_matches import Matching
 from dovetail.difference.regions import Regions
 from dovetail.difference.side import NONE, Ref
@@ -102,7 +103,7 @@ class NodeComparison:
         self._path = path
         self._sides = matching.sides
         self._regions = Regions(matching)
-        self._compared: dict[Hashable, WeightChange | None] = {}
+        self._compared: dict[Hashable, tuple[Weight, Weight, WeightChange | None]] = {}
         self.found = GraphChanges(notes=list(matching.notes))
         seeds = [seed for side in self._sides for seed in side.drawn_seeds]
         if self._sides[0].drawn_seeds != self._sides[1].drawn_seeds:
@@ -139,8 +140,8 @@ class NodeComparison:
     def _compare_pair(self, first: int, second: int, nodes: tuple[Node, Node]) -> Iterator[tuple[str, Graph, Graph]]:
         ops = self._sides[0].ops[first], self._sides[1].ops[second]
         attributes = () if self._sides[0].structure[first] == self._sides[1].structure[second] else compare_attributes(*ops)
-        facts, weights, operands = self._compare_operands(first, second, nodes)
-        attributes += facts
+        facts, weights, operands, explained = self._compare_operands(first, second, nodes)
+        attributes = tuple(item for item in attributes if item.name not in explained) + facts
         if any(item.name in DERIVED for item in attributes) and self._may_have_other_inputs(nodes):
             attributes = tuple(item for item in attributes if item.name not in DERIVED)
         types: tuple[FactChange, ...] = ()
@@ -156,8 +157,7 @@ class NodeComparison:
                 self.found.resized += len(differing)
         if attributes or weights or operands or types:
             self._add("changed", [nodes[0]], [nodes[1]], attributes=attributes, weights=weights, operands=operands, types=types)
-        if self._sides[0].exact[first] != self._sides[1].exact[second]:
-            yield from self._subgraphs(nodes, ops)
+        yield from self._subgraphs(nodes, ops)
 
     def _subgraphs(self, nodes: tuple[Node, Node], ops: tuple[Op, Op]) -> Iterator[tuple[str, Graph, Graph]]:
         for name in ops[0].fields_by_name:
@@ -176,15 +176,19 @@ class NodeComparison:
 
     def _compare_constants(self, name: str, first: Weight, second: Weight, is_host: bool) -> WeightChange | None:
         """Compare two constants, each pair once: several nodes may read them."""
-        key = id(first.data), id(second.data), first.dtype, second.dtype, is_host
+        key = _layout(first), _layout(second), is_host
         if key not in self._compared:
-            self._compared[key] = compare_constants(name, first, second, is_host=is_host)
-        change = self._compared[key]
+            # The arrays are kept: their addresses are in the key.
+            self._compared[key] = first, second, compare_constants(name, first, second, is_host=is_host)
+        change = self._compared[key][-1]
         return None if change is None else replace(change, operand=name)
 
     def _compare_operands(
         self, first: int, second: int, nodes: tuple[Node, Node]
-    ) -> tuple[tuple[FactChange, ...], tuple[WeightChange, ...], tuple[FactChange, ...]]:
+    ) -> tuple[tuple[FactChange, ...], tuple[WeightChange, ...], tuple[FactChange, ...], set[str]]:
+        """Return the changes of small integers, of weights and of other operands, and the attributes that weights explain."""
+        ops = self._sides[0].ops[first], self._sides[1].ops[second]
+        explained: set[str] = set()
         refs = list(zip_longest(self._sides[0].refs[first], self._sides[1].refs[second], fillvalue=NONE))
         if isinstance(nodes[0].op, COMMUTATIVE) and len(refs) == 2 and not all(self._are_same(*pair) for pair in refs):
             swapped = [(refs[0][0], refs[1][1]), (refs[1][0], refs[0][1])]
@@ -198,8 +202,16 @@ class NodeComparison:
             name = _operand_name(nodes[0], slot)
             if one.kind == other.kind == "constant":
                 is_host = slot < len(hosts) and hosts[slot]
-                constants = self._sides[0].constants[one.number], self._sides[1].constants[other.number]
+                stored = self._sides[0].constants[one.number], self._sides[1].constants[other.number]
+                before, after, attribute = align(nodes, ops, name, *stored)
+                constants = before, after
                 change = self._compare_constants(name, *constants, is_host)
+                if attribute and change is None:
+                    explained.add(attribute)
+                elif attribute:
+                    # The elements do not follow the attribute: both are as they are stored.
+                    constants = stored
+                    change = self._compare_constants(name, *constants, is_host)
                 if change is not None and is_host and all(each.data.size <= MAX_ELEMENTS for each in constants):
                     # An axis or a shape reads as an attribute.
                     facts.append(FactChange(name, *(str(each.data.tolist()) for each in constants)))
@@ -207,7 +219,7 @@ class NodeComparison:
                     weights.append(change)
             elif not self._are_same(one, other) and not self._regions.explain(one, other):
                 operands.append(FactChange(name, self._sides[0].describe(one), self._sides[1].describe(other)))
-        return tuple(facts), tuple(weights), tuple(operands)
+        return tuple(facts), tuple(weights), tuple(operands), explained
 
     def _are_same(self, first: Ref, second: Ref) -> bool:
         """Return whether two operands are the same value: paired, or computed alike from the inputs."""
@@ -218,7 +230,7 @@ class NodeComparison:
             return True
         if first.kind != "node" or second.kind != "node" or first.output != second.output:
             return False
-        return self._matching.forward[0][first.number] == self._matching.forward[1][second.number]
+        return self._matching.have_equal_values(first.number, second.number)
 
     def _add_regions(self) -> None:
         for region in self._regions.collect():
@@ -263,6 +275,12 @@ class NodeComparison:
                 **details,
             )
         )
+
+
+def _layout(weight: Weight) -> Hashable:
+    """Return what identifies the elements of a constant that is in memory."""
+    data = weight.data
+    return data.ctypes.data, data.shape, data.strides, weight.dtype, weight.stored
 
 
 def _without_common_names(nodes: list[Node], others: list[Node], count: int) -> list[Node]:

@@ -18,6 +18,8 @@ from dovetail.symbolic import Inexact
 
 WHOLE_BYTES = 1 << 16
 """A constant of more bytes has a key of samples: equality is decided later, by blocks, for matched nodes only."""
+BLOCK = 1 << 22
+"""Elements that are read at a time."""
 SAMPLES = 256
 MAX_SHOWN = 8
 MAX_HOST = 1024
@@ -50,6 +52,25 @@ def constant_key(constant: Weight, is_host: bool) -> tuple[Hashable, ...]:
 
 def type_key(constant: Weight) -> tuple[Hashable, ...]:
     return constant.dtype.name, constant.data.shape
+
+
+def is_whole(weight: Weight) -> bool:
+    """Return whether the key of a constant has all of its elements."""
+    return not weight.data.dtype.hasobject and weight.data.nbytes <= WHOLE_BYTES
+
+
+def whole_digest(weight: Weight) -> bytes:
+    """Return a digest of all elements, read by blocks."""
+    data = weight.data
+    digest = blake2b(digest_size=16)
+    if data.dtype.hasobject:
+        digest.update(repr(data.reshape(-1).tolist()).encode("utf-8", "surrogatepass"))
+        return digest.digest()
+    for start in range(0, data.size, BLOCK):
+        # An iterator over the elements copies one block; a contiguous array gives a view of it.
+        block = data.reshape(-1)[start : start + BLOCK] if data.flags.c_contiguous else data.flat[start : start + BLOCK]
+        digest.update(np.ascontiguousarray(block).view(np.uint8).data)
+    return digest.digest()
 
 
 def _digest(data: np.ndarray[Any, Any]) -> Hashable:

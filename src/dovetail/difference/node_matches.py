@@ -34,6 +34,7 @@ class Matching:
         self.forward: tuple[Colors, Colors] = ([], [])
         self.notes: list[str] = []
         self.count = 0
+        self._whole: tuple[Colors, Colors] = ([], [])
 
     def mirror(self) -> Matching:
         """Return the same pairs with the sides exchanged."""
@@ -82,6 +83,26 @@ class Matching:
         found = self.sides[side].results.get(node, ())
         return sorted((-1, pairs[position], output) if position in pairs else (-2 - side, position, output)
                       for position, output in found)  # fmt: skip
+
+    def have_equal_values(self, first: int, second: int) -> bool:
+        """Return whether nodes of the two sides compute the same from the inputs: all elements of constants are read."""
+        if self.forward[0][first] != self.forward[1][second]:
+            return False
+        for side in (0, 1):
+            if not self._whole[side]:
+                self._whole[side].extend(self._color_whole(side))
+        return self._whole[0][first] == self._whole[1][second]
+
+    def _color_whole(self, side: int) -> Colors:
+        graph = self.sides[side]
+        colors: Colors = []
+        for node, refs in enumerate(graph.refs):
+            operands = tuple(
+                colors[ref.number] if ref.kind == "node" else graph.whole_number(ref.number) if ref.kind == "constant" else -1
+                for ref in refs
+            )
+            colors.append(self.interner.number(("whole", self.forward[side][node], operands)))
+        return colors
 
     # Colours of whole cones
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.difference.constant_keys import Weight, canonical_op, constant_key, op_key, type_key
+from dovetail.difference.constant_keys import Weight, canonical_op, constant_key, is_whole, op_key, type_key, whole_digest
 from dovetail.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies, host_inputs
@@ -164,6 +164,12 @@ class Side:
         sizes = tuple(sorted(tuple(sorted(self.constants[ref.number].data.shape)) for ref in refs if ref.kind == "constant"))
         self.shapes.append(intern(("shapes", kind, sizes)))
         self.kinds.append(intern(("kind", kind)))
+
+    def whole_number(self, index: int) -> int:
+        """Return the number of all elements of a constant, of which a large one's ``constant_number`` has samples."""
+        weight = self.constants[index]
+        number = self.constant_number(index)
+        return number if is_whole(weight) else self.interner.number(("whole constant", number, whole_digest(weight)))
 
     def weight_range(self, number: int) -> Hashable:
         """Return the size, minimum and maximum of a node's largest constant, which a transposition keeps; None without one."""
