@@ -286,3 +286,29 @@ def test_a_conversion_that_differs_names_the_command_that_finds_where(chain: Pat
     words = [sys.executable, "-m", "dovetail", "compare", *command, "--json"]
     again = subprocess.run(words, cwd=chain.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and again.returncode == 1 and json.loads(again.stdout)["differs"], again.stderr
+
+
+PEAK = """
+import sys
+import numpy as np
+from onnx import TensorProto, helper
+import dovetail
+from dovetail.compare.runtimes import peak_bytes
+
+count, size = 80, 1 << 21
+nodes = [helper.make_node("Sigmoid" if i % 2 else "Tanh", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
+ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size]) for name in ("v0", f"v{count}")]
+graph = helper.make_graph(nodes, "long", ends[:1], ends[1:])
+model = dovetail.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+found = dovetail.compare_layers(model, engines=["interpreter", "native"], memory=250_000_000, threads=1)
+assert found.agrees and len(found.rows) == count
+print(peak_bytes(), found.slices)
+"""
+
+
+@pytest.mark.slow
+def test_the_process_stays_below_the_memory() -> None:
+    """The values have 671 MB together, in each of two engines."""
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    peak, slices = map(int, done.stdout.split())
+    assert peak < 250_000_000 and slices > 10

@@ -311,7 +311,7 @@ def _measure_own_process() -> None:
     call = made.call(inputs)
     for _ in range(RUNS):
         call()
-    print(json.dumps([_peak_bytes(), seconds]))
+    print(json.dumps([peak_bytes(), seconds]))
 
 
 def _numpy_type(name: str) -> Any:
@@ -323,7 +323,7 @@ def _numpy_type(name: str) -> Any:
         return np.dtype(getattr(ml_dtypes, name))
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     """Return the peak resident memory of this process (VmHWM on Linux, else getrusage)."""
     if os.path.exists("/proc/self/status"):
         with open("/proc/self/status", encoding="ascii", errors="replace") as stream:

@@ -60,8 +60,9 @@ class BisectResult:
             return f"{self.engine}: {names} differ together, and not alone"
         if self.why:
             return f"{self.engine}: {names} cannot run: {self.why}"
-        verb = "are" if len(self.nodes) > 1 else "is"
-        return f"{self.engine}: {names} {verb} wrong{' by an error that later operators amplify' if self.is_amplified else ''}"
+        if self.is_amplified:
+            return f"{self.engine}: {names} agrees within the tolerance, and the outputs that follow from the rest do not"
+        return f"{self.engine}: {names} {'are' if len(self.nodes) > 1 else 'is'} wrong"
 
     def as_dict(self) -> dict[str, Any]:
         """Return all facts, for JSON."""

@@ -12,6 +12,9 @@ COPIES = 6
 MINIMUM = 1 << 22
 """The least bytes of a slice, where imports alone take nearly all of the memory."""
 
+MAX_NODES = 1000
+"""The most nodes of a slice: OpenVINO takes a time that grows with the square of the number of outputs."""
+
 
 class Slice(NamedTuple):
     """The nodes from ``start`` to before ``stop``."""
@@ -37,7 +40,7 @@ def slice_budget(memory: int) -> int:
 def slices_within(subject: Subject, memory: int | None) -> tuple[list[Slice], list[str]]:
     """Return slices whose inputs, values and weights fit into ``memory``, and notes on nodes that alone do not.
 
-    Without ``memory`` there is one slice.
+    A slice has at most MAX_NODES nodes; without ``memory`` there is no other bound.
     """
     budget = None if memory is None else slice_budget(memory)
     slices: list[Slice] = []
@@ -48,7 +51,8 @@ def slices_within(subject: Subject, memory: int | None) -> tuple[list[Slice], li
         cost = _cost(subject, position, seen)
         if budget is not None and cost > budget and memory is not None:
             notes.append(f"{node.label} alone needs about {cost * COPIES} bytes, more than the memory of {memory} leaves")
-        if position > start and budget is not None and held + cost > budget:
+        is_full = position - start >= MAX_NODES or (budget is not None and held + cost > budget)
+        if position > start and is_full:
             slices.append(Slice(start, position))
             start, held, seen = position, 0, set()
             cost = _cost(subject, position, seen)

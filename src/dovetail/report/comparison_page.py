@@ -107,13 +107,12 @@ def _grid(deepest: int, tolerance: float) -> Iterator[str]:
 
 
 def _tables(comparison: Any) -> str:
-    columns = ["#depth", "value", "operator", "type"]
-    for column in comparison.columns:
-        columns += [f"#{text_of(column.name)}: absolute", "#relative", "#ulp", ""]
+    columns = ["#depth", "value", "operator", "type", *(text_of(column.name) for column in comparison.columns)]
     differing = [row for row in comparison.rows if not row.agrees]
     missing = [(row, index) for row in comparison.rows for index, cell in enumerate(row.cells) if cell.is_missing]
     absent = [(row.depth, row.value, row.operator, comparison.columns[i].name, row.cells[i].why) for row, i in missing]
-    found = table("Values beyond the tolerance", columns, [_cells(row) for row in differing], "None.")
+    note = '<p class="note">Each cell has the relative difference, the absolute one, and the one in ulp.</p>'
+    found = note + table("Values beyond the tolerance", columns, [_cells(row) for row in differing], "None.")
     if absent:
         found += table("Values not compared", ("#depth", "value", "operator", "in", "why"), absent, "None.")
     return found + table("All values", columns, [_cells(row) for row in comparison.rows], "There are none.", is_open=False)
@@ -122,10 +121,12 @@ def _tables(comparison: Any) -> str:
 def _cells(row: Any) -> list[Any]:
     shape = "" if row.shape is None else f"[{', '.join(map(str, row.shape))}]"
     found: list[Any] = [row.depth, row.value, row.operator, f"{row.dtype}{shape}"]
-    for cell in row.cells:
-        if cell.is_missing:
-            found += ["", "", "", "not compared"]
-        else:
-            ulp = "" if cell.ulp is None else f"{cell.ulp:.3g}"
-            found += [f"{cell.absolute:.3g}", f"{cell.relative:.3g}", ulp, "agrees" if cell.agrees else cell.why or "differs"]
-    return found
+    return [*found, *map(_cell_text, row.cells)]
+
+
+def _cell_text(cell: Any) -> str:
+    if cell.is_missing:
+        return "not compared"
+    ulp = "" if cell.ulp is None else f", {cell.ulp:.3g} ulp"
+    verdict = "agrees" if cell.agrees else cell.why or "differs"
+    return f"{cell.relative:.3g} (absolute {cell.absolute:.3g}{ulp}): {verdict}"
