@@ -46,8 +46,9 @@ class RealTerms(Terms):
     def __init__(self, rules: Any, *, deadline: float | None = None) -> None:
         super().__init__(rules, deadline=deadline, prefix="real_")
         self._wide: dict[int, np.ndarray[Any, Any]] = {}
-        self._by_shape: dict[Any, list[Value]] = {}
+        self._by_shape: dict[tuple[str, tuple[int, ...], int], list[Value]] = {}
         self._partners: dict[int, Value] = {}
+        self._listed: set[int] = set()
 
     def exact_elements(self, x: Value) -> np.ndarray[Any, Any] | None:
         """Return the elements of a float constant in f64: of a computed one before it is rounded."""
@@ -63,36 +64,47 @@ class RealTerms(Terms):
         if are_within_rounding(array, ones, dtype):
             # Products of a number and its reciprocal are 1 up to rounding.
             return super().constant(ones.astype(dtype.numpy), dtype)
-        candidates = self._by_shape.setdefault((dtype.name, array.shape), [])
-        for value in candidates[:MAX_CANDIDATES]:
+        for value in self._candidates(array, dtype):
             other = self.exact_elements(value)
             if other is not None and are_within_rounding(array, other, dtype):
                 return value
         with np.errstate(all="ignore"):
             rounded = array.astype(dtype.numpy)
         value = super().constant(rounded, dtype)
-        if id(value) not in self._wide and value not in candidates:
+        if id(value) not in self._wide and id(value) not in self._listed:
             self._wide[id(value)] = array
-            candidates.append(value)
+            self._list(value, array)
         return value
+
+    def _candidates(self, array: np.ndarray[Any, Any], dtype: DType) -> list[Value]:
+        """Return the constants of the type and shape whose first element is near that of an array."""
+        place = _place_of(array, dtype)
+        found = [
+            value for near in (place - 1, place, place + 1) for value in self._by_shape.get((dtype.name, array.shape, near), ())
+        ]
+        return found[:MAX_CANDIDATES]
+
+    def _list(self, value: Value, array: np.ndarray[Any, Any]) -> None:
+        self._listed.add(id(value))
+        key = value.dtype.name, array.shape, _place_of(array, value.dtype)
+        self._by_shape.setdefault(key, []).append(value)
 
     def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
         """Return the term of a stored constant; a computed one that rounds to it is the same term."""
         value = super().constant(data, dtype, name)
         if value.dtype.name not in _PLAIN:
             return value
-        candidates = self._by_shape.setdefault((value.dtype.name, value.shape), [])
-        if any(value is other for other in candidates):
+        if id(value) in self._listed:
             return value
         array = np.asarray(value.constant, dtype=np.float64)
-        for other in candidates[:MAX_CANDIDATES]:
+        for other in self._candidates(array, value.dtype):
             wide = self._wide.get(id(other))
             partner = self._partners.get(id(other), value)
             # Another stored constant that is near a computed one is not near this one: those differ by their bits.
             if wide is not None and partner is value and are_within_rounding(array, wide, value.dtype):
                 self._partners[id(other)] = value
                 return other
-        candidates.append(value)
+        self._list(value, array)
         return value
 
     def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
@@ -120,6 +132,15 @@ class RealTerms(Terms):
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super().fold_constants(op, xs) if not is_computed else None
         return [self.computed_constant(result, floats[0].dtype)]
+
+
+def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
+    """Return a number of the first element: those of elements within rounding differ by at most 1."""
+    if not array.size:
+        return 0
+    with np.errstate(all="ignore"):
+        first = array.reshape(-1)[:1].astype(dtype.numpy)
+    return int(first.view(np.int32 if dtype.bits == 32 else np.int64)[0]) >> 4
 
 
 def are_within_rounding(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType) -> bool:

@@ -9,12 +9,21 @@ from dovetail.equality.terms import Result, Rule, Terms
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op, has
 from dovetail.ir.types import Type
-from dovetail.ops.elementwise.broadcast import Elementwise
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.recurrent.layers import RecurrentLayer
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs
 
-_PACKAGES = ("attention", "linalg.matmul", "ml", "nn.group_conv", "nn.lrn", "nn.normalization", "quantization")
+_PACKAGES = (
+    "attention",
+    "linalg.matmul",
+    "ml",
+    "nn.group_conv",
+    "nn.lrn",
+    "nn.normalization",
+    "quantization",
+    "recurrent.cells",
+    "recurrent.dynamic_quantize_lstm",
+)
 """Packages and modules of operators that are written in parts."""
 _COMPOSED = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 _LOWERED = frozenset((
@@ -26,11 +35,6 @@ _RECURRENT = ("GRU", "LSTM", "RNN")
 
 def _decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     return op.decompose(b, *xs)  # type: ignore[no-any-return]
-
-
-def _lower(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    assert isinstance(op, Elementwise)
-    return op.lower(b, *xs)  # type: ignore[no-any-return]
 
 
 def _bias(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -69,7 +73,7 @@ def decomposition_of(kind: type[Op]) -> tuple[str, Rule] | None:
     if name in _RECURRENT:
         return f"{name} in one form", _recurrent
     if name in _LOWERED:
-        return f"{name} in parts", _lower
+        return f"{name} in parts", _decompose
     module = kind.__module__.removeprefix("dovetail.ops.")
     if name in _COMPOSED or any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
         return (f"{name} in parts", _decompose) if has(kind, "decompose") else None

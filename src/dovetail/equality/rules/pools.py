@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dovetail import dtypes
+from dovetail.equality.rules.arithmetic import is_all
 from dovetail.equality.terms import Result, Rule, Terms
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type
+from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.tensor.topk import TopK
@@ -37,8 +41,15 @@ def _top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
     return [values, b.Cast(indices, to=op.index_element_type)]
 
 
+def _suppression(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop limits of NonMaxSuppression that are what omitted ones are."""
+    limits = [None if is_all(x, number) else x for x, number in zip(xs[2:], (0, 0, -np.inf, 0), strict=False)]
+    return None if all(x is y for x, y in zip(limits, xs[2:], strict=True)) else b.add(op, *xs[:2], *limits)
+
+
 POOLS: dict[type[Op], tuple[Rule, ...]] = {
     MaxPool: (_max_pool,),
+    NonMaxSuppression: (_suppression,),
     TopK: (_top_k,),
     **dict.fromkeys((GRU, LSTM, RNN), (_all_outputs,)),
 }

@@ -57,9 +57,10 @@ def _chain(b: Terms, kind: type[Op], operands: Sequence[Value]) -> Value | None:
         total = folded[0]
     if total is not None and not (values and _is_neutral(kind, total, values)):
         values.append(total)
-    result = values[0]
+    result: Value = values[0]
     for x in values[1:]:
-        result = b.plain(kind(), sorted((result, x), key=b.number_of))
+        first, second = sorted((result, x), key=b.number_of)
+        result = b.plain(kind(), [first, second])
     return result
 
 
