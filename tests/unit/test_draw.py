@@ -312,6 +312,21 @@ def test_a_graph_that_defeats_the_layout_is_drawn_in_bounded_time(model: object)
     ElementTree.fromstring(text)
 
 
+def test_a_part_of_very_many_nodes_and_edges_is_drawn_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dovetail.draw.scene_builder.MAX_NODES", 50)
+    drawing = draw_model(chain(60))
+    assert drawing.scene.root.total == 50 and drawing.notes == ["very many nodes: the first 50 of 60 are drawn"]
+    assert drawing.notes[0] in drawing.svg() and drawing.notes[0] in drawing.html()
+    monkeypatch.undo()
+    monkeypatch.setattr("dovetail.draw.scene_builder.MAX_EDGES", 200)
+    drawing = draw_model(dense(20))
+    # Of 210 edges into Concat and 20 into Slice, 40 nodes have 5 each at most.
+    assert any("first 5 of each node" in note for note in drawing.notes)
+    assert all(
+        len({source for source, end in drawing.scene.root.links if end is item}) <= 5 for item in drawing.scene.root.children
+    )
+
+
 def test_colors_combine_and_have_a_legend() -> None:
     model = branches()
     text = draw_model(model, colors={"a": 1.0, "b": 3e-3}, measure="time", unit="s").svg()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import Op, bodies, has
 from dovetail.passes.modules import module_paths
 
+MAX_NODES = 200_000
+"""The most nodes of a model that are drawn: about 30 seconds."""
+MAX_EDGES = 500_000
+"""The most edges of a graph that are drawn: about 20 seconds."""
 MAX_SUBGRAPHS = 6
 """The deepest nesting of subgraphs that is drawn."""
 MAX_CARDS = 12
@@ -40,6 +44,7 @@ class SceneBuilder:
         self.notes: list[str] = []
         self.edges: list[tuple[Item, Item, Value]] = []
         self.tokens: dict[Any, int] = {}
+        self.room = MAX_NODES
 
     def build(self, model: Model) -> Scene:
         root = self._graph_frame(model.graph, "graph", printable(model.graph.name or "model"), 0)
@@ -62,9 +67,8 @@ class SceneBuilder:
         sources: dict[Value, Item] = {}
         modules: dict[tuple[Part, ...], Frame] = {(): root}
         computed = _computed_weights(graph)
-        for position, node in enumerate(graph.nodes):
-            if not _is_weight(node) and node not in computed.readers:
-                items[node] = self._node_item(node, position, depth, computed)
+        for position, node in enumerate(self._drawn_nodes(graph, computed)):
+            items[node] = self._node_item(node, position, depth, computed)
         paths = module_paths(graph)
         readers = {node: [reader for y in node.outputs for reader, _ in y.uses if reader in items] for node in items}
         for node, path in call_paths({node: paths[node] for node in items}, readers).items():
@@ -75,13 +79,32 @@ class SceneBuilder:
         targets: dict[Value, Item] = {}
         root.children += self._terminals("output", list(dict.fromkeys(graph.outputs)), targets, len(graph.nodes))
         _set_parents(root)
+        most = self._edges_of_node(items)
         for node, item in items.items():
-            for x in dict.fromkeys(node.inputs):
+            for x in list(dict.fromkeys(node.inputs))[:most]:
                 if x is not None:
                     self._add_edge(items, sources, x, item)
         for value, item in targets.items():
             self._add_edge(items, sources, value, item)
         return root
+
+    def _drawn_nodes(self, graph: Graph, computed: ComputedWeights) -> list[Node]:
+        """Return the nodes that have boxes, at most MAX_NODES of all graphs."""
+        nodes = [node for node in graph.nodes if not _is_weight(node) and node not in computed.readers]
+        if len(nodes) > self.room:
+            self.notes.append(f"very many nodes: the first {self.room:,} of {len(nodes):,} are drawn")
+            del nodes[self.room :]
+        self.room -= len(nodes)
+        return nodes
+
+    def _edges_of_node(self, nodes: Collection[Node]) -> int | None:
+        """Return the most edges into one node that are drawn; None where all are."""
+        count = sum(len(node.inputs) for node in nodes)
+        if count <= MAX_EDGES:
+            return None
+        most = max(MAX_EDGES // len(nodes), 1)
+        self.notes.append(f"very many edges: of {count:,} the first {most:,} of each node are drawn")
+        return most
 
     def _add_edge(self, items: dict[Node, Item], sources: dict[Value, Item], value: Value, target: Item) -> None:
         source = sources.get(value) if value.node is None else items.get(value.node)
