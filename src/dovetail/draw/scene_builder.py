@@ -79,9 +79,9 @@ class SceneBuilder:
         targets: dict[Value, Item] = {}
         root.children += self._terminals("output", list(dict.fromkeys(graph.outputs)), targets, len(graph.nodes))
         _set_parents(root)
-        most = self._edges_of_node(items)
+        limit = self._edges_of_node(items)
         for node, item in items.items():
-            for x in list(dict.fromkeys(node.inputs))[:most]:
+            for x in list(dict.fromkeys(node.inputs))[:limit]:
                 if x is not None:
                     self._add_edge(items, sources, x, item)
         for value, item in targets.items():
@@ -102,9 +102,9 @@ class SceneBuilder:
         count = sum(len(node.inputs) for node in nodes)
         if count <= MAX_EDGES:
             return None
-        most = max(MAX_EDGES // len(nodes), 1)
-        self.notes.append(f"very many edges: of {count:,} the first {most:,} of each node are drawn")
-        return most
+        limit = max(MAX_EDGES // len(nodes), 1)
+        self.notes.append(f"very many edges: of {count:,} the first {limit:,} of each node are drawn")
+        return limit
 
     def _add_edge(self, items: dict[Node, Item], sources: dict[Value, Item], value: Value, target: Item) -> None:
         source = sources.get(value) if value.node is None else items.get(value.node)
