@@ -18,7 +18,7 @@ from dovetail import Builder, Limits, cli, native_core
 from dovetail.compare.model_profile import EngineProfile, ModelProfile
 from dovetail.engine.machine_limits import measure_limits
 from dovetail.engine.step_profile import profile_steps
-from dovetail.passes.modules import module_of
+from dovetail.passes.modules import module_of, module_paths
 from perfetto_ui import query_trace, requires_perfetto
 
 F32 = np.float32
@@ -148,6 +148,19 @@ def test_modules_come_from_metadata_then_names() -> None:
     assert module_of(node) == "layers.0/norm"
     node.metadata["metadata_props"] = {"pkg.torch.onnx.name_scopes": "[" * 100_000 + "'" * 99_999}
     assert isinstance(module_of(node), str)
+
+
+def test_nodes_without_names_are_in_the_module_around_their_neighbours() -> None:
+    generator = np.random.default_rng(0)
+    with Builder("net") as b:
+        x = b.input("x", "f32", (2, 8))
+        for name in ("first.weight", "layers.0.fc.weight", "layers.1.fc.weight", "head"):
+            x = b.Relu(b.MatMul(x, b.constant(generator.standard_normal((8, 8)).astype(F32), name=name)))
+        b.output("y", x)
+    found = [(node.op.title, path) for node, path in module_paths(b.model.graph).items() if node.op.title != "Constant"]
+    # A product with a parameter of its own that has no path is in no module, and neither is what follows it.
+    inner = [("layers", "0", "fc"), ("layers", "0", "fc"), ("layers", "1", "fc"), ("layers", "1", "fc")]
+    assert [path for _, path in found] == [("first",), (), *inner[:1], ("layers",), *inner[2:3], (), (), ()]
 
 
 # Trace

@@ -17,6 +17,10 @@ MAX_PARTS = 12
 """The most parts of a path; deeper modules are parts of the last one."""
 MAX_TEXT = 10_000
 """The most characters of metadata or of a name that are searched for modules."""
+MAX_SHAPE = 8
+"""The most elements of a constant that is a shape."""
+MIN_SHARE = 0.25
+"""The least share of the nodes whose modules are known."""
 MAX_NEIGHBOURS = 16
 """The most neighbours of a node whose modules are compared."""
 
@@ -39,18 +43,26 @@ def module_path(node: Node) -> tuple[str, ...]:
 def module_paths(graph: Graph) -> dict[Node, tuple[str, ...]]:
     """Return the module path of each node of a graph.
 
-    Where most nodes have one, a node without one is in the innermost module that is around all of its neighbours.
+    A node without one is in the innermost module that is around all of its neighbours; one with parameters is in none. Where
+    less than MIN_SHARE of the nodes have a path, no node has: the modules would hold parts of what they are.
     """
     paths = {node: module_path(node) for node in graph.nodes}
     computing = [node for node in graph.nodes if node.outputs and node.outputs[0].constant is None]
-    if 2 * sum(bool(paths[node]) for node in computing) < len(computing):
-        return paths
+    if sum(bool(paths[node]) for node in computing) < MIN_SHARE * len(computing):
+        return dict.fromkeys(graph.nodes, ())
+    unknown = {node for node in computing if not paths[node] and not _has_parameters(node)}
     for node in computing:
-        if not paths[node]:
+        if node in unknown:
             near = [x.node for x in node.inputs if x is not None and x.node is not None and x.constant is None]
             near += [reader for y in node.outputs for _, (reader, _) in zip(range(MAX_NEIGHBOURS), y.uses, strict=False)]
-            paths[node] = _common_prefix([paths[each] for each in near[: 2 * MAX_NEIGHBOURS] if paths[each]])
+            paths[node] = _common_prefix([paths[each] for each in near[: 2 * MAX_NEIGHBOURS] if each not in unknown])
+            unknown.discard(node)
     return paths
+
+
+def _has_parameters(node: Node) -> bool:
+    """Return whether a node has a constant that is more than an axis or a shape."""
+    return any(x is not None and (data := x.constant) is not None and data.size > MAX_SHAPE for x in node.inputs)
 
 
 def _candidates(node: Node) -> Iterable[list[str]]:
