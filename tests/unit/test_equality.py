@@ -296,3 +296,58 @@ def test_long_chains_end() -> None:
 
     model = two_inputs(chain, ((3, 3), (3, 3)))
     assert dovetail.prove(model, model).verdict == "bits"
+
+
+def doubled(b: Any, x: Any, y: Any) -> Any:
+    """Build a sum whose operands as a tree are 2**400."""
+    for _ in range(400):
+        x = x + x
+    return x
+
+
+def powered(b: Any, x: Any, y: Any) -> Any:
+    for _ in range(200):
+        x = (x * x + y) * 0.5
+    return x
+
+
+def sliced(b: Any, x: Any, y: Any) -> Any:
+    for _ in range(60):
+        x = b.Tanh(x) + y
+    return b.Concat(*(x[:, :1] for _ in range(3)), x[:, 1:], axis=1)
+
+
+@pytest.mark.parametrize("expression", [doubled, powered, sliced])
+def test_hostile_graphs_end(expression: Any) -> None:
+    """Graphs that are exponential as trees are numbered in time; a change at their root is not proved."""
+    model, other = two_inputs(expression), two_inputs(lambda b, x, y: expression(b, x * np.float32(1.5), y))
+    assert dovetail.prove(model, two_inputs(expression), real=True).verdict == "bits"
+    assert dovetail.prove(model, other, real=True).verdict in ("open", "different")
+
+
+def test_two_stored_constants_near_one_computed_are_not_equal() -> None:
+    """A constant that a rewrite computes is near both, which differ by one unit in the last place."""
+    exact = np.float32(1) / np.float32(3)
+
+    def scaled(factor: Any) -> dovetail.Model:
+        return two_inputs(lambda b, x, y: b.Concat(x / 3.0, b.Exp(y * factor), axis=1))
+
+    assert dovetail.prove(scaled(exact), scaled(np.nextafter(exact, np.float32(1))), real=True).verdict == "open"
+
+
+def test_open_subgraphs_are_compared_by_their_captures() -> None:
+    def conditional(number: float) -> dovetail.Model:
+        with dovetail.Builder() as b:
+            condition = b.input("c", "boolean", ())
+            x = b.input("x", "f32", (3,))
+            branches = []
+            for factor in (2.0, number):
+                inner = dovetail.Builder()
+                z = inner.input("z", "f32", (3,))
+                inner.output("w", inner.Multiply(z, factor))
+                branches.append(inner.graph)
+            b.output("y", b.If(condition, x, then_branch=branches[0], else_branch=branches[1], outputs=1)[0])
+        return b.model
+
+    assert dovetail.prove(conditional(3.0), conditional(3.0)).verdict == "bits"
+    assert dovetail.prove(conditional(3.0), conditional(4.0)).verdict in ("open", "different")

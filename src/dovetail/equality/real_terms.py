@@ -70,10 +70,10 @@ class RealTerms(Terms):
                 return value
         with np.errstate(all="ignore"):
             rounded = array.astype(dtype.numpy)
-        value = super().constant(rounded, dtype)
-        if id(value) not in self._wide and id(value) not in self._listed:
-            self._wide[id(value)] = array
-            self._list(value, array)
+        # A term of its own, also where a stored constant will have the same bits: that one may not be another one's equal.
+        value = self.new_constant(rounded, dtype)
+        self._wide[id(value)] = array
+        self._list(value, array)
         return value
 
     def _candidates(self, array: np.ndarray[Any, Any], dtype: DType) -> list[Value]:

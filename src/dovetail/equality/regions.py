@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -19,10 +20,12 @@ from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor
-from dovetail.limits import bytes_of
+from dovetail.limits import bytes_of, counting, current
 
 MEMORY = 1 << 30
 """The most bytes of the values of both models that are kept for the runs of regions."""
+MAX_CANDIDATES = 8
+"""The most values of about the same magnitude with which a value is compared, on either side."""
 TOLERANCE = 1e-3
 """The difference, relative to the largest magnitude, beyond which results really differ."""
 
@@ -62,12 +65,13 @@ def find_regions(
         cut_terms, before = over_reals.terms, over_reals.before_cuts
     regions = []
     known = [{id(term) for term in each.values()} for each in cut_terms]
+    runner = _Runner(models, cut_terms, values, deadline)
     for number, pair in enumerate(pairs):
         first, second = (before[index].get(number, cut_terms[index][id(pair[index])]) for index in (0, 1))
         if first is second:
             continue
         region = _region(pair, cut_terms, known, cuts)
-        _measure(region, pair, cut_terms, values, models)
+        runner.measure(region, pair)
         region.description.is_different &= is_different
         regions.append(region.description)
     return _merge(regions), notes
@@ -88,28 +92,35 @@ def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value])
 def _run_both(models: tuple[Model, Model], seed: int, deadline: float) -> tuple[list[dict[int, Any]], str]:
     """Run both models on the same inputs. Returns the values of each by identity, and why they are incomplete."""
     results: list[dict[int, Any]] = [{}, {}]
+    limits = replace(current().limits, seconds=max(deadline - monotonic(), 0.1))
     try:
-        arrays: dict[str, Any] = random_inputs(models[0], seed=seed)
-        if models[0].states:
-            arrays = {**InitialStates(models[0])(arrays), **arrays}
-        used = 0
-        for model, found in zip(models, results, strict=True):
-            for value in model.inputs:
-                if value.name not in arrays:
-                    return results, f"input {value.name!r} is in one model alone"
-                found[id(value)] = arrays[value.name]
-            for node in model.graph.nodes:
-                if monotonic() > deadline:
-                    return results, "the time was over"
-                ys = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
-                for y, array in zip(node.outputs, ys, strict=False):
-                    found[id(y)] = array
-                    used += bytes_of(array) if node.inputs else 0
-                if used > MEMORY:
-                    return results, f"their values exceed {MEMORY >> 20} MiB"
+        with counting(limits):
+            return results, _run_in_turn(models, seed, results)
     except DovetailError as error:
         return results, f"[{error.code}] {error.message}"
-    return results, ""
+
+
+def _run_in_turn(models: tuple[Model, Model], seed: int, results: list[dict[int, Any]]) -> str:
+    """Run one model after the other into ``results``. Returns why they are incomplete; empty where they are not."""
+    arrays: dict[str, Any] = random_inputs(models[0], seed=seed)
+    usage = current()
+    if models[0].states:
+        arrays = {**InitialStates(models[0])(arrays), **arrays}
+    used = 0
+    for model, found in zip(models, results, strict=True):
+        for value in model.inputs:
+            if value.name not in arrays:
+                return f"input {value.name!r} is in one model alone"
+            found[id(value)] = arrays[value.name]
+        for node in model.graph.nodes:
+            usage.check_time()
+            ys = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+            for y, array in zip(node.outputs, ys, strict=False):
+                found[id(y)] = array
+                used += bytes_of(array) if node.inputs else 0
+            if used > MEMORY:
+                return f"their values exceed {MEMORY >> 20} MiB"
+    return ""
 
 
 def _distance(pair: Pair, values: Sequence[dict[int, Any]]) -> float:
@@ -133,18 +144,38 @@ def _pair_values(
         if y is not None and _have_same_type(x, y, values) and (by_name or _distance((x, y), values) <= TOLERANCE):
             pairs.append((x, y))
             used |= {id(x), id(y)}
-    rows: dict[Any, list[Value]] = {}
-    for y in second:
-        if id(y) not in used and (form := _form(values[1].get(id(y)))) is not None:
-            rows.setdefault(form, []).append(y)
+    rows: dict[Any, list[tuple[float, int, Value]]] = {}
+    for index, y in enumerate(second):
+        array = values[1].get(id(y))
+        if id(y) not in used and (form := _form(array)) is not None:
+            rows.setdefault(form, []).append((_magnitude(array), index, y))
+    for candidates in rows.values():
+        candidates.sort()
     for x in first:
-        form = None if id(x) in used else _form(values[0].get(id(x)))
-        for y in rows.get(form, ()):
-            if id(y) not in used and _relative_difference(values[0][id(x)], values[1][id(y)]) <= TOLERANCE:
+        array = values[0].get(id(x))
+        form = None if id(x) in used else _form(array)
+        if form is None:
+            continue
+        for y in _near(rows.get(form, []), _magnitude(array)):
+            if id(y) not in used and _relative_difference(array, values[1][id(y)]) <= TOLERANCE:
                 pairs.append((x, y))
                 used |= {id(x), id(y)}
                 break
     return pairs
+
+
+def _magnitude(array: Any) -> float:
+    """Return the mean magnitude of an array's elements, which near arrays have nearly in common."""
+    with np.errstate(all="ignore"):
+        mean = float(np.mean(np.abs(np.asarray(array, np.float64))))
+    return mean if np.isfinite(mean) else -1.0
+
+
+def _near(candidates: list[tuple[float, int, Value]], magnitude: float) -> list[Value]:
+    """Return the candidates of about a magnitude, the nearest first."""
+    place = bisect_left(candidates, (magnitude, -1))
+    chosen = candidates[max(0, place - MAX_CANDIDATES) : place + MAX_CANDIDATES]
+    return [value for _, _, value in sorted(chosen, key=lambda item: (abs(item[0] - magnitude), item[1]))]
 
 
 def _have_same_type(x: Value, y: Value, values: Sequence[dict[int, Any]]) -> bool:
@@ -214,33 +245,47 @@ def _region(pair: Pair, terms: Sequence[dict[int, Value]], known: Sequence[set[i
     return _Part(UnequalRegion(labels[0], labels[1], names, [(pair[0].name, pair[1].name)]), nodes, inputs)
 
 
-def _measure(
-    part: _Part, pair: Pair, terms: Sequence[dict[int, Value]], values: Sequence[dict[int, Any]], models: Sequence[Model]
-) -> None:
-    """Run both sides of a region on the values of the first model at its boundary, and enter the difference."""
-    by_term = {id(terms[0][key]): array for key, array in values[0].items() if key in terms[0]}
-    results: list[Any] = []
-    for index in (0, 1):
-        arrays: dict[int, Any] = {}
-        for value in part.inputs[index]:
-            array = by_term.get(id(terms[index][id(value)]), values[index].get(id(value)))
-            if array is None:
-                return
-            arrays[id(value)] = array
-        inside = {id(node) for node in part.nodes[index]}
-        if any(draws(node.op, node.inputs) for node in part.nodes[index]):
+class _Runner:
+    """Runs regions on the values that the first model has at their boundaries."""
+
+    def __init__(
+        self,
+        models: tuple[Model, Model],
+        terms: Sequence[dict[int, Value]],
+        values: Sequence[dict[int, Any]],
+        deadline: float,
+    ) -> None:
+        self._terms = terms
+        self._values = values
+        self._deadline = deadline
+        self._by_term = {id(terms[0][key]): array for key, array in values[0].items() if key in terms[0]}
+        self._positions = [{id(node): index for index, node in enumerate(model.graph.nodes)} for model in models]
+
+    def measure(self, part: _Part, pair: Pair) -> None:
+        """Run both sides of a region, and enter the difference; a region that draws random numbers does not run."""
+        seconds = self._deadline - monotonic()
+        if seconds <= 0 or any(draws(node.op, node.inputs) for nodes in part.nodes for node in nodes):
             return
         try:
-            for node in models[index].graph.nodes:
-                if id(node) in inside:
-                    ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
-                    arrays.update((id(y), array) for y, array in zip(node.outputs, ys, strict=False))
+            with counting(replace(current().limits, seconds=seconds)):
+                results = [self._run(part, pair, index) for index in (0, 1)]
         except (DovetailError, KeyError):
             return
-        results.append(arrays.get(id(pair[index])))
-    difference = _relative_difference(*results)
-    part.description.difference = difference
-    part.description.is_different = difference > TOLERANCE
+        difference = _relative_difference(*results)
+        part.description.difference = difference
+        part.description.is_different = difference > TOLERANCE
+
+    def _run(self, part: _Part, pair: Pair, index: int) -> Any:
+        """Run one side. Raises KeyError where a value at the boundary is not known."""
+        arrays: dict[int, Any] = {}
+        for value in part.inputs[index]:
+            array = self._by_term.get(id(self._terms[index][id(value)]))
+            arrays[id(value)] = self._values[index][id(value)] if array is None else array
+        for node in sorted(part.nodes[index], key=lambda node: self._positions[index][id(node)]):
+            current().check_time()
+            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+            arrays.update((id(y), array) for y, array in zip(node.outputs, ys, strict=False))
+        return arrays[id(pair[index])]
 
 
 def _merge(regions: Sequence[UnequalRegion]) -> list[UnequalRegion]:

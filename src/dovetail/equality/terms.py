@@ -161,6 +161,8 @@ class Terms(Builder):
 
     def plain(self, op: Op, xs: Sequence[Value | None]) -> Value:
         """Return the term of an operator with one output without applying rules."""
+        if self.deadline is not None and monotonic() > self.deadline:
+            raise OutOfTime
         types = infer_types(op, tuple(xs), self._stem(op))
         return self.intern(op, list(xs), types)[0]
 
@@ -251,6 +253,12 @@ class Terms(Builder):
             if code == own:
                 return other
         return self._keep(value, bucket, own)
+
+    def new_constant(self, data: Operand, dtype: DTypeLike) -> Value:
+        """Return the term of a constant that equals no other one."""
+        value = super().constant(data, dtype)
+        self.number_of(value)
+        return value
 
     def _keep(self, value: Value, bucket: list[tuple[Value, bytes | None]], code: bytes | None) -> Value:
         assert value.node is not None and value.constant is not None

@@ -21,7 +21,7 @@ from dovetail.ops.nn.conv import Conv
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.reshape import Reshape
 
-MAX_OPERANDS = 256
+MAX_OPERANDS = 128
 """The most operands of a sum or product that are put into one order."""
 
 
@@ -76,6 +76,8 @@ def _order_chain(kind: type[Op]) -> Rule:
         if not _is_plain(types[0]):
             return None
         operands = [item for x in xs if x is not None for item in operands_of(x, kind)]
+        if len(operands) > MAX_OPERANDS:
+            return None
         if len(operands) < 3 and not any(_is_zero_or_one(kind, x) for x in operands):
             return None
         return _chain(b, kind, operands)
