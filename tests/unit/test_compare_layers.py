@@ -134,6 +134,9 @@ def test_types_that_differ_are_compared_by_value() -> None:
     row = deviation_of(x, x.astype(np.float16), types_may_differ=True)
     assert row.agrees and row.why == "type f16" and row.ulp == 0
     assert not deviation_of(x, x.astype(np.float16)).agrees
+    row = deviation_of(x.reshape(1, 100), x.reshape(100, 1, 1), types_may_differ=True)
+    assert row.agrees and row.why == "shape [100, 1, 1]"
+    assert not deviation_of(x.reshape(4, 25), x.reshape(25, 4), types_may_differ=True).agrees
     assert not deviation_of(x, (x * 1.1).astype(np.float16), types_may_differ=True).agrees
 
 

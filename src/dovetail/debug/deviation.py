@@ -52,19 +52,24 @@ def deviation_of(
 
     ``tolerance`` is relative to the largest magnitude, by default that of the coarser type of the two. Integers, booleans and
     strings must be equal; integers of 8 bits and fewer, which are most often quantized, only without ``tolerance``. With
-    ``types_may_differ`` values of different types agree where their numbers do. ``minimum``: that of the default
-    tolerance of floats, where the value follows from one of a coarser type.
+    ``types_may_differ`` values of different types, or shapes that differ by axes of size 1, agree where their numbers do.
+    ``minimum``: that of the default tolerance of floats, where the value follows from one of a coarser type.
     """
     if isinstance(first, list | dict) or isinstance(second, list | dict) or first is None or second is None:
         return _compare_lists(first, second, tolerance, types_may_differ, minimum)
     first, second = np.asarray(first), np.asarray(second)
+    reshaped = ""
     if first.shape != second.shape:
-        return Deviation(inf, inf, None, False, f"shape {list(second.shape)}")
+        reshaped = f"shape {list(second.shape)}"
+        if not types_may_differ or not differ_by_ones(first.shape, second.shape):
+            return Deviation(inf, inf, None, False, reshaped)
+        second = second.reshape(first.shape)
     if first.dtype.kind in "OUS" or second.dtype.kind in "OUS":
         equal = np.array_equal(first.astype(str), second.astype(str))
         return Deviation(0.0 if equal else inf, 0.0 if equal else inf, None, equal, "" if equal else "not equal")
     one, other = dtypes.dtype(first.dtype), dtypes.dtype(second.dtype)
     why = "" if one is other else f"type {other}"
+    why = ", ".join(filter(None, (why, reshaped)))
     allowed = max(tolerance_of(one), tolerance_of(other))
     allowed = max(allowed, minimum) if allowed else 0.0
     if tolerance is not None and (allowed or (_is_quantized(one) and _is_quantized(other))):
@@ -73,6 +78,11 @@ def deviation_of(
     if not why:
         return found
     return Deviation(found.absolute, found.relative, found.ulp, found.agrees and types_may_differ, found.why or why)
+
+
+def differ_by_ones(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Return whether two shapes differ at most by axes of size 1."""
+    return [size for size in first if size != 1] == [size for size in second if size != 1]
 
 
 def _is_quantized(dtype: DType) -> bool:
@@ -153,4 +163,4 @@ def _blocks(first: Array, second: Array) -> Any:
         yield x[start : start + BLOCK], y[start : start + BLOCK]
 
 
-__all__ = ["Deviation", "deviation_of", "missing"]
+__all__ = ["Deviation", "deviation_of", "differ_by_ones", "missing"]

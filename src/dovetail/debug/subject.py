@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.compare.verify import tolerance_of
 from dovetail.debug.array_store import ArrayStore
+from dovetail.debug.deviation import differ_by_ones
 from dovetail.errors import EngineError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Node, Value
@@ -206,10 +207,14 @@ def static_bytes(value: Value) -> int | None:
 
 
 def cast_to(value: Value, array: Any) -> Any:
-    """Return an array in the element type of a value, where that is known and another."""
+    """Return an array in the element type of a value, where that is known and another, and with its axes of size 1."""
     if not isinstance(value.type, Tensor) or value.type.dtype is None or not isinstance(array, np.ndarray):
         return array
     wanted = value.type.dtype.numpy
+    shape = value.type.shape
+    if shape is not None and all(isinstance(size, int) for size in shape) and shape != array.shape:
+        sizes = tuple(size for size in shape if isinstance(size, int))
+        array = array.reshape(sizes) if differ_by_ones(sizes, array.shape) else array
     if array.dtype == wanted or array.dtype.hasobject:
         return array
     with np.errstate(all="ignore"):
