@@ -296,6 +296,9 @@ def make_mutant(subject: Subject, seed: str, wanted: str) -> tuple[str, str, Mod
             text = EDITS[kind](graph, draw)
             if text is None:
                 continue
+            for each in graphs_of(mutant.graph):
+                for value in each.values():
+                    value.value = None  # Elements that were known before the edit.
             mutant = dovetail.infer(mutant)
             apart = difference(subject.outputs, subject.run(mutant))
         except (DovetailError, ValueError, TypeError, OverflowError, IndexError):
