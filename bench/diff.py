@@ -169,7 +169,9 @@ def insert_node(model: onnx.ModelProto, loaded: Model, generator: random.Random)
         raise Skip
     for reader, slot in readers if generator.random() < 0.5 else [generator.choice(readers)]:
         reader.input[slot] = "inserted_value"
-    operator = generator.choice(["Neg", "Relu", "Tanh", "Identity", "LeakyRelu"])
+    # Of two equal nodes in a row either may be the new one.
+    beside = {node.op_type, *(reader.op_type for reader, _ in readers)}
+    operator = generator.choice([each for each in ("Neg", "Relu", "Tanh", "Identity", "LeakyRelu") if each not in beside])
     position = next(index for index, each in enumerate(model.graph.node) if name in each.output) + 1
     model.graph.node.insert(position, helper.make_node(operator, [name], ["inserted_value"], name="inserted"))
     return {("added", (), ("inserted",))}
@@ -180,7 +182,17 @@ def remove_node(model: onnx.ModelProto, loaded: Model, generator: random.Random)
     outputs = {port.name for port in model.graph.output}
     values = loaded.values
 
+    makers = {name: node for node in model.graph.node for name in node.output}
+    readers = defaultdict(list)
+    for reader in model.graph.node:
+        for name in reader.input:
+            readers[name].append(reader)
+
     def can_go(node: onnx.NodeProto) -> bool:
+        # Of two equal nodes in a row either may be the one that is gone.
+        beside = [*readers[next(iter(node.output), "")], *(makers[name] for name in node.input if name in makers)]
+        if any(each.op_type == node.op_type for each in beside):
+            return False
         if len(node.output) != 1 or node.output[0] in outputs or not node.input or node.op_type == "Constant":
             return False
         first, result = values.get(node.input[0]), values.get(node.output[0])

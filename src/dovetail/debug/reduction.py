@@ -31,6 +31,8 @@ from dovetail.ir.types import Tensor
 from dovetail.limits import Limits
 
 MAX_RUNS = 1000
+CANDIDATES_PER_RUN = 10
+"""Candidates that cannot be written run no check; they are bounded too."""
 SUFFIXES = {"onnx": ".onnx", "openvino": ".xml", "text": ".onnx"}
 EXTERNAL_BYTES = 1 << 30
 """From this many bytes of weights on, a candidate has them in a separate file."""
@@ -109,6 +111,7 @@ class _ReductionSearch:
         self.model = model
         self.runs = 0
         self.accepted = 0
+        self._candidates = 0
         self._check = check
         self._path = path
         self._max_runs = max_runs
@@ -137,7 +140,8 @@ class _ReductionSearch:
 
     def _accept(self, candidate: Model) -> bool:
         """Check a candidate, and keep it where it fails. A candidate that cannot be written is none."""
-        if self.runs >= self._max_runs:
+        self._candidates += 1
+        if self.runs >= self._max_runs or self._candidates > CANDIDATES_PER_RUN * self._max_runs:
             raise _Exhausted
         try:
             self._write(candidate)
