@@ -231,7 +231,18 @@ def other_number(number: Any) -> float:
 def readers_of(loaded: Model, name: str) -> list[str]:
     """The labels of the nodes that read a constant; none where importing has computed with it."""
     value = loaded.values.get(name)
-    return [] if value is None or value.constant is None else list(dict.fromkeys(reader.label for reader, _ in value.uses))
+    if value is None or value.constant is None:
+        return []
+    found: dict[str, None] = {}
+    pending = [value]
+    while pending:
+        for reader, _ in pending.pop().uses:
+            # What reads an Identity reads the constant.
+            if type(reader.op).__name__ == "Identity":
+                pending.append(reader.outputs[0])
+            else:
+                found[reader.label] = None
+    return list(found)
 
 
 # Edits of IR files

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from dovetail.difference.constant_keys import Weight, attribute_key, op_key
+from dovetail.difference.constant_keys import Weight, attribute_key, op_key, type_key
 from dovetail.difference.dimensions import Dimensions
 from dovetail.difference.equivalence import align
 from dovetail.difference.node_matches import Matching
@@ -251,7 +251,8 @@ class NodeComparison:
             for node, ref in self._sides[side].identities:
                 key = self._matching.ref_key(side, ref)
                 if ref.kind == "constant":
-                    key = "constant", self._sides[side].constant_number(ref.number)
+                    # Other elements are a change of the nodes that read them.
+                    key = "constant", type_key(self._sides[side].constants[ref.number])
                 if key is None:
                     key = "region", side, ref.number
                 groups.setdefault(key, ([], []))[side].append(node)
