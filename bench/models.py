@@ -8,6 +8,7 @@ f32 but for the quantised one. Every engine gets the same inputs and the same nu
 from any peer's results, as a part of the greatest magnitude of an output. A ratio below 1 means that dovetail is faster.
 
 With --profile a trace, a page of the profile and a report of each model are written instead, and a row of a table is printed.
+Its last cell is the number of slices that Perfetto reads from the trace, where it is installed (tests/perfetto_ui.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,9 +29,12 @@ import dovetail
 from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Names, is_installed, runner
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-import language_models
-import vision_models
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]
+import language_models  # noqa: E402
+import vision_models  # noqa: E402
+
+from perfetto_ui import IS_INSTALLED, query_trace  # noqa: E402
 
 MODELS: dict[str, Callable[[], Any]] = {
     "BERT-base, 1 x 128": language_models.bert,
@@ -76,6 +81,21 @@ def text(row: dict[str, Any]) -> str:
     return f"{row['model']:26} threads {row['threads']}:  {times}   {ratio}   (differences: {differences})"
 
 
+def count_slices(trace: str) -> str:
+    """The slices that Perfetto has of a trace, all of them and without an error of its parser; "-" where it is not installed."""
+    if not IS_INSTALLED:
+        return "-"
+    queries = {
+        "slices": "select count(*) as n from slice",
+        "errors": "select coalesce(sum(value), 0) as n from stats where severity in ('error', 'data_loss')",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        answers = query_trace(trace, queries, Path(folder))
+    events = sum(event["ph"] == "X" for event in json.loads(trace)["traceEvents"])
+    assert answers == {"slices": str(events), "errors": "0"}, answers
+    return answers["slices"]
+
+
 def write_profile(name: str, folder: Path, threads: int, data: bytes, feed: Mapping[str, Any]) -> str:
     """Write ``dovetail profile`` in all engines and ``dovetail report``; the row of the table of docs/performance.md."""
     stem = "".join(character if character.isalnum() else "-" for character in name)
@@ -100,7 +120,7 @@ def write_profile(name: str, folder: Path, threads: int, data: bytes, feed: Mapp
         name, str(len(native.steps)), *(f"{engine.step_seconds * 1e3:.2f}" for engine in profile.engines),
         f"{top.name} {top.share:.0%}", f"{sum(step.operations or 0 for step in steps) / 1e9:.2f}",
         f"{sum(step.nbytes or 0 for step in steps) / 1e6:.0f}", f"{limit:.0%}", f"{seconds:.1f}", f"{report_seconds:.1f}",
-        f"{len(page) / 1e3:.0f}",
+        f"{len(page) / 1e3:.0f}", count_slices(profile.trace()),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

