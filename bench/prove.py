@@ -3,8 +3,9 @@
     python bench/prove.py FOLDER [--models TEXT[,TEXT...]] [--sample N] [--kinds KIND[,KIND...]] [--json]
 
 FOLDER has .onnx files and .xml files with their .bin, such as the development corpus. Each ONNX file is converted to IR and back
-(roundtrip), saved with the next lower and the next higher opset (older, newer), and simplified (simplify); each IR file is
-converted to ONNX and back, and simplified. The result is a file that is loaded again, and proved equal to its original.
+(roundtrip), saved with the next lower and the next higher opset (older, newer), simplified (simplify), and converted to IR
+(convert); each IR file is converted to ONNX and back, simplified, and converted to ONNX. The result is a file that is loaded
+again, and proved equal to its original.
 Prints the share of proved pairs (bits, real), the share of nodes in the remaining regions, the median of the time of a proof over
 the time of loading both files three times, and the operators at the first unequal values. --sample takes every N-th file.
 """
@@ -25,7 +26,7 @@ from typing import Any
 import dovetail
 from dovetail.errors import DovetailError
 
-KINDS = ("roundtrip", "older", "newer", "simplify")
+KINDS = ("roundtrip", "older", "newer", "simplify", "convert")
 TEXT_WIDTH = 110
 
 
@@ -42,6 +43,9 @@ def variants(source: Path, kinds: set[str], folder: Path) -> Iterator[tuple[str,
                 middle = folder / ("middle.xml" if suffix == ".onnx" else "middle.onnx")
                 dovetail.save(model, middle)
                 dovetail.save(dovetail.load(middle), target)
+            elif kind == "convert":
+                target = folder / ("convert.xml" if suffix == ".onnx" else "convert.onnx")
+                dovetail.save(model, target)
             elif kind == "simplify":
                 simplified, _ = dovetail.simplify(model)
                 dovetail.save(simplified, target)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail import dtypes, symbolic
+from dovetail.equality.opaque import KnownIntegers
 from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
@@ -45,6 +46,8 @@ def reshape(b: Terms, x: Value, shape: Shape) -> Value:
         return x
     if x.node is not None and isinstance(x.node.op, Expand) and x.node.input(0).shape == ():
         return expand(b, x.node.input(0), shape)
+    if x.node is not None and isinstance(x.node.op, KnownIntegers) and all(isinstance(size, int) for size in shape):
+        return b.integers(x.node.op.elements, x.node.op.dtype, tuple(map(int, shape)))
     data = x.constant
     if data is not None and all(isinstance(size, int) for size in shape):
         return b.move_constant(x, lambda array: array.reshape(tuple(map(int, shape))))

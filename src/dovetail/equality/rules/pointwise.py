@@ -147,6 +147,12 @@ def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     return reshape(b, b.add(op, x, reshape(b, indices, short))[0], types[0].shape)
 
 
+def _any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write Gather with zeros for indices outside: one that refuses these is equal wherever both are defined."""
+    assert isinstance(op, Gather)
+    return b.intern(op.with_(bounds="zero"), xs, types)
+
+
 def _along_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of size 1 beside the axis of Softmax and Concat."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or getattr(op, "coerce_to_2d", False):
@@ -165,7 +171,7 @@ POINTWISE: dict[type[Op], tuple[Rule, ...]] = {
     **dict.fromkeys(ONE_OPERAND, (_unary,)),
     **dict.fromkeys(SEVERAL_OPERANDS, (_squeeze, _same_movement)),
     Concat: (_along_axis,),
-    Gather: (_gather,),
+    Gather: (_gather, _any_bounds),
     LogSoftmax: (_along_axis,),
     MatMul: (_matmul,),
     Softmax: (_along_axis,),

@@ -273,6 +273,11 @@ def _split(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
     return results
 
 
+def _is_inside(index: int, size: Size) -> bool:
+    """Return whether an index is within an axis for all values of its size."""
+    return symbolic.less(index, size) is True if index >= 0 else symbolic.less_equal(-index, size) is True
+
+
 def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Gather of one index, or of adjacent indices, as Slice."""
     assert isinstance(op, Gather)
@@ -288,7 +293,7 @@ def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
     if step < 1 or any(after - before != step for before, after in pairwise(numbers)):
         return None
-    if len({number >= 0 for number in numbers}) > 1:
+    if len({number >= 0 for number in numbers}) > 1 or not all(_is_inside(number, size) for number in numbers):
         return None
     part = slice_axes(b, x, {axis: Span(counted[0], len(numbers), step)})
     return reshape(b, part, types[0].shape) if types[0].shape is not None else None
