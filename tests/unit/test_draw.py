@@ -11,6 +11,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -345,6 +346,14 @@ def test_a_missing_library_is_an_error_with_a_code(library: str, monkeypatch: py
     with pytest.raises(DovetailError, match=r"draw\.library"):
         draw_model(branches()).png()
     assert ("<svg" in branches()._repr_html_()) == (library != "fast_sugiyama")
+
+
+def test_a_png_without_fonts_is_an_error_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    resvg = pytest.importorskip("resvg_py", reason="dovetail[draw] is not installed")
+    assert draw_model(branches()).png().startswith(b"\x89PNG")
+    monkeypatch.setattr(resvg, "svg_to_bytes", partial(resvg.svg_to_bytes, skip_system_fonts=True))
+    with pytest.raises(DovetailError, match=r"draw\.fonts"):
+        draw_model(branches()).png()
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "html"])

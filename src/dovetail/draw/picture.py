@@ -12,7 +12,7 @@ from dovetail.draw.colors import Measure
 from dovetail.draw.layout import Placed, place_item
 from dovetail.draw.scene import Frame, Scene, full_name
 from dovetail.draw.scene_builder import build_scene
-from dovetail.draw.svg import write_svg
+from dovetail.draw.svg import FONT, write_svg
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.graph import EXTENSIONS, Model
 
@@ -20,6 +20,9 @@ BOXES = 150
 """The number of boxes up to which modules are drawn open."""
 MAX_PIXELS = 60_000_000
 """The most pixels of a PNG."""
+
+LETTER = f'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{FONT}"><text x="2" y="16">M</text></svg>'
+"""A picture that is empty where no font is found."""
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class Drawing:
     def png(self, zoom: float = 1.0) -> bytes:
         """Return the picture as a PNG file with ``zoom`` pixels for each unit of the SVG, fewer beyond MAX_PIXELS.
 
-        Raises UnsupportedError [draw.library] where resvg is missing.
+        Raises UnsupportedError [draw.library] where resvg is missing, [draw.fonts] where the machine has no font.
         """
         try:
             # Deferred: the library is optional.
@@ -61,7 +64,9 @@ class Drawing:
         assert self._placed is not None
         pixels = max(self._placed.width, 480) * (self._placed.height + 80)
         zoom = min(zoom, (MAX_PIXELS / pixels) ** 0.5)
-        return bytes(resvg_py.svg_to_bytes(svg_string=text, zoom=zoom, font_family="DejaVu Sans"))
+        if _render(resvg_py, LETTER) == _render(resvg_py, LETTER.replace("M", "")):
+            raise UnsupportedError("draw.fonts", "a PNG needs a font, and none was found; install one, such as DejaVu Sans")
+        return _render(resvg_py, text, zoom)
 
     def html(self) -> str:
         """Return one page without external resources: search, hover, folding of modules, pan and zoom."""
@@ -112,6 +117,10 @@ def draw_model(
         numbers = [number for item in scene.items() if item is not scene.root and (number := scale.of(item)) is not None]
         scale.largest = max((number for number in numbers if number != float("inf")), default=0.0)
     return Drawing(full_name(model.graph.name or "model"), scene, scale, boxes, depth)
+
+
+def _render(library: Any, text: str, zoom: float = 1.0) -> bytes:
+    return bytes(library.svg_to_bytes(svg_string=text, zoom=zoom, font_family="DejaVu Sans"))
 
 
 def open_frames(scene: Scene, boxes: int, depth: int | None) -> None:
