@@ -142,6 +142,8 @@ def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
         "draw": draw_model(model, colors={model.graph.nodes[0].label: 1.0}, measure=HOSTILE).html(),
         "profile": dovetail.profile(model, runs=1, threads=1, sizes={"n": 2}).html(),
         "report": dovetail.model_report(model, runs=1, threads=1, sizes={"n": 2}).html(),
+        "diff": dovetail.diff(model, modules()).html(),
+        "compare": dovetail.compare_layers(model, engines=["interpreter", "native"], sizes={"n": 2}).html(),
     }
     for text in pages.values():
         open_page(browser, tmp_path, text)
@@ -150,9 +152,14 @@ def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
         assert browser.messages() == []
 
 
-def test_pages_of_profile_and_report_fit_the_window(browser: Browser, tmp_path: Path) -> None:
+def test_pages_fit_the_window(browser: Browser, tmp_path: Path) -> None:
     model = dovetail.load(LIGHT / "light_squeezenet.onnx")
-    pages = [dovetail.profile(model, runs=1, threads=1).html(), dovetail.model_report(model, runs=1, threads=1).html()]
+    pages = [
+        dovetail.profile(model, runs=1, threads=1).html(),
+        dovetail.model_report(model, runs=1, threads=1).html(),
+        dovetail.diff(model, dovetail.load(LIGHT / "light_shufflenet.onnx")).html(),
+        dovetail.compare_layers(model, engines=["interpreter", "native"]).html(),
+    ]
     for text in pages:
         open_page(browser, tmp_path, text)
         width, inner = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
