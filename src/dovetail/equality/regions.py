@@ -21,6 +21,7 @@ from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor
 from dovetail.limits import bytes_of, counting, current
+from dovetail.ops.elementwise.unary import Round
 
 MEMORY = 1 << 30
 """The most bytes of the values of both models that are kept for the runs of regions."""
@@ -28,6 +29,8 @@ MAX_CANDIDATES = 8
 """The most values of about the same magnitude with which a value is compared, on either side."""
 TOLERANCE = 1e-3
 """The difference, relative to the largest magnitude, beyond which results really differ."""
+QUANTIZED_TOLERANCE = 3e-2
+"""The same where a model rounds to integers: a rounding difference there becomes a step of several units of 8 bits."""
 
 
 Pair = tuple[Value, Value]
@@ -52,7 +55,8 @@ def find_regions(
     values, reason = _run_both(models, seed, deadline)
     if reason:
         notes.append(f"the models did not run for their regions: {reason}")
-    is_different = not reason and any(_distance(pair, values) > TOLERANCE for pair in outputs)
+    tolerance = QUANTIZED_TOLERANCE if any(map(_is_quantized, models)) else TOLERANCE
+    is_different = not reason and any(_distance(pair, values) > tolerance for pair in outputs)
     taken = {id(value) for pair in outputs for value in pair}
     pairs = [*outputs, *_pair_values(unequal, values, taken, by_name=is_different or bool(reason))]
     cuts: list[dict[int, int]] = [
@@ -75,6 +79,11 @@ def find_regions(
         region.description.is_different &= is_different
         regions.append(region.description)
     return _merge(regions), notes
+
+
+def _is_quantized(model: Model) -> bool:
+    """Return whether a model rounds values to integers."""
+    return any("quantiz" in type(node.op).__module__ or isinstance(node.op, Round) for node in model.graph.nodes)
 
 
 def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value]) -> list[Node]:

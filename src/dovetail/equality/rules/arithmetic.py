@@ -32,6 +32,7 @@ from dovetail.ops.elementwise.logical import (
     Equal,
     Greater,
     GreaterEqual,
+    IsNaN,
     Less,
     LessEqual,
     Not,
@@ -165,6 +166,12 @@ def _not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return b.add(Not(), b.add(Equal(), *xs)[0])
 
 
+def _equal_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write x = x of floats as not NaN."""
+    x, y = xs
+    return b.add(Not(), b.add(IsNaN(), x)[0]) if x is y and x is not None and x.dtype.is_float else None
+
+
 def _subtract(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write x - y of floats as x + (-y), which IEEE 754 defines alike."""
     x, y = xs
@@ -261,7 +268,7 @@ ARITHMETIC: dict[type[Op], tuple[Rule, ...]] = {
     BitwiseXor: _plain(_logical(Xor)),
     Clip: (_clip,),
     Divide: _plain(_neutral(None, (1, None)), _divide),
-    Equal: _plain(),
+    Equal: _plain(_equal_itself),
     Gemm: (_gemm,),
     Greater: (_mirror(Less),),
     GreaterEqual: (_mirror(LessEqual),),

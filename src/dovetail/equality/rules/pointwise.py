@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dovetail.equality.rules.arithmetic import is_all
 from dovetail.equality.rules.movement import expand, permutation_of, reshape, transpose
 from dovetail.equality.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
-from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_shape
+from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Tensor, Type
+from dovetail.ops.elementwise import binary, logical
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.concat_split import Concat
@@ -147,6 +149,24 @@ def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     return reshape(b, b.add(op, x, reshape(b, indices, short))[0], types[0].shape)
 
 
+def _counted_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop the sum with the size of negative indices, where Gather refuses indices that are negative after it."""
+    assert isinstance(op, Gather)
+    x, indices = xs
+    node = None if indices is None else indices.node
+    if op.bounds != "natural" or x is None or x.shape is None or node is None or not isinstance(node.op, logical.Where):
+        return None
+    condition, counted, plain = (node.input(index) for index in range(3))
+    test, addition = condition.node, counted.node
+    if test is None or addition is None or not isinstance(test.op, logical.Less) or not isinstance(addition.op, binary.Add):
+        return None
+    size = next((known_elements(each) for each in addition.inputs if each is not None and each is not plain), None)
+    is_sum = plain in addition.inputs and size == (x.shape[op.axis],)
+    if not is_sum or test.input(0) is not plain or not is_all(test.input(1), 0):
+        return None
+    return b.add(op.with_(bounds="error"), x, plain)
+
+
 def _any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Gather with zeros for indices outside: one that refuses these is equal wherever both are defined."""
     assert isinstance(op, Gather)
@@ -171,7 +191,7 @@ POINTWISE: dict[type[Op], tuple[Rule, ...]] = {
     **dict.fromkeys(ONE_OPERAND, (_unary,)),
     **dict.fromkeys(SEVERAL_OPERANDS, (_squeeze, _same_movement)),
     Concat: (_along_axis,),
-    Gather: (_gather, _any_bounds),
+    Gather: (_counted_indices, _gather, _any_bounds),
     LogSoftmax: (_along_axis,),
     MatMul: (_matmul,),
     Softmax: (_along_axis,),
