@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dovetail.equality.rules.movement import uniform_scalar, without_leading_ones
+from dovetail.equality.rules.movement import expand, uniform_scalar, without_leading_ones
 from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_shape
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
@@ -166,6 +166,17 @@ def _not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return b.add(Not(), b.add(Equal(), *xs)[0])
 
 
+def _absorbing(number: int) -> Rule:
+    """Return the rule of a logical operator with a constant operand that decides every element."""
+
+    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+        if not isinstance(types[0], Tensor) or types[0].shape is None or not any(is_all(x, number) for x in xs):
+            return None
+        return expand(b, b.constant(np.asarray(bool(number)), types[0].dtype), types[0].shape)
+
+    return rule
+
+
 def _equal_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write x = x of floats as not NaN."""
     x, y = xs
@@ -261,7 +272,7 @@ _plain: Callable[..., tuple[Rule, ...]] = _all_of
 ARITHMETIC: dict[type[Op], tuple[Rule, ...]] = {
     Abs: (_idempotent,),
     Add: _plain(_neutral((0, True), (0, True))),
-    And: _plain(_neutral((1, None), (1, None))),
+    And: _plain(_neutral((1, None), (1, None)), _absorbing(0)),
     BitwiseAnd: _plain(_logical(And)),
     BitwiseNot: (_logical(Not),),
     BitwiseOr: _plain(_logical(Or)),
@@ -282,7 +293,7 @@ ARITHMETIC: dict[type[Op], tuple[Rule, ...]] = {
     Negative: (_inverse,),
     Not: (_inverse,),
     NotEqual: (_not_equal,),
-    Or: _plain(_neutral((0, None), (0, None))),
+    Or: _plain(_neutral((0, None), (0, None)), _absorbing(1)),
     PRelu: (),
     Power: _plain(_neutral(None, (1, None))),
     Relu: (_idempotent,),

@@ -20,6 +20,7 @@ _PACKAGES = (
     "nn.group_conv",
     "nn.lrn",
     "nn.normalization",
+    "nn.resize",
     "quantization",
     "recurrent.cells",
     "recurrent.dynamic_quantize_lstm",
