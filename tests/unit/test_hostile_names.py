@@ -89,6 +89,8 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "profile-engines": lambda path, folder: ["profile", path, "--runs", "1", "--engines", "onnxruntime,openvino"],
     "diff": lambda path, folder: ["diff", path, path, "--html", f"{folder}/diff.html"],
     "reduce": lambda path, folder: ["reduce", path, "--check", RELU, "--runs", "20", "-o", f"{folder}/r.onnx"],
+    "draw": lambda path, folder: ["draw", path, "-o", f"{folder}/m.svg"],
+    "draw-difference": lambda path, folder: ["draw", path, "-o", f"{folder}/m.html", "--difference", path],
     "report": lambda path, folder: ["report", path, "--runs", "1", "-o", f"{folder}/report.html"],
     "compare": lambda path, folder: ["compare", path, "--all", "--html", f"{folder}/compare.html"],
     "convert-onnx": lambda path, folder: ["convert", path, f"{folder}/c.onnx"],
