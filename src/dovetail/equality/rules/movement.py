@@ -239,6 +239,8 @@ def _pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         before[axis], after[axis] = amounts[index], amounts[len(listed) + index]
     if all(isinstance(size, int) and size == 0 for size in (*before, *after)):
         return x
+    if op.mode == "constant" and x.dtype.name == "string" and fill is None:
+        return None
     if op.mode == "constant":
         fill = b.constant(np.zeros((), x.dtype.numpy), x.dtype) if fill is None else reshape(b, fill, ())
     else:
