@@ -39,7 +39,10 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
     rewrites = proof.rewrites
     if matching is None:
         # A rewrite beside the paths prepares one on them: the certificate lists all.
-        rewrites, matching = _all_rewrites(proof.models)
+        rewrites = _all_rewrites(proof.models)
+        matching = _matching(proof.models, proof.verdict, rewrites)
+    if matching is None:
+        raise RuleError("certificate.unproved", "a proof at fitted sizes has no certificate: the inputs of the models differ")
     content: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
@@ -180,11 +183,9 @@ def _pairs(models: tuple[Model, Model], terms: list[dict[int, Value]]) -> dict[s
     return {"values": rows, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
-def _all_rewrites(models: tuple[Model, Model]) -> tuple[list[str], dict[str, Any]]:
+def _all_rewrites(models: tuple[Model, Model]) -> list[str]:
+    """Return the names of all rewrites that apply to two models."""
     from dovetail.equality.model_terms import number_terms
     from dovetail.equality.real_terms import real_terms
 
-    numbered = number_terms(models)
-    over_reals = real_terms(numbered)
-    names = sorted(frozenset().union(*over_reals.rewrites.values()))
-    return names, _pairs(models, over_reals.terms)
+    return sorted(frozenset().union(*real_terms(number_terms(models)).rewrites.values()))
