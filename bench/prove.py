@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -28,6 +29,8 @@ from dovetail.errors import DovetailError
 
 KINDS = ("roundtrip", "older", "newer", "simplify", "convert")
 TEXT_WIDTH = 110
+SIDES = (attrgetter("nodes_a"), attrgetter("nodes_b"))
+"""The nodes of a region in either model."""
 
 
 def variants(source: Path, kinds: set[str], folder: Path) -> Iterator[tuple[str, Path]]:
@@ -69,7 +72,7 @@ def prove_pair(source: Path, target: Path) -> dict[str, Any]:
     proof = dovetail.prove(first, second, real=True)
     seconds = perf_counter() - start
     nodes = len(first.graph.nodes) + len(second.graph.nodes)
-    remaining = sum(len(region.nodes_a) + len(region.nodes_b) for region in proof.regions)
+    remaining = sum(len({name for region in proof.regions for name in side(region)}) for side in SIDES)
     return {
         "verdict": proof.verdict,
         "rewrites": proof.rewrites,

@@ -58,7 +58,7 @@ def find_regions(
     tolerance = QUANTIZED_TOLERANCE if any(map(_is_quantized, models)) else TOLERANCE
     is_different = not reason and any(_distance(pair, values) > tolerance for pair in outputs)
     taken = {id(value) for pair in outputs for value in pair}
-    pairs = [*outputs, *_pair_values(unequal, values, taken, by_name=is_different or bool(reason))]
+    pairs = [*outputs, *_pair_values(unequal, values, taken, by_name=is_different or bool(reason), tolerance=tolerance)]
     cuts: list[dict[int, int]] = [
         {id(pair[index]): number for number, pair in enumerate(pairs) if pair[index].node} for index in (0, 1)
     ]
@@ -138,7 +138,7 @@ def _distance(pair: Pair, values: Sequence[dict[int, Any]]) -> float:
 
 
 def _pair_values(
-    unequal: Sequence[list[Node]], values: Sequence[dict[int, Any]], taken: set[int], *, by_name: bool
+    unequal: Sequence[list[Node]], values: Sequence[dict[int, Any]], taken: set[int], *, by_name: bool, tolerance: float
 ) -> list[Pair]:
     """Pair values of unequal terms: first those of equal names and types, then those of equal elements.
 
@@ -150,7 +150,7 @@ def _pair_values(
     used: set[int] = set()
     for x in first:
         y = same_name.get(x.name)
-        if y is not None and _have_same_type(x, y, values) and (by_name or _distance((x, y), values) <= TOLERANCE):
+        if y is not None and _have_same_type(x, y, values) and (by_name or _distance((x, y), values) <= tolerance):
             pairs.append((x, y))
             used |= {id(x), id(y)}
     rows: dict[Any, list[tuple[float, int, Value]]] = {}
@@ -166,7 +166,7 @@ def _pair_values(
         if form is None:
             continue
         for y in _near(rows.get(form, []), _magnitude(array)):
-            if id(y) not in used and _relative_difference(array, values[1][id(y)]) <= TOLERANCE:
+            if id(y) not in used and _relative_difference(array, values[1][id(y)]) <= tolerance:
                 pairs.append((x, y))
                 used |= {id(x), id(y)}
                 break
