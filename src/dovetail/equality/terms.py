@@ -21,6 +21,7 @@ from dovetail.ir.op import UNFORESEEN, Op, has, host_inputs, infer_types, infer_
 from dovetail.ir.types import Shape, Size, Tensor, Type, Unknown
 from dovetail.ops.constant import Constant
 from dovetail.ops.runtime_attributes import RuntimeAttributes
+from dovetail.ops.shape_values import elements_over_sizes
 
 Result: TypeAlias = "Value | Sequence[Value] | None"
 Rule: TypeAlias = "Callable[[Terms, Op, list[Value | None], list[Type]], Result]"
@@ -287,21 +288,6 @@ class Terms(Builder):
             return None
         self._folded += sum(array.nbytes for array, _ in arrays)
         return [self.constant(array, dtype) for array, dtype in arrays]
-
-
-def elements_over_sizes(value: Any) -> tuple[Size, ...] | None:
-    """Return integers as expressions over sizes alone; None where one depends on elements of a tensor.
-
-    An element of a tensor may have any value of its type, and sums of elements wrap around; sizes are assumed to fit.
-    """
-    items = np.asarray(value, dtype=object).reshape(-1).tolist()
-    for item in items:
-        if isinstance(item, symbolic.Dim):
-            if any(str(symbolic.name_of(symbol)).endswith("]") for symbol in symbolic.symbols(item)):
-                return None
-        elif not isinstance(item, int | np.integer | bool | np.bool_):
-            return None
-    return tuple(item if isinstance(item, symbolic.Dim) else int(item) for item in items)
 
 
 def known_elements(x: Value) -> tuple[Size, ...] | None:

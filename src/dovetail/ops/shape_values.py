@@ -30,6 +30,21 @@ def elements_of(x: View | None) -> list[Any] | None:
     return [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(x.value).tolist()]
 
 
+def elements_over_sizes(value: Any) -> tuple[Size, ...] | None:
+    """Return integers as expressions over sizes alone; None where one depends on elements of a tensor.
+
+    An element of a tensor may have any value of its type, and sums of elements wrap around; sizes are assumed to fit.
+    """
+    items = np.asarray(value, dtype=object).reshape(-1).tolist()
+    for item in items:
+        if isinstance(item, symbolic.Dim):
+            if any(str(symbolic.name_of(symbol)).endswith("]") for symbol in symbolic.symbols(item)):
+                return None
+        elif not isinstance(item, int | np.integer | bool | np.bool_):
+            return None
+    return tuple(item if isinstance(item, symbolic.Dim) else int(item) for item in items)
+
+
 def integers_of(x: View | None) -> list[int] | None:
     """Return the elements of an integer input where all of them are known integers, else None."""
     elements = elements_of(x)

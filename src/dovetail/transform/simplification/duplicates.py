@@ -16,6 +16,7 @@ from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.logical import And, Equal, Or
+from dovetail.ops.shape_values import elements_over_sizes
 from dovetail.transform.simplification.rules import Target, can_replace
 
 COMMUTATIVE = (Add, And, Equal, Multiply, Or)
@@ -74,12 +75,15 @@ def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
 
 
 def _shape_value(value: Value) -> Hashable | None:
-    """Return the elements of an integer value as expressions; None where one of them is not known."""
+    """Return the elements of an integer value as expressions over sizes; None where one of them is not known.
+
+    Elements of tensors do not count: a Cast to a narrower type, which wraps them, keeps their symbols.
+    """
     type = value.type
     if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer or value._value is None:
         return None
-    known = np.asarray(value._value, dtype=object)
-    return "value", type.dtype.name, known.shape, tuple(known.reshape(-1).tolist())
+    elements = elements_over_sizes(value._value)
+    return None if elements is None else ("value", type.dtype.name, np.shape(value._value), elements)
 
 
 def _form_of(op: Constant) -> tuple[Hashable, ...]:
