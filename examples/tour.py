@@ -75,6 +75,20 @@ def transform(model: Model) -> None:
     print(dovetail.merge(part, part, connect={}, prefix_second="second/"))
 
 
+def compare_models(folder: Path, x: F32Array) -> None:
+    """Compare the two files of ``convert``, prove that they are equal, and find a value and an operator that differ."""
+    files = (folder / "tour.onnx", folder / "tour.xml")
+    difference: dovetail.ModelDiff = dovetail.diff(*files)
+    proof: dovetail.EqualityProof = dovetail.prove(*files)
+    dovetail.check_certificate(proof.certificate(), *files)
+    print(difference, proof)
+    values: dovetail.LayerComparison = dovetail.compare_layers(files[0], engines=["interpreter", "native"], inputs={"x": x})
+    wrong: dovetail.BisectResult = dovetail.bisect(files[0], inputs={"x": x})
+    print(values, wrong)
+    smallest: dovetail.ModelReduction = dovetail.reduce(files[0], lambda path: " = Concat(" in str(dovetail.load(path)))
+    print(smallest)
+
+
 def differentiate(model: Model, x: F32Array) -> None:
     """Print the gradient of ``y`` with respect to ``x``."""
     slope = dovetail.grad(model, of="y", wrt=["x"])
@@ -116,6 +130,7 @@ def main() -> None:
     x = np.arange(48, dtype=np.float32).reshape(2, 4, 6)
     with tempfile.TemporaryDirectory() as name:
         model = convert(build_model(), Path(name))
+        compare_models(Path(name), x)
         describe(model)
         transform(build_model())
         run_everywhere(model, x)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dovetail.equality.unequal_region import UnequalRegion
+from dovetail.errors import printable
 from dovetail.ir.graph import Model
 
 Verdict = Literal["bits", "real", "open", "different"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class EqualityProof:
     """The answer of :func:`prove`.
 
@@ -32,6 +33,15 @@ class EqualityProof:
     def is_proved(self) -> bool:
         """True where the models are equal for all inputs, in bits or over the real numbers."""
         return self.verdict in ("bits", "real")
+
+    def __repr__(self) -> str:
+        texts = {
+            "bits": "proved equal in all bits",
+            "real": f"proved equal over the real numbers by {', '.join(self.rewrites) or 'congruence'}",
+            "open": f"not proved equal: {len(self.regions)} regions remain",
+            "different": f"different in {len(self.regions)} regions" if self.regions else "different",
+        }
+        return printable("; ".join([texts[self.verdict], *self.notes]).join("<>"))
 
     def certificate(self) -> dict[str, Any]:
         """Return what :func:`dovetail.check_certificate` checks without searching, as JSON data.
