@@ -7,13 +7,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import dovetail
 from dovetail.cli import main
+from dovetail.equality.attribute_keys import freeze
+from dovetail.equality.equality_proof import EqualityProof
+from dovetail.equality.model_terms import number_terms
 from dovetail.equality.numbering import number_values
 from dovetail.errors import FormatError, RuleError
+from dovetail.ir.state import State
+from dovetail.ops.control_flow.loop import Loop
 
 
 def model_of(write: Any) -> dovetail.Model:
@@ -77,6 +83,11 @@ DIFFERENT = {
         lambda b, x, y: b.Cast(b.Cast(b.Cast(x, to="i32"), to="f64"), to="i8"),
         lambda b, x, y: b.Cast(b.Cast(x, to="i32"), to="i8"),
     ),
+    "text of another type": (lambda b, x, y: b.Cast(b.Cast(x, to="f64"), to="string"), lambda b, x, y: b.Cast(x, to="string")),
+    "text of booleans": (
+        lambda b, x, y: b.Cast(b.Cast(b.Less(x, y), to="i32"), to="string"),
+        lambda b, x, y: b.Cast(b.Less(x, y), to="string"),
+    ),
     "condition": (lambda b, x, y: b.Where(b.Less(x, y), x, y), lambda b, x, y: b.Where(b.Less(x, y), y, x)),
     "reshape that refuses": (lambda b, x, y: b.Reshape(b.Reshape(x, [6]), b.Shape(x)), lambda b, x, y: b.Identity(x)),
     "columns and rows": (
@@ -86,6 +97,10 @@ DIFFERENT = {
     "epsilon": (
         lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-5),
         lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-2),
+    ),
+    "slice of Softmax over several axes": (
+        lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0]), axis=1, coerce_to_2d=True)[:, :, 1:],
+        lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0])[:, :, 1:], axis=1, coerce_to_2d=True),
     ),
     "weight": (
         lambda b, x, y: b.MatMul(x, np.float32(np.eye(3))) * np.float32([2, 3, 4]),
@@ -194,6 +209,47 @@ def test_random_operators_are_paired_by_position() -> None:
     assert dovetail.prove(two_inputs(draw), two_inputs(twice)).verdict != "bits"
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_draw_of_each_trip_is_not_one_before_the_loop(inside: bool) -> None:
+    def scan(inside: bool) -> dovetail.Model:
+        with dovetail.Builder() as b, dovetail.Builder() as body:
+            x, state = b.input("x", "f32", (5, 3)), b.input("y", "f32", (1, 3))
+            _, _part, captured = (
+                body.input(name, dtype, shape)
+                for name, dtype, shape in (("i", "i64", ()), ("part", "f32", (1, 3)), ("captured", "f32", (1, 3)))
+            )
+            drawn = (body if inside else b).RandomUniform(np.array([1, 3]), 0.0, 1.0)
+            body.output("continues", body.constant(np.array(True)))
+            body.output("row", body.Identity(drawn if inside else captured))
+            op = Loop(body=body.graph, scan_inputs=((0, 1, False),), scan_outputs=((0, False),))
+            b.output("z", b.add(op, None, None, x, state if inside else drawn)[0])
+        return b.model
+
+    assert dovetail.prove(scan(inside), scan(inside), regions=False).verdict == "bits"
+    assert dovetail.prove(scan(inside), scan(not inside), regions=False).verdict == "open"
+
+
+def test_draws_differ_when_the_time_is_over() -> None:
+    def draw(second: int) -> dovetail.Model:
+        def write(b: Any, x: Any, y: Any) -> Any:
+            drawn = [b.RandomNormalLike(x, np.float32(0), np.float32(1)) for _ in range(2)]
+            return drawn[0] - drawn[second]
+
+        return two_inputs(write)
+
+    models = [draw(0), draw(1)]
+    numbered = number_terms(models, deadline=0.0)
+    assert not numbered.is_complete
+    first, second = (terms[id(model.outputs[0])] for terms, model in zip(numbered.terms, models, strict=True))
+    assert first is not second
+
+
+def test_attributes_of_other_kinds_have_other_keys() -> None:
+    values: list[Any] = [1.0, (1.0).hex(), 1, True, "1", np.ones(1, ml_dtypes.float8_e5m2), np.ones(1, ml_dtypes.float8_e4m3fn)]
+    values.append(values[-1].view(ml_dtypes.float8_e5m2))
+    assert len({freeze(value) for value in values}) == len(values)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     model = two_inputs(lambda b, x, y: b.LayerNormalization(x, np.float32([1, 2, 3]), axis=-1) + y)
@@ -237,6 +293,18 @@ def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
         with pytest.raises(FormatError) as error:
             dovetail.check_certificate(forged, *pair)
         assert error.value.code == "certificate.proof"
+
+
+def test_models_of_other_states_have_no_certificate(tmp_path: Path) -> None:
+    models = []
+    for name, states in (("a.onnx", [State("v", "y", "z")]), ("b.onnx", [])):
+        model = two_inputs(lambda b, x, y: x + y)
+        model.states = states
+        dovetail.save(model, tmp_path / name)
+        models.append(dovetail.load(tmp_path / name))
+    assert dovetail.prove(*models).verdict == "different"
+    with pytest.raises(RuleError, match="no certificate"):
+        EqualityProof("bits", models=(models[0], models[1])).certificate()
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

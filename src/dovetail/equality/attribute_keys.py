@@ -32,9 +32,9 @@ def freeze(value: Any) -> Hashable:
     if kind is bool or kind is int:
         return kind, value
     if kind is float:
-        return value.hex()  # type: ignore[no-any-return]
+        return kind, value.hex()
     if isinstance(value, np.ndarray):
-        return "array", value.dtype.str, value.shape, digest(value)
+        return "array", value.dtype.name, value.shape, digest(value)
     if isinstance(value, tuple | list):
         return ("tuple", *map(freeze, value))
     if isinstance(value, dict):

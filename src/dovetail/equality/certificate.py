@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
 from dovetail.equality.attribute_keys import digest
+from dovetail.equality.symbols import interface_differences
 from dovetail.errors import FormatError, RuleError
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
@@ -159,7 +160,7 @@ def _matching(models: tuple[Model, Model], verdict: str, rewrites: list[str]) ->
     if verdict == "real":
         terms = real_terms(numbered, allowed=frozenset(rewrites)).terms
     outputs = {value.name: value for value in models[1].outputs}
-    if numbered.interface.reasons or outputs.keys() != {value.name for value in models[0].outputs}:
+    if interface_differences(models, numbered.interface):
         return None
     if not all(terms[0][id(value)] is terms[1][id(outputs[value.name])] for value in models[0].outputs):
         return None

@@ -14,7 +14,7 @@ from dovetail.equality.terms import OutOfTime, Terms
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import UNFORESEEN, draws, infer_types
+from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.control_flow.if_op import If, known_branch, symbols_of, type_outside
@@ -54,6 +54,8 @@ class Numberer:
         self._result = Numbered(self._table, unify_inputs(models, fit_sizes=fit_sizes))
         self._inputs: dict[tuple[str, Type], Value] = {}
         self._draws: dict[Any, int] = {}
+        self._copies: list[Op] = []
+        """Copies of subgraphs, whose operators are compared by identity: they stay alive."""
 
     def run(self) -> Numbered:
         for index, model in enumerate(self._models):
@@ -91,16 +93,15 @@ class Numberer:
             return table.term(op, xs)
         try:
             if not self._result.is_complete:
-                return table.opaque(
-                    operator_key(op) if not op.holds_graphs else id(op), xs, [_plain(y.type) for y in node.outputs]
-                )
+                return table.opaque(self._whole_key(node), xs, [_plain(y.type) for y in node.outputs])
             if isinstance(op, If | Loop):
                 return self._subgraph_terms(op, xs, depth)
             if draws(op, xs):
-                key = ("draw", operator_key(op), *map(id, xs))
+                # The same draw outside of a loop and in its body are one number and one of each trip.
+                key = (depth, operator_key(op), *map(id, xs))
                 number = self._draws[key] = self._draws.get(key, 0) + 1
                 types = infer_types(op, tuple(xs), f"draw_{len(table.graph.nodes)}")
-                return table.opaque(("draw", operator_key(op), number), xs, types)
+                return table.opaque(("draw", depth, operator_key(op), number), xs, types)
             if isinstance(op, Foreign):
                 return table.opaque(operator_key(op), xs, [UNKNOWN] * len(node.outputs))
             return table.term(op, list(xs))
@@ -109,13 +110,19 @@ class Numberer:
             return self._terms_of(node, xs, depth)
         except (Unknown, symbolic.Inexact, RecursionError, DovetailError, *UNFORESEEN):
             # An operator that inference refuses is compared as a whole; a subgraph then equals only itself.
-            key = ("refused", id(op) if op.holds_graphs else operator_key(op))
-            return table.opaque(key, xs, [UNKNOWN] * len(node.outputs))
+            return table.opaque(("refused", self._whole_key(node)), xs, [UNKNOWN] * len(node.outputs))
+
+    def _whole_key(self, node: Node) -> Any:
+        """Return the key of an operator that is compared as a whole: one that draws numbers equals none."""
+        if draws(node.op, node.inputs):
+            return "draw", len(self._table.graph.nodes)
+        return id(node.op) if node.op.holds_graphs else operator_key(node.op)
 
     # Subgraphs
 
     def _subgraph_terms(self, op: If | Loop, xs: list[Value | None], depth: int) -> list[Value]:
         copy = copy_op(op)
+        self._copies.append(copy)
         types = infer_types(copy, tuple(xs), f"body_{len(self._table.graph.nodes)}")
         if isinstance(copy, If):
             return self._if_terms(copy, xs, types, depth)

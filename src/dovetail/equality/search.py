@@ -10,6 +10,7 @@ from dovetail.equality.equality_proof import EqualityProof
 from dovetail.equality.model_terms import Numbered, number_terms
 from dovetail.equality.real_terms import RealNumbered, real_terms
 from dovetail.equality.regions import find_regions
+from dovetail.equality.symbols import interface_differences
 from dovetail.ir.graph import Model, Value
 
 SECONDS = 60.0
@@ -60,11 +61,7 @@ class ProofSearch:
     def _pair_outputs(self, exact: Numbered) -> list[tuple[Value, Value]]:
         """Pair the outputs by name, and collect what differs in the interfaces."""
         first, second = ({value.name: value for value in model.outputs} for model in self._models)
-        self._differences = list(exact.interface.reasons)
-        for own, other in ((first, second), (second, first)):
-            self._differences += [f"output {name!r} is in one model alone" for name in own if name not in other]
-        if {tuple(state) for state in self._models[0].states} != {tuple(state) for state in self._models[1].states}:
-            self._differences.append("the states differ")
+        self._differences = interface_differences(self._models, exact.interface)
         return [(value, second[name]) for name, value in first.items() if name in second]
 
 

@@ -104,6 +104,17 @@ def unify_inputs(models: Sequence[Model], *, fit_sizes: bool = False) -> Interfa
     return interface
 
 
+def interface_differences(models: tuple[Model, Model], interface: Interface) -> list[str]:
+    """Return the reasons why the inputs, the outputs and the states of two models are not the same."""
+    reasons = list(interface.reasons)
+    first, second = ([value.name for value in model.outputs] for model in models)
+    for own, other in ((first, second), (second, first)):
+        reasons += [f"output {name!r} is in one model alone" for name in own if name not in other]
+    if {tuple(state) for state in models[0].states} != {tuple(state) for state in models[1].states}:
+        reasons.append("the states differ")
+    return reasons
+
+
 def _unify_sizes(classes: _Classes, first: tuple[int, Value], second: tuple[int, Value], fit_sizes: bool) -> None:
     (i, a), (j, b) = first, second
     if not isinstance(a.type, Tensor) or not isinstance(b.type, Tensor) or a.type.shape is None or b.type.shape is None:

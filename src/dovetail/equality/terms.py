@@ -314,11 +314,17 @@ def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
 
 
 def _may_replace(value: Value, type: Type) -> bool:
-    """Return whether a term has the element type and the rank of what it replaces."""
+    """Return whether a term has the element type of what it replaces, and no other rank or size."""
     if not isinstance(value.type, Tensor) or not isinstance(type, Tensor):
         return value.type == type
-    ranks = [None if shape is None else len(shape) for shape in (value.type.shape, type.shape)]
-    return (type.dtype is None or value.type.dtype is type.dtype) and (None in ranks or ranks[0] == ranks[1])
+    if type.dtype is not None and value.type.dtype is not type.dtype:
+        return False
+    first, second = value.type.shape, type.shape
+    if first is None or second is None:
+        return True
+    return len(first) == len(second) and all(
+        a is b or a is None or b is None or symbolic.equal(a, b) is not False for a, b in zip(first, second, strict=True)
+    )
 
 
 def _type_key(type: Type) -> Any:

@@ -184,7 +184,8 @@ def _cast(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     if x.type.dtype is op.to:
         return x
     inner = x.node
-    if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None:
+    # Text shows the type: "1", "1.0" or "True".
+    if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None or op.to.name == "string":
         return None
     source = inner.input(0)
     if not isinstance(source.type, Tensor) or source.type.dtype is None or not is_exact_cast(source.type.dtype, x.type.dtype):

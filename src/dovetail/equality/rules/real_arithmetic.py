@@ -207,7 +207,7 @@ def _part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Typ
     if x is None or x.node is None or spans is None:
         return None
     node = x.node
-    if isinstance(node.op, Softmax | LogSoftmax):
+    if isinstance(node.op, Softmax | LogSoftmax) and not node.op.coerce_to_2d:
         axes: tuple[Size, ...] | None = (node.op.axis % len(x.dims),)
     elif isinstance(node.op, REDUCTION_KINDS) and node.op.keepdims:
         axes = known_elements(node.input(1)) if len(node.inputs) > 1 and node.inputs[1] is not None else None
