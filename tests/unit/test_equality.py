@@ -73,6 +73,7 @@ SAME_REALS = {
     ),
 }  # fmt: skip
 
+ABOVE_THIRD = np.nextafter(np.float32(1) / np.float32(3), np.float32(1))
 DIFFERENT = {
     "order of a difference": (lambda b, x, y: x - y, lambda b, x, y: y - x),
     "one constant": (lambda b, x, y: x * np.float32([1, 2, 3]) + y, lambda b, x, y: x * np.float32([1, 2, 4]) + y),
@@ -97,6 +98,16 @@ DIFFERENT = {
     "epsilon": (
         lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-5),
         lambda b, x, y: b.MeanVarianceNormalization(x, [1], eps=1e-2),
+    ),
+    "computed constants that cancel": (
+        lambda b, x, y: ((x + 3) * ABOVE_THIRD - 1) * np.float32(1e8),
+        lambda b, x, y: (x * ABOVE_THIRD) * np.float32(1e8),
+    ),
+    "computed constants below the normal numbers": (
+        lambda b, x, y: b.Concat(
+            x * np.float32(0), ((x * np.float32(1e-30)) * (y * np.float32(1e-20))) * (x * np.float32(1e30)) * (y * 1e20), axis=1
+        ),
+        lambda b, x, y: b.Concat(x * np.float32(0), (x * y * x * y) * np.float32(0), axis=1),
     ),
     "slice of Softmax over several axes": (
         lambda b, x, y: b.Softmax(b.Unsqueeze(x, [0]), axis=1, coerce_to_2d=True)[:, :, 1:],

@@ -33,6 +33,8 @@ ULPS = 2
 _PLAIN = ("f32", "f64")
 _WIDE = (Add, Concat, Divide, Expand, Multiply, Negative, ExactSlice, Power, Reciprocal, Reshape, Sqrt, Subtract, Transpose)
 """Operators on constants that are computed in f64."""
+MAX_LOSS = 64.0
+"""The most by which a sum of constants may magnify their relative error: near constants that cancel would be any number."""
 MAX_CANDIDATES = 64
 """The most constants of one shape with which a computed one is compared."""
 
@@ -129,9 +131,17 @@ class RealTerms(Terms):
                 result = np.asarray(apply(op, np, operands)[0])
         except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
             return None
+        if isinstance(op, Add | Subtract) and _are_cancelled(operands, result):
+            return None
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super().fold_constants(op, xs) if not is_computed else None
         return [self.computed_constant(result, floats[0].dtype)]
+
+
+def _are_cancelled(operands: list[Any], result: np.ndarray[Any, Any]) -> bool:
+    """Return whether elements of a sum are so small beside its operands that these cancel."""
+    with np.errstate(all="ignore"):
+        return bool(np.any(np.abs(operands[0]) + np.abs(operands[1]) > MAX_LOSS * np.abs(result)))
 
 
 def _place_of(array: np.ndarray[Any, Any], dtype: DType) -> int:
@@ -152,7 +162,10 @@ def are_within_rounding(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any
 
 def _is_near(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], dtype: DType) -> bool:
     with np.errstate(all="ignore"):
-        unit = np.spacing(np.maximum(np.abs(first), np.abs(second)).astype(dtype.numpy)).astype(np.float64)
+        largest = np.maximum(np.abs(first), np.abs(second))
+        # Numbers below the normal ones have units that are large beside them.
+        is_normal = largest >= np.finfo(dtype.numpy).tiny
+        unit = np.where(is_normal, np.spacing(largest.astype(dtype.numpy)).astype(np.float64), 0.0)
         same_sign = (np.signbit(first) == np.signbit(second)) | (first == second)
         return bool(np.all(((np.abs(first - second) <= ULPS * unit) & same_sign) | (first == second)))
 
