@@ -350,3 +350,16 @@ def test_elements_beyond_the_samples_of_a_large_weight_count() -> None:
 
     assert dovetail.diff(build(False), build(False)).is_same
     assert not dovetail.diff(build(False), build(True)).is_same
+
+
+@pytest.mark.parametrize("names", [("n", "m"), ("m", "n")])
+def test_two_dimensions_that_became_one_differ(names: tuple[str, str]) -> None:
+    def build(first: str, second: str) -> dovetail.Model:
+        with dovetail.Builder() as b:
+            x, y = b.input("x", "f32", (first,)), b.input("y", "f32", (second,))
+            b.output("z", b.Concat(x, y, axis=0))
+        return b.model
+
+    assert dovetail.diff(build(*names), build("n", "n")).is_same is False
+    assert dovetail.diff(build("n", "n"), build(*names)).is_same is False
+    assert dovetail.diff(build(*names), build("p", "q")).is_same

@@ -14,6 +14,9 @@ class Dimensions:
 
     def __init__(self, pairs: Iterable[tuple[Value, Value]]) -> None:
         self._names: dict[str, str] = {}
+        self._merged: set[str] = set()
+        """Names that are one name with another in the second model: it requires equal sizes where the first one does not."""
+        claimed: dict[str, str] = {}
         for first, second in pairs:
             for one, other in zip(_sizes(first.type), _sizes(second.type), strict=False):
                 if one is None or other is None:
@@ -21,6 +24,8 @@ class Dimensions:
                 names = symbolic.name_of(one), symbolic.name_of(other)
                 if names[0] is not None and names[1] is not None:
                     self._names.setdefault(names[0], names[1])
+                    if claimed.setdefault(names[1], names[0]) != names[0]:
+                        self._merged.add(names[0])
 
     def are_equal(self, first: Type, second: Type) -> bool:
         """Return whether types are equal as far as both are known: a size that inference has named itself is not."""
@@ -37,7 +42,11 @@ class Dimensions:
         return str(first) == str(second)
 
     def _is_same(self, first: Size | None, second: Size | None) -> bool:
-        if first is None or second is None or first == second:
+        if first is None or second is None:
+            return True
+        if not isinstance(first, int) and any(symbolic.name_of(each) in self._merged for each in symbolic.symbols(first)):
+            return False
+        if first == second:
             return True
         if isinstance(first, int) and isinstance(second, int):
             return False
