@@ -17,9 +17,12 @@ from dovetail.equality.attribute_keys import freeze
 from dovetail.equality.equality_proof import EqualityProof
 from dovetail.equality.model_terms import number_terms
 from dovetail.equality.numbering import number_values
+from dovetail.equality.real_terms import RealTerms
+from dovetail.equality.rules import real_rules
 from dovetail.errors import FormatError, RuleError
 from dovetail.ir.state import State
 from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.elementwise.binary import Add, Multiply
 
 
 def model_of(write: Any) -> dovetail.Model:
@@ -71,8 +74,13 @@ SAME_REALS = {
         lambda b, x, y: b.MatMul(x, np.float32(np.arange(9).reshape(3, 3))) * np.float32([0.5, 3, 7]),
         lambda b, x, y: b.MatMul(x, np.float32(np.arange(9).reshape(3, 3) * np.float32([0.5, 3, 7]))),
     ),
+    "stored constants that cancel": (
+        lambda b, x, y: ((x + y) + np.float32(1)) + BELOW_ONE * np.float32(-1),
+        lambda b, x, y: x + (y + (np.float32(1) - BELOW_ONE)),
+    ),
 }  # fmt: skip
 
+BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 ABOVE_THIRD = np.nextafter(np.float32(1) / np.float32(3), np.float32(1))
 DIFFERENT = {
     "order of a difference": (lambda b, x, y: x - y, lambda b, x, y: y - x),
@@ -102,6 +110,12 @@ DIFFERENT = {
     "computed constants that cancel": (
         lambda b, x, y: ((x + 3) * ABOVE_THIRD - 1) * np.float32(1e8),
         lambda b, x, y: (x * ABOVE_THIRD) * np.float32(1e8),
+    ),
+    "computed constants near a stored one that cancels": (
+        lambda b, x, y: b.Concat((x + 1) - BELOW_ONE, ((y + 3) * ABOVE_THIRD - BELOW_ONE) * np.float32(1e8), axis=1),
+        lambda b, x, y: b.Concat(
+            x + (np.float32(1) - BELOW_ONE), (y * ABOVE_THIRD + (np.float32(1) - BELOW_ONE)) * np.float32(1e8), axis=1
+        ),
     ),
     "computed constants below the normal numbers": (
         lambda b, x, y: b.Concat(
@@ -243,6 +257,7 @@ def test_a_draw_of_each_trip_is_not_one_before_the_loop(inside: bool) -> None:
 def test_draws_differ_when_the_time_is_over() -> None:
     def draw(second: int) -> dovetail.Model:
         def write(b: Any, x: Any, y: Any) -> Any:
+            x = b.Exp(x)  # The time is over after the first operator.
             drawn = [b.RandomNormalLike(x, np.float32(0), np.float32(1)) for _ in range(2)]
             return drawn[0] - drawn[second]
 
@@ -433,3 +448,11 @@ def test_open_subgraphs_are_compared_by_their_captures() -> None:
 
     assert dovetail.prove(conditional(3.0), conditional(3.0)).verdict == "bits"
     assert dovetail.prove(conditional(3.0), conditional(4.0)).verdict in ("open", "different")
+
+
+def test_a_constant_whose_sum_cancels_stands_for_no_near_one() -> None:
+    tables = [RealTerms(real_rules(None)) for _ in range(2)]
+    one = [table.constant(np.float32(1)) for table in tables]
+    tables[1].add(Add(), one[1], -BELOW_ONE)
+    products = [table.add(Multiply(), np.float32(3), ABOVE_THIRD)[0] for table in tables]
+    assert products[0] is one[0] and products[1] is not one[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +34,54 @@ _PLAIN = ("f32", "f64")
 _WIDE = (Add, Concat, Divide, Expand, Multiply, Negative, ExactSlice, Power, Reciprocal, Reshape, Sqrt, Subtract, Transpose)
 """Operators on constants that are computed in f64."""
 MAX_LOSS = 64.0
-"""The most by which a sum of constants may magnify their relative error: near constants that cancel would be any number."""
+"""The most by which a sum of near constants may magnify their relative error: if they cancel, it may be any number."""
 MAX_CANDIDATES = 64
 """The most constants of one shape with which a computed one is compared."""
+
+
+class ConstantErrors:
+    """Which constants stand for another one that is only near, and which must not, because a sum of them cancels."""
+
+    def __init__(self) -> None:
+        self._sources: dict[int, list[Value]] = {}
+        self._inexact: set[int] = set()
+        self._exact: set[int] = set()
+
+    def add_sources(self, value: Value, sources: Sequence[Value]) -> None:
+        """Record the constants from which ``value`` was computed."""
+        known = self._sources.setdefault(id(value), [])
+        known += [source for source in sources if source is not value and not any(source is each for each in known)]
+
+    def are_inexact(self, values: Sequence[Value]) -> bool:
+        """Return whether a constant, or one that it was computed from, stands for one that is only near."""
+        return any(key in self._inexact for key in self._origins(values))
+
+    def may_equal(self, value: Value, *, is_exact: bool) -> bool:
+        """Return whether ``value`` may stand for another constant, and record it where that one is only near."""
+        if is_exact:
+            return True
+        if id(value) in self._exact:
+            return False
+        self._inexact.add(id(value))
+        return True
+
+    def keep_exact(self, values: Sequence[Value]) -> bool:
+        """Record that ``values`` and their sources must stay exact. Returns False where one of them is not."""
+        origins = self._origins(values)
+        if not origins.isdisjoint(self._inexact):
+            return False
+        self._exact |= origins
+        return True
+
+    def _origins(self, values: Sequence[Value]) -> set[int]:
+        found: set[int] = set()
+        pending = list(values)
+        while pending:
+            value = pending.pop()
+            if id(value) not in found:
+                found.add(id(value))
+                pending += self._sources.get(id(value), ())
+        return found
 
 
 class RealTerms(Terms):
@@ -51,6 +96,7 @@ class RealTerms(Terms):
         self._by_shape: dict[tuple[str, tuple[int, ...], int], list[Value]] = {}
         self._partners: dict[int, Value] = {}
         self._listed: set[int] = set()
+        self._errors = ConstantErrors()
 
     def exact_elements(self, x: Value) -> np.ndarray[Any, Any] | None:
         """Return the elements of a float constant in f64: of a computed one before it is rounded."""
@@ -60,23 +106,37 @@ class RealTerms(Terms):
         wide = self._wide.get(id(x))
         return np.asarray(data, dtype=np.float64) if wide is None else wide
 
-    def computed_constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
-        """Return the constant with these elements in f64: a known one within rounding of them, else a new one."""
+    def computed_constant(self, array: np.ndarray[Any, Any], dtype: DType, sources: Sequence[Value] = ()) -> Value:
+        """Return the constant with these elements in f64: a known one within rounding of them, else a new one.
+
+        ``sources`` are the constants from which they were computed.
+        """
+        value = self._near_constant(array, dtype, self._errors.are_inexact(sources))
+        if value is None:
+            with np.errstate(all="ignore"):
+                rounded = array.astype(dtype.numpy)
+            # A term of its own, also where a stored constant will have the same bits: that one may not be another one's equal.
+            value = self.new_constant(rounded, dtype)
+            self._wide[id(value)] = array
+            self._list(value, array)
+        self._errors.add_sources(value, sources)
+        return value
+
+    def _near_constant(self, array: np.ndarray[Any, Any], dtype: DType, is_inexact: bool) -> Value | None:
+        """Return a known constant within rounding of computed elements, None where there is none."""
         ones = np.ones_like(array)
         if are_within_rounding(array, ones, dtype):
             # Products of a number and its reciprocal are 1 up to rounding.
-            return super().constant(ones.astype(dtype.numpy), dtype)
+            value = super().constant(ones.astype(dtype.numpy), dtype)
+            if self._errors.may_equal(value, is_exact=not is_inexact and np.array_equal(array, ones)):
+                return value
         for value in self._candidates(array, dtype):
             other = self.exact_elements(value)
-            if other is not None and are_within_rounding(array, other, dtype):
+            if other is None or not are_within_rounding(array, other, dtype):
+                continue
+            if self._errors.may_equal(value, is_exact=not is_inexact and np.array_equal(array, other)):
                 return value
-        with np.errstate(all="ignore"):
-            rounded = array.astype(dtype.numpy)
-        # A term of its own, also where a stored constant will have the same bits: that one may not be another one's equal.
-        value = self.new_constant(rounded, dtype)
-        self._wide[id(value)] = array
-        self._list(value, array)
-        return value
+        return None
 
     def _candidates(self, array: np.ndarray[Any, Any], dtype: DType) -> list[Value]:
         """Return the constants of the type and shape whose first element is near that of an array."""
@@ -103,7 +163,9 @@ class RealTerms(Terms):
             wide = self._wide.get(id(other))
             partner = self._partners.get(id(other), value)
             # Another stored constant that is near a computed one is not near this one: those differ by their bits.
-            if wide is not None and partner is value and are_within_rounding(array, wide, value.dtype):
+            if wide is None or partner is not value or not are_within_rounding(array, wide, value.dtype):
+                continue
+            if self._errors.may_equal(other, is_exact=np.array_equal(array, wide)):
                 self._partners[id(other)] = value
                 return other
         self._list(value, array)
@@ -111,7 +173,11 @@ class RealTerms(Terms):
 
     def move_constant(self, x: Value, function: Callable[[Any], Any]) -> Value:
         wide = self._wide.get(id(x))
-        return super().move_constant(x, function) if wide is None else self.computed_constant(np.asarray(function(wide)), x.dtype)
+        if wide is not None:
+            return self.computed_constant(np.asarray(function(wide)), x.dtype, [x])
+        value = super().move_constant(x, function)
+        self._errors.add_sources(value, [x])
+        return value
 
     def fold_constants(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         """Evaluate an operator on constants, in f64 where it is arithmetic of floats."""
@@ -122,7 +188,10 @@ class RealTerms(Terms):
         if not floats or not isinstance(op, _WIDE) or any(x.dtype.name not in _PLAIN for x in floats):
             return None if is_computed else super().fold_constants(op, xs)
         if not is_computed and isinstance(op, Reshape | Transpose | Concat | ExactSlice):
-            return super().fold_constants(op, xs)
+            moved = super().fold_constants(op, xs)
+            for value in moved or ():
+                self._errors.add_sources(value, floats)
+            return moved
         if sum(x.constant.nbytes for x in floats if x.constant is not None) > FOLD_BYTES:
             return None
         operands = [None if x is None else self.exact_elements(x) if x.dtype.is_float else x.constant for x in xs]
@@ -131,11 +200,11 @@ class RealTerms(Terms):
                 result = np.asarray(apply(op, np, operands)[0])
         except (DovetailError, Unknown, symbolic.Inexact, *UNFORESEEN):
             return None
-        if isinstance(op, Add | Subtract) and _are_cancelled(operands, result):
+        if isinstance(op, Add | Subtract) and _are_cancelled(operands, result) and not self._errors.keep_exact(floats):
             return None
         if result.nbytes > FOLD_BYTES or not np.all(np.isfinite(result)):
             return super().fold_constants(op, xs) if not is_computed else None
-        return [self.computed_constant(result, floats[0].dtype)]
+        return [self.computed_constant(result, floats[0].dtype, floats)]
 
 
 def _are_cancelled(operands: list[Any], result: np.ndarray[Any, Any]) -> bool:
