@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from zoo_times import profile
+
 from dovetail.compare.benchmark import instruction_set, machine
 
 BENCH = Path(__file__).resolve().parent
@@ -49,6 +51,23 @@ def models(quick: bool) -> Rows:
     for line, row in zip(rows[1:], found, strict=True):
         line += [f"{size:.0e}" for size in (max(row["differences"].values()), row["peers_difference"])]
     return rows
+
+
+def zoo(quick: bool) -> Rows:
+    found = measured("zoo_times.py", *(["--rounds", "3", "--models", "silero"] if quick else []))
+    engines = ("dovetail", "onnxruntime", "openvino")
+    head = ["model", "threads", *(f"{engine} ms" for engine in engines), "ratio to the best peer", "profile"]
+    rows = [
+        [
+            row["model"],
+            str(row["threads"]),
+            *(f"{row['ms'][each]:.3f}" if row["ms"].get(each) else "" for each in engines),
+            f"{row['ratio']:.2f}" if row["ratio"] else "",
+            profile(row) if row["ratio"] else "; ".join(row["notes"])[:80],
+        ]
+        for row in found["rows"]
+    ]
+    return [head, *rows, ["geometric mean", *[""] * 4, f"{found['geometric_mean']:.2f}", ""]]
 
 
 def _against_peers(rows: list[dict[str, Any]], keys: list[str]) -> Rows:
@@ -123,6 +142,7 @@ TABLES: dict[str, Callable[[bool], Rows]] = {
     "networks": networks,
     "transformers": transformers,
     "models": models,
+    "zoo": zoo,
     "ablation": ablation,
     "decode": decode,
     "arrays": arrays,

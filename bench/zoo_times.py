@@ -1,0 +1,120 @@
+"""How fast the models of the zoo are, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+
+    python bench/zoo_times.py [--models TEXT[,TEXT...]] [--threads 1 2] [--rounds N] [--json]
+
+The models are those of bench/zoo.py, which fills build/zoo, with its inputs. Each model is measured in a process of its own,
+since a peer may end it. A ratio below 1 means that dovetail is faster than the better peer. A model above 1 is followed by its
+profile: the three kernels that take the most time. Models that no peer runs are named and left out of the mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+ZOO = ROOT / "build" / "zoo"
+SLOWER = 1.0
+SHOWN = 3
+"""Kernels of a profile."""
+SECONDS = 300
+"""The most that one model may take."""
+
+
+def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]:
+    """One model with one number of threads: milliseconds of each engine, the ratio, and a profile where it is above 1."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import dovetail
+    from dovetail.compare.benchmark import measure
+    from models.zoo_cells import PEERS, Record
+
+    record = Record(ZOO, facts)
+    rows = measure(record.model, str(record.path), record.inputs(), PEERS, threads, rounds, memory=False)
+    times = {row.engine: row.seconds for row in rows}
+    ratios = [row.ratio for row in rows if row.ratio is not None]
+    found = {
+        "model": record.id,
+        "threads": threads,
+        "ms": {engine: seconds and seconds * 1e3 for engine, seconds in times.items()},
+        "ratio": max(ratios, default=None),
+        "notes": [note for row in rows for note in row.notes],
+    }
+    if ratios and max(ratios) > SLOWER:
+        shapes = {name: list(array.shape) for name, array in record.inputs().items() if hasattr(array, "shape")}
+        kernels = dovetail.plan(record.model, shapes=shapes, threads=threads, rounds=5).kernels
+        kernels.sort(key=lambda kernel: -(kernel.share or 0))
+        found["profile"] = [(kernel.kernel, kernel.count, kernel.share, kernel.is_native) for kernel in kernels[:SHOWN]]
+    return found
+
+
+def in_process(name: str, threads: int, rounds: int) -> dict[str, Any]:
+    """The same, in a process of its own; what ends the process is the note."""
+    # -P: bench/models.py would hide tests/models.
+    command = [sys.executable, "-P", __file__, "--one", name, "--threads", str(threads), "--rounds", str(rounds)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        if ended.returncode == 0:
+            return dict(json.loads(ended.stdout.splitlines()[-1]))
+        why = f"the process ended with code {ended.returncode}: {ended.stderr.strip()[-200:]}"
+    except subprocess.TimeoutExpired:
+        why = f"over {SECONDS} s"
+    return {"model": name, "threads": threads, "ms": {}, "ratio": None, "notes": [why]}
+
+
+def text(row: dict[str, Any]) -> str:
+    """A row as printed."""
+    times = "  ".join(f"{engine} {ms:9.3f} ms" for engine, ms in row["ms"].items() if ms is not None)
+    ratio = f"{row['ratio']:.2f} of the better peer" if row["ratio"] else "; ".join(row["notes"])
+    return f"{row['model']:40} {row['threads']} threads  {times}  {ratio}  {profile(row)}".rstrip()
+
+
+def profile(row: dict[str, Any]) -> str:
+    """The kernels that take the most time, where they were measured."""
+    return ", ".join(
+        f"{count} {kernel}{'' if is_native else ' in Python'} {share:.0%}"
+        for kernel, count, share, is_native in row.get("profile", ())
+        if share is not None
+    )
+
+
+def mean(rows: list[dict[str, Any]]) -> float:
+    """The geometric mean of the ratios."""
+    logs = [math.log(row["ratio"]) for row in rows if row["ratio"]]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="", help="parts of names; all models when left out")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    index = {facts["id"]: facts for facts in json.loads((ZOO / "index.json").read_text(encoding="utf-8"))}
+    if options.one:
+        print(json.dumps(measured(index[options.one], options.threads[0], options.rounds)))
+        return
+    texts = [part for part in options.models.split(",") if part]
+    rows = []
+    for name in index:
+        if texts and not any(part in name for part in texts):
+            continue
+        for threads in options.threads:
+            rows.append(in_process(name, threads, options.rounds))
+            print(text(rows[-1]), file=sys.stderr if options.json else sys.stdout, flush=True)
+    counted = [row for row in rows if row["ratio"]]
+    above = sum(row["ratio"] > 1.1 for row in counted)
+    if options.json:
+        print(json.dumps({"rows": rows, "geometric_mean": mean(rows)}))
+    else:
+        print(f"geometric mean {mean(rows):.3f} of {len(counted)} cells, {above} of them above 1.1")
+
+
+if __name__ == "__main__":
+    main()
