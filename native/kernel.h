@@ -88,6 +88,8 @@ public:
     virtual void run(const Run& run) const = 0;
     // Scratch bytes of each worker during a run. Their contents are undefined at the start of a run.
     virtual std::size_t scratch_bytes() const { return 0; }
+    // True if subnormal operands and results count as zero (kernels of sums of products).
+    virtual bool flushes_subnormals() const { return false; }
     // The name in a plan: kernel and variant ("conv in place avx512").
     virtual std::string name() const = 0;
 };

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "float_mode.h"
+
 namespace dovetail {
 
 struct Program::Workspace {
@@ -67,7 +69,10 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
     const Run run{bases, pool_.get(), workspace->scratch, scratch_bytes_, &fault};
     for (std::size_t i = first; i < last; ++i) {
         const auto start = times ? now() : 0;
-        kernels_[i]->run(run);
+        {
+            const FlushSubnormals flush(kernels_[i]->flushes_subnormals());
+            kernels_[i]->run(run);
+        }
         if (times) times[i] += now() - start;
         if (Interrupt* const interrupt = Interrupt::current(); interrupt != nullptr && interrupt->check()) throw Interrupted();
         if (const char* code = fault.load(std::memory_order_relaxed)) throw StepFailed(i, code);

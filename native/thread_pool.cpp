@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "float_mode.h"
+
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #include <signal.h>
@@ -210,7 +212,7 @@ public:
     }
 
     void run(std::int64_t count, ThreadPool::Task task, const void* state) {
-        job_ = {count, task, state, Interrupt::current()};
+        job_ = {count, task, state, Interrupt::current(), float_mode()};
         caller_core_.store(current_core(), std::memory_order_relaxed);
         const auto threads = static_cast<std::int64_t>(queues_.size());
         for (std::int64_t i = 0; i < threads; ++i) {
@@ -233,6 +235,7 @@ private:
         ThreadPool::Task task;
         const void* state;
         Interrupt* interrupt;
+        std::uint64_t float_mode;  // the caller's, for all threads of the job
 
         // After an interrupt, tasks are skipped and count as done.
         void run(std::int64_t index, int worker) const {
@@ -279,6 +282,7 @@ private:
             if (own_core != kNoCore && own_core == caller_core_.load(std::memory_order_relaxed)) cores_.exclude(own_core);
             if (claim()) {
                 const Job job = job_;
+                if (float_mode() != job.float_mode) set_float_mode(job.float_mode);
                 job.run(next(worker), worker);
                 const std::int64_t count_done = 1 + run_claimed(worker);
                 if (done_.fetch_add(count_done) + count_done == job.count) waiting_caller_.wake(1);
@@ -291,7 +295,7 @@ private:
     // Each on a cache line of its own: workers spin on the first one.
     alignas(64) std::atomic<std::int64_t> unclaimed_{0};
     alignas(64) std::atomic<std::int64_t> done_{0};
-    alignas(64) Job job_{0, nullptr, nullptr, nullptr};
+    alignas(64) Job job_{0, nullptr, nullptr, nullptr, 0};
     std::vector<Queue> queues_;
     std::atomic<bool> stop_{false};
     std::atomic<int> caller_core_{kNoCore};

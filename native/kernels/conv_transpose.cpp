@@ -47,6 +47,7 @@ public:
         for (const auto& phase_spec : phases_) phase_spec->run(run);
     }
     std::size_t scratch_bytes() const override;
+    bool flushes_subnormals() const override { return true; }
     std::string name() const override {
         return "conv transpose, " + std::to_string(phases_.size()) + " " + (phases_.empty() ? "" : phases_[0]->name());
     }

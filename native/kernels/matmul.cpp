@@ -51,6 +51,7 @@ public:
     MatMul(const Spec& spec, WeightCache& cache);
     void run(const Run& run) const override;
     std::size_t scratch_bytes() const override;
+    bool flushes_subnormals() const override { return true; }
     std::string name() const override;
 
 private:

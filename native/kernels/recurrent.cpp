@@ -60,6 +60,7 @@ public:
         for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * hidden_);
     }
 
+    bool flushes_subnormals() const override { return true; }
     std::string name() const override { return name_; }
 
     std::size_t scratch_bytes() const override {
