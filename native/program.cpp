@@ -17,6 +17,16 @@ namespace {
 
 std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// The bytes of an operand's elements, or `limit` if there are more.
+std::int64_t bytes_up_to(const Operand& operand, std::int64_t limit) {
+    std::int64_t bytes = operand.itemsize;
+    for (const auto size : operand.sizes) {
+        if (size == 0) return 0;
+        bytes = size > limit / std::max<std::int64_t>(bytes, 1) ? limit : bytes * size;
+    }
+    return std::min(bytes, limit);
+}
+
 std::int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -33,6 +43,7 @@ Program::Program(std::shared_ptr<ThreadPool> pool, std::shared_ptr<WeightCache> 
 void Program::add(const Spec& spec, bool shared) {
     const Factory make = factory_of(spec.kernel);
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
+    std::int64_t operand_bytes = 0;
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands) {
             if (!operand.is_constant() && (operand.buffer < 0 || static_cast<std::size_t>(operand.buffer) >= ranges_.size()))
@@ -41,11 +52,13 @@ void Program::add(const Spec& spec, bool shared) {
                 operand.is_constant() ? ByteRange{operand.low, operand.high} : ranges_[static_cast<std::size_t>(operand.buffer)];
             if (!operand.is_within(range.first, range.second))
                 throw std::invalid_argument(spec.kernel + ": an operand reaches beyond its buffer");
+            operand_bytes += bytes_up_to(operand, kBriefBytes + 1);
         }
     WeightCache own;
     auto kernel = make(spec, shared ? *weights_ : own);
     scratch_bytes_ = std::max(scratch_bytes_, round_to_line(kernel->scratch_bytes()));
     kernels_.push_back(std::move(kernel));
+    operand_bytes_ = std::min(operand_bytes_ + operand_bytes, kBriefBytes + 1);
 }
 
 Program::Workspace* Program::acquire() {

@@ -52,17 +52,38 @@ public:
     void release(Workspace* workspace);
     std::byte* arena(Workspace* workspace) const;
 
+    // A workspace, released at the end of the scope.
+    class Lease {
+    public:
+        explicit Lease(Program& program) : program_(program), workspace_(program.acquire()) {}
+        ~Lease() { program_.release(workspace_); }
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
+        Workspace* get() const { return workspace_; }
+
+    private:
+        Program& program_;
+        Workspace* const workspace_;
+    };
+
+    // True if a run takes some microseconds: too few to release a lock or poll an interrupt.
+    bool is_brief() const { return operand_bytes_ <= kBriefBytes; }
+
     // Runs kernels first .. last - 1. `bases` has one pointer for each buffer; the arena's is set here. `times`, unless null, has
     // nanoseconds added for each kernel. Throws StepFailed after the first kernel that calls Run::fail; the program stays usable.
     void run(Workspace* workspace, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
 
 private:
+    // Operand bytes of all kernels, beyond which a run is not brief.
+    static constexpr std::int64_t kBriefBytes = 32 * 1024;
+
     std::shared_ptr<ThreadPool> pool_;
     std::shared_ptr<WeightCache> weights_;
     std::shared_ptr<ArenaPool> arenas_;
     std::size_t arena_bytes_;
     std::vector<ByteRange> ranges_;  // address range of every buffer, the arena first
     std::size_t scratch_bytes_ = 0;
+    std::int64_t operand_bytes_ = 0;
     std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 

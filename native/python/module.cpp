@@ -1,4 +1,4 @@
-// The extension module dovetail._native: copy_window, and the bindings of program.cpp and arrays.cpp.
+// The extension module dovetail._native: copy_window, and the bindings of program.cpp, arrays.cpp and fast_calls.cpp.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,8 +10,9 @@
 namespace nb = nanobind;
 
 namespace dovetail {
-void bind_program(nb::module_& m);  // program.cpp
-void bind_arrays(nb::module_& m);   // arrays.cpp
+void bind_program(nb::module_& m);     // program.cpp
+void bind_arrays(nb::module_& m);      // arrays.cpp
+void bind_fast_calls(nb::module_& m);  // fast_calls.cpp
 }  // namespace dovetail
 
 namespace {
@@ -74,6 +75,7 @@ NB_MODULE(_native, m) {
     m.attr("compiler") = compiler();
     dovetail::bind_program(m);
     dovetail::bind_arrays(m);
+    dovetail::bind_fast_calls(m);
     m.def("copy_window", &copy_window, nb::arg("dst"), nb::arg("src"), nb::arg("sizes"), nb::arg("dst_offset"),
           nb::arg("dst_strides"), nb::arg("src_offset"), nb::arg("src_strides"), nb::arg("itemsize"));
 }

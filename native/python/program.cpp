@@ -12,6 +12,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/quantized.h"
 #include "program.h"
+#include "python/signals.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -67,21 +68,6 @@ std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> op
     }
     return opcodes_by_name;
 }
-
-// Polls Python for a signal whose handler raises, such as that of Ctrl-C. Only the main thread ever sees one.
-class Signals : public Interrupt {
-public:
-    Signals() : previous_(current()) { current() = this; }
-    ~Signals() override { current() = previous_; }
-
-    bool poll() override {
-        const nb::gil_scoped_acquire lock;
-        return PyErr_CheckSignals() != 0;
-    }
-
-private:
-    Interrupt* const previous_;
-};
 
 // The workspace of one call, released when Python frees this object.
 class Execution {

@@ -23,7 +23,7 @@ from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.state import state_inputs
 from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
-from dovetail.limits import DEFAULT, Limits, counting, within_memory
+from dovetail.limits import DEFAULT, Limits, active, counting, within_memory
 
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
@@ -57,6 +57,9 @@ class Program:
         self._counts = self.model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self.model.graph.nodes)
         with counting(self.model.limits), within_memory("the program", self.model.file):
             self._native = _compile_native(self.model, options) if engine == "native" else None
+        self._call_fast = (
+            self._native.fast_calls.call if self._native is not None and self._native.fast_calls is not None else None
+        )
 
     @property
     def inputs(self) -> list[Value]:
@@ -69,6 +72,10 @@ class Program:
         return self.model.outputs
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:
+        if self._call_fast is not None and active() is None:
+            results = self._call_fast(inputs, by_name, out)
+            if results is not None:
+                return results  # type: ignore[no-any-return]
         if not self._counts:
             return self._run(inputs, by_name, out)
         with counting(self.model.limits):
@@ -101,7 +108,7 @@ class Program:
     def close(self) -> None:
         """Release the plans, the workspace and the packed weights. A closed program cannot run."""
         self._is_closed = True
-        self._native = None
+        self._native = self._call_fast = None
 
     def __enter__(self) -> Program:
         return self

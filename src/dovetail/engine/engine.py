@@ -19,6 +19,7 @@ from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
 from dovetail.engine.rewrite.pipeline import rewrite_for_engine
 from dovetail.engine.run.executable import Executable, is_array, output_bytes_of
+from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.subgraphs import compile_subgraphs
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
@@ -65,6 +66,7 @@ class Engine:
         self._weight_cache: object = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
         self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
         self._output_pool = OutputPool()
+        self.fast_calls = FastCalls(self._core, model, MAX_EXECUTABLES) if self._core and outer is None else None
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
 
@@ -85,6 +87,8 @@ class Engine:
         """Drop the state that a thread of the parent process was changing when the process forked."""
         self._lock.was_held = False
         self._executables.clear()
+        if self.fast_calls is not None:
+            self.fast_calls.clear()
         self._parametric_plans.clear()
         self._sizes = {}
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
@@ -107,13 +111,25 @@ class Engine:
                     self._executables[key] = self._from_parametric_plan(arrays, sizes) or self._compile(arrays, sizes, strides)
             except NonAffineInput:
                 self._executables[key] = None
+            if self.fast_calls is not None:
+                self.fast_calls.add(self._executables[key])
             while len(self._executables) > MAX_EXECUTABLES:
-                self._executables.popitem(last=False)
+                self._drop_executable()
         self._executables.move_to_end(key)
         executable = self._executables[key]
         if executable is None:
             raise NonAffineInput
         return executable, arrays
+
+    def _drop_executable(self) -> None:
+        """Drop the executable that was used least recently; the fast calls since the last time count as one use."""
+        while True:
+            key, executable = self._executables.popitem(last=False)
+            if self.fast_calls is None or not self.fast_calls.take_used(executable):
+                break
+            self._executables[key] = executable
+        if self.fast_calls is not None:
+            self.fast_calls.discard(executable)
 
     def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> tuple[Plan, TensorMap]:
         """Return the plan for inputs of these shapes; a symbol without a size is 1."""

@@ -70,15 +70,21 @@ class Executable:
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
         ranges = _extents_of(plan, arrays) if core else []
-        self._program = core.Program(pool, weight_cache, arena_pool, plan.arena_bytes, ranges) if core else None
+        self.has_dense_inputs = all(is_array(array) and array.flags.c_contiguous for array in arrays)
+        self.program = core.Program(pool, weight_cache, arena_pool, plan.arena_bytes, ranges) if core else None
         self._addresses: Callable[[list[Array]], list[int]] = getattr(core, "addresses", _addresses_of)
         self._segments: list[Segment] = []
         if fill is not None:
-            fill(self._program)
+            fill(self.program)
             self.native_steps = plan.steps
             self._end_native_segment(0)
         else:
             self._add_steps()
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the core runs all steps."""
+        return self.program is not None and not self.python_steps
 
     def _add_steps(self) -> None:
         first = 0
@@ -97,10 +103,10 @@ class Executable:
         """Give a step to the core; returns the reason where the core has no kernel for it."""
         if step.kernel == INTERPRET:
             return step.reason
-        if self._program is None:
+        if self.program is None:
             return "no native core"
         try:
-            self._program.add(*encode_step(step), self.tensor_map.shares(step.constants()))
+            self.program.add(*encode_step(step), self.tensor_map.shares(step.constants()))
         except ValueError as error:
             return str(error)
         return ""
@@ -171,13 +177,13 @@ class Executable:
         self._output_pool.begin_call()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
         results = [self._result_array(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
-        execution = self._core.Execution(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
+        execution = self._core.Execution(self.program) if self._core else _PythonArena(self.plan.arena_bytes)
         addresses = [execution.arena, *self._addresses([*arrays, *results])]
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
 
     def names(self) -> list[str]:
         """Return the names of the native steps as the core reports them."""
-        return list(self._program.names()) if self._program is not None else []
+        return list(self.program.names()) if self.program is not None else []
 
     def _result_array(self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None) -> Array:
         """Return the array that the steps write an output into: the caller's where it is contiguous and overlaps no input."""

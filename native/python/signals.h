@@ -1,0 +1,25 @@
+// Signals of Python during a run.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "thread_pool.h"
+
+namespace dovetail {
+
+// Polls Python for a signal whose handler raises, such as that of Ctrl-C. Only the main thread ever sees one.
+class Signals : public Interrupt {
+public:
+    Signals() : previous_(current()) { current() = this; }
+    ~Signals() override { current() = previous_; }
+
+    bool poll() override {
+        const nanobind::gil_scoped_acquire lock;
+        return PyErr_CheckSignals() != 0;
+    }
+
+private:
+    Interrupt* const previous_;
+};
+
+}  // namespace dovetail

@@ -1,0 +1,68 @@
+"""Fast calls: programs whose steps are all native, which the core runs from arrays to results without Python in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from dovetail.engine.run.executable import Executable
+from dovetail.engine.run.output_pool import MIN_POOLED_BYTES
+from dovetail.interpreter.results import Results
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.types import Tensor
+
+
+class FastCalls:
+    """The executables of a model that the core calls by itself, by the shapes of their inputs.
+
+    ``call(inputs, by_name, out)`` takes the arguments of a Program's call. It returns None for a call that it does not serve:
+    unknown shapes, arrays that are not dense numpy arrays of the model's types, errors.
+    """
+
+    def __init__(self, core: ModuleType, model: Model, capacity: int) -> None:
+        self._core: Any = None
+        ports = (model.inputs, model.outputs)
+        if model.limits.seconds is None and all(_is_plain(value) for values in ports for value in values):
+            self._core = core.FastCalls(*map(_rows_of, ports), Results, capacity)
+        self.call: Any = self._core
+
+    def add(self, executable: Executable | None) -> None:
+        """Add an executable, if all of its steps are native, its inputs dense, and its outputs small."""
+        if self._core is None or executable is None or not executable.is_native or not executable.has_dense_inputs:
+            return
+        plan = executable.plan
+        if any(tensor.is_dynamic for tensor in (*plan.inputs, *plan.outputs)):
+            return
+        # The output pool serves large outputs.
+        if any(tensor.nbytes >= MIN_POOLED_BYTES for tensor in plan.outputs):
+            return
+        constants = tuple(data for step in plan.steps for data in step.constants())
+        self._core.add(
+            executable.program, [tensor.sizes for tensor in plan.inputs], [tensor.sizes for tensor in plan.outputs], constants
+        )
+
+    def discard(self, executable: Executable | None) -> None:
+        """Remove an executable."""
+        if self._core is not None and executable is not None:
+            self._core.discard(executable.program)
+
+    def take_used(self, executable: Executable | None) -> bool:
+        """Return whether the executable was called here since the last such question."""
+        return self._core is not None and executable is not None and bool(self._core.take_used(executable.program))
+
+    def clear(self) -> None:
+        """Remove all executables."""
+        if self._core is not None:
+            self._core.clear()
+
+
+def _rows_of(values: Sequence[Value]) -> tuple[tuple[str, Any], ...]:
+    """Return the name and the numpy type of each value."""
+    dtypes = [value.type.dtype for value in values if isinstance(value.type, Tensor)]
+    return tuple((value.name, dtype.numpy) for value, dtype in zip(values, dtypes, strict=True) if dtype is not None)
+
+
+def _is_plain(value: Value) -> bool:
+    """Return whether a value is a tensor of elements that the core takes."""
+    return isinstance(value.type, Tensor) and value.type.dtype is not None and value.type.dtype.name != "string"
