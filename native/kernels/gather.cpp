@@ -1,125 +1,17 @@
 // Gather, GatherElements and GatherND: slices of the data at indices known at run time.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <stdexcept>
 
 #include "copy/strategy.h"
 #include "kernels/kernels.h"
+#include "kernels/slices.h"
 
 namespace dovetail {
 namespace {
 
 using namespace copying;
 
-// One axis of the gathered slices: the strides between slices in the output, in the data before indexing, and in the indices.
-struct GatherAxis {
-    std::int64_t size;
-    std::int64_t to;
-    std::int64_t data;
-    std::int64_t index;
-};
-
-struct Offsets {
-    std::int64_t to = 0;
-    std::int64_t data = 0;
-    std::int64_t index = 0;
-};
-
-// Slices in row-major order, traversed row by row.
-class SliceSpace {
-public:
-    explicit SliceSpace(const std::vector<GatherAxis>& axes = {}) {
-        for (const GatherAxis& axis : axes) {
-            count_ *= axis.size;
-            if (axis.size == 1) continue;
-            if (!outer_.empty() && can_merge(outer_.back(), axis))
-                outer_.back() = {outer_.back().size * axis.size, axis.to, axis.data, axis.index};
-            else
-                outer_.push_back(axis);
-        }
-        if (outer_.empty()) return;
-        row_ = outer_.back();
-        outer_.pop_back();
-    }
-
-    std::int64_t count() const { return count_; }
-
-    const GatherAxis& row() const { return row_; }
-
-    // Calls visit(offsets, length) for the slices [first, end), row by row.
-    template <typename F>
-    void for_each_row(std::int64_t first, std::int64_t end, const F& visit) const {
-        while (first < end) {
-            const std::int64_t at = first % row_.size;
-            const std::int64_t length = std::min(row_.size - at, end - first);
-            Offsets offsets = row_offsets(first);
-            offsets.to += at * row_.to;
-            offsets.data += at * row_.data;
-            offsets.index += at * row_.index;
-            visit(offsets, length);
-            first += length;
-        }
-    }
-
-private:
-    static bool can_merge(const GatherAxis& a, const GatherAxis& b) {
-        return a.to == b.to * b.size && a.data == b.data * b.size && a.index == b.index * b.size;
-    }
-
-    // The offsets of the row that holds a slice.
-    Offsets row_offsets(std::int64_t position) const {
-        Offsets offsets;
-        position /= row_.size;
-        for (std::size_t i = outer_.size(); i-- > 0; position /= outer_[i].size) {
-            const std::int64_t at = position % outer_[i].size;
-            offsets.to += at * outer_[i].to;
-            offsets.data += at * outer_[i].data;
-            offsets.index += at * outer_[i].index;
-        }
-        return offsets;
-    }
-
-    std::int64_t count_ = 1;
-    std::vector<GatherAxis> outer_;
-    GatherAxis row_{1, 0, 0, 0};
-};
-
-// An axis of the data that an index addresses.
-struct Coordinate {
-    std::int64_t size;
-    std::int64_t stride;
-};
-
-constexpr std::size_t kMaxCoordinates = 8;
-
-// Resolves indices to offsets in the data. Local copies keep its members in registers, whatever is written meanwhile.
-template <typename Index>
-struct IndexReader {
-    Coordinate axes[kMaxCoordinates];
-    std::size_t count;
-    std::int64_t next;
-    bool wraps;
-
-    // True if all coordinates are in range. Adds their offset to `source`.
-    bool read(const std::byte* at, std::int64_t& source) const {
-        bool in_range = true;
-        for (std::size_t i = 0; i < count; ++i, at += next) in_range &= read_one(axes[i], at, source);
-        return in_range;
-    }
-
-    bool read_one(const Coordinate& axis, const std::byte* at, std::int64_t& source) const {
-        Index index;
-        std::memcpy(&index, at, sizeof(Index));
-        const std::int64_t position = index + (wraps && index < 0 ? axis.size : 0);
-        // Unsigned, since an index out of range may overflow; its offset is not used.
-        const auto distance = static_cast<std::uint64_t>(position) * static_cast<std::uint64_t>(axis.stride);
-        source = static_cast<std::int64_t>(static_cast<std::uint64_t>(source) + distance);
-        return static_cast<std::uint64_t>(position) < static_cast<std::uint64_t>(axis.size);
-    }
-};
-
-constexpr std::int64_t kIndicesPerTask = 4096;
 constexpr std::int64_t kIndexCost = 16;  // cost of resolving one index, in bytes copied
 
 // The gathered slices: `chosen` are the output axes of the indices, `shared` the axes that all indices share.
@@ -159,8 +51,8 @@ public:
 private:
     template <typename Index>
     void run_with(const Run& run) const {
-        const IndexReader<Index> reader = reader_of<Index>();
-        if (!plan_.zeros && !are_in_range(run, reader)) return run.fail("array.index-range");
+        const IndexReader<Index> reader(plan_.coordinates, plan_.coordinate_stride, plan_.wraps);
+        if (!plan_.zeros && !are_in_range(run, index_space_, run.at(indices_), reader)) return run.fail("array.index-range");
         if (is_empty_) return;
         const std::int64_t count = slices_.count(), bytes = count * (rows_ * row_.size * slice_.run + kIndexCost);
         const std::int64_t slices_per_task = bytes < static_cast<std::int64_t>(kMinThreadedBytes) ? count : ceil_div(count, 16);
@@ -173,37 +65,6 @@ private:
                                      copy_slices(to + at.to, data + at.data, indices + at.index, length, reader);
                                  });
         });
-    }
-
-    template <typename Index>
-    IndexReader<Index> reader_of() const {
-        IndexReader<Index> reader{{}, plan_.coordinates.size(), plan_.coordinate_stride, plan_.wraps};
-        std::copy(plan_.coordinates.begin(), plan_.coordinates.end(), reader.axes);
-        return reader;
-    }
-
-    template <typename Index>
-    bool are_in_range(const Run& run, const IndexReader<Index>& prototype) const {
-        const std::int64_t count = index_space_.count(), step = index_space_.row().index;
-        const std::byte* indices = run.at(indices_);
-        std::atomic<bool> in_range{true};
-        run.pool->parallel_for(ceil_div(count, kIndicesPerTask), [&](std::int64_t task, int) {
-            index_space_.for_each_row(task * kIndicesPerTask, min(count, (task + 1) * kIndicesPerTask),
-                                      [&](const Offsets& at, std::int64_t length) {
-                                          const IndexReader<Index> reader = prototype;
-                                          const std::byte* index = indices + at.index;
-                                          std::int64_t unused = 0;
-                                          bool all = true;
-                                          if (reader.count == 1)
-                                              for (std::int64_t i = 0; i < length; ++i, index += step)
-                                                  all &= reader.read_one(reader.axes[0], index, unused);
-                                          else
-                                              for (std::int64_t i = 0; i < length; ++i, index += step)
-                                                  all &= reader.read(index, unused);
-                                          if (!all) in_range.store(false, std::memory_order_relaxed);
-                                      });
-        });
-        return in_range.load();
     }
 
     template <typename Index>

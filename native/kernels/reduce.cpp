@@ -1,4 +1,4 @@
-// Reductions over any axes of f32.
+// Reductions over any axes.
 #include "kernels/reduce.h"
 
 #include <algorithm>
@@ -48,35 +48,39 @@ std::vector<Axis> merge_axes(std::vector<Axis> axes) {
 struct Mode {
     const char* name;
     Reduction reduction;
-    double start;
     double (*finish)(double total, double count);
+    bool is_exact;  // of integers: no step is rounded
+    bool is_mean;
 };
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 const Mode& mode_of(const std::string& name) {
     const auto identity = [](double total, double) { return total; };
+    const auto logarithm = [](double total, double) { return std::log(total); };
     static const Mode modes[] = {
-        {"sum", Reduction::sum, 0, identity},
-        {"mean", Reduction::sum, 0, [](double total, double count) { return total / count; }},
-        {"max", Reduction::max, -kInfinity, identity},
-        {"min", Reduction::min, kInfinity, identity},
-        {"prod", Reduction::product, 1, identity},
-        {"l1", Reduction::sum_abs, 0, identity},
-        {"l2", Reduction::sum_square, 0, [](double total, double) { return std::sqrt(total); }},
-        {"sumsquare", Reduction::sum_square, 0, identity},
-        {"logsum", Reduction::sum, 0, [](double total, double) { return std::log(total); }},
-        {"logsumexp", Reduction::sum_exp, 0, [](double total, double) { return std::log(total); }},
+        {"sum", Reduction::sum, identity, true, false},
+        {"mean", Reduction::sum, [](double total, double count) { return total / count; }, true, true},
+        {"max", Reduction::max, identity, true, false},
+        {"min", Reduction::min, identity, true, false},
+        {"prod", Reduction::product, identity, true, false},
+        {"l1", Reduction::sum_abs, identity, true, false},
+        {"l2", Reduction::sum_square, [](double total, double) { return std::sqrt(total); }, false, false},
+        {"sumsquare", Reduction::sum_square, identity, true, false},
+        {"logsum", Reduction::sum, logarithm, false, false},
+        {"logsumexp", Reduction::sum_exp, logarithm, false, false},
     };
     for (const Mode& mode : modes)
         if (name == mode.name) return mode;
     throw std::invalid_argument("reduce: there is no mode " + name);
 }
 
+template <typename T>
 class Reduce : public Kernel {
+    using Total = dovetail::Total<T>;
+
 public:
     explicit Reduce(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), mode_(mode_of(spec.text("mode"))) {
-        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("reduce: operands must be f32");
+        if (std::is_integral_v<T> && !mode_.is_exact)
+            throw std::invalid_argument("reduce: " + spec.text("mode") + " of integers");
         read_axes(spec.integers("axes"));
         count_ = count_of(reduced_);
         is_empty_ = y_.count() == 0;
@@ -87,7 +91,7 @@ public:
     std::string name() const override { return std::string("reduce ") + mode_.name + " " + name_of(isa()); }
 
     // Per worker: totals and offsets of one block. After the first worker's come the totals of all slices.
-    std::size_t scratch_bytes() const override { return static_cast<std::size_t>((own_floats() + shared_floats()) * 4); }
+    std::size_t scratch_bytes() const override { return static_cast<std::size_t>(round_up(own_bytes(), 64) + shared_bytes()); }
 
     void run(const Run& run) const override {
         if (is_empty_) return;
@@ -124,7 +128,7 @@ private:
 
     // The innermost kept axis becomes the columns, whether elements are contiguous along it or along a reduced axis.
     void choose_columns() {
-        rows_ = {1, 4, 0};
+        rows_ = {1, sizeof(T), 0};
         if (!reduced_.empty()) {
             rows_ = reduced_.back();
             reduced_.pop_back();
@@ -156,26 +160,30 @@ private:
     }
 
     bool is_two_pass() const { return mode_.reduction == Reduction::sum_exp; }
-    static std::int64_t own_floats() { return kTotals * 3; }
-    std::int64_t shared_floats() const { return slices_ > 1 ? blocks_ * slices_ * kTotals * 2 : 0; }
+    static std::int64_t own_bytes() { return kTotals * static_cast<std::int64_t>(sizeof(Total) + sizeof(T)); }
+    std::int64_t shared_bytes() const {
+        return slices_ > 1 ? blocks_ * slices_ * kTotals * static_cast<std::int64_t>(sizeof(Total)) : 0;
+    }
 
-    double* shared_totals(const Run& run, std::int64_t block, std::int64_t slice) const {
-        return reinterpret_cast<double*>(run.scratch_of(0) + own_floats() * 4) + (block * slices_ + slice) * kTotals;
+    Total* shared_totals(const Run& run, std::int64_t block, std::int64_t slice) const {
+        return reinterpret_cast<Total*>(run.scratch_of(0) + round_up(own_bytes(), 64)) + (block * slices_ + slice) * kTotals;
     }
 
     void reduce_unit(const Run& run, std::int64_t unit, int worker) const {
         const std::int64_t block = unit / slices_;
         const std::int64_t slice = unit % slices_;
-        auto* own = reinterpret_cast<double*>(run.scratch_of(worker));
-        auto* offsets = reinterpret_cast<float*>(own + kTotals);
-        double* totals = slices_ > 1 ? shared_totals(run, block, slice) : own;
+        auto* own = reinterpret_cast<Total*>(run.scratch_of(worker));
+        auto* offsets = reinterpret_cast<T*>(own + kTotals);
+        Total* totals = slices_ > 1 ? shared_totals(run, block, slice) : own;
         const BlockPosition block_position = position_of(block);
         if (is_two_pass()) {
-            accumulate(run, block_position, slice, totals, Reduction::max, -kInfinity, nullptr);
-            for (std::int64_t i = 0; i < kTotals; ++i)
-                offsets[i] = i < block_position.width && !std::isinf(totals[i]) ? static_cast<float>(totals[i]) : 0.0f;
+            accumulate(run, block_position, slice, totals, Reduction::max, nullptr);
+            for (std::int64_t i = 0; i < kTotals; ++i) {
+                const bool is_finite = i < block_position.width && std::isfinite(static_cast<double>(totals[i]));
+                offsets[i] = is_finite || is_nan(totals[i]) ? static_cast<T>(totals[i]) : T{};
+            }
         }
-        accumulate(run, block_position, slice, totals, mode_.reduction, mode_.start, is_two_pass() ? offsets : nullptr);
+        accumulate(run, block_position, slice, totals, mode_.reduction, is_two_pass() ? offsets : nullptr);
         if (slices_ == 1) finish(run, block_position, totals, is_two_pass() ? offsets : nullptr);
     }
 
@@ -196,9 +204,9 @@ private:
         return block_position;
     }
 
-    void accumulate(const Run& run, const BlockPosition& block_position, std::int64_t slice, double* totals, Reduction reduction,
-                    double start, const float* offsets) const {
-        std::fill(totals, totals + kTotals, start);
+    void accumulate(const Run& run, const BlockPosition& block_position, std::int64_t slice, Total* totals, Reduction reduction,
+                    const T* offsets) const {
+        std::fill(totals, totals + kTotals, start_of(reduction));
         const auto function = functions_.by[static_cast<int>(reduction)];
         const std::int64_t first = slice * sliced_->size / slices_;
         const std::int64_t size = (slice + 1) * sliced_->size / slices_ - first;
@@ -218,42 +226,66 @@ private:
         }
     }
 
-    void finish(const Run& run, const BlockPosition& block_position, const double* totals, const float* offsets) const {
+    void finish(const Run& run, const BlockPosition& block_position, const Total* totals, const T* offsets) const {
         std::byte* y = run.at(y_) + block_position.y;
-        for (std::int64_t i = 0; i < block_position.width; ++i) {
-            const double value =
-                mode_.finish(totals[i], static_cast<double>(count_)) + (offsets ? static_cast<double>(offsets[i]) : 0);
-            *reinterpret_cast<float*>(y + i * columns_.y) = static_cast<float>(value);
+        for (std::int64_t i = 0; i < block_position.width; ++i)
+            *reinterpret_cast<T*>(y + i * columns_.y) = result_of(totals[i], offsets ? offsets[i] : T{});
+    }
+
+    T result_of(Total total, T offset) const {
+        if constexpr (std::is_floating_point_v<T>) {
+            return static_cast<T>(mode_.finish(total, static_cast<double>(count_)) + static_cast<double>(offset));
+        } else {
+            const auto wrapped = static_cast<T>(total);
+            return mode_.is_mean && count_ != 0 ? static_cast<T>(static_cast<Total>(wrapped) / static_cast<Total>(count_))
+                                                : wrapped;
         }
     }
 
     void combine_slices(const Run& run, std::int64_t block) const {
         const BlockPosition block_position = position_of(block);
-        double* totals = shared_totals(run, block, 0);
+        Total* totals = shared_totals(run, block, 0);
         for (std::int64_t slice = 1; slice < slices_; ++slice) {
-            const double* partial = shared_totals(run, block, slice);
+            const Total* partial = shared_totals(run, block, slice);
             for (std::int64_t i = 0; i < block_position.width; ++i) totals[i] = combine(totals[i], partial[i]);
         }
         finish(run, block_position, totals, nullptr);
     }
 
-    double combine(double total, double partial) const {
+    static bool is_nan(Total x) { return x != x; }
+
+    Total start_of(Reduction reduction) const {
+        if (x_.element == Element::boolean) return reduction == Reduction::min;
+        constexpr bool is_float = std::is_floating_point_v<T>;
+        using Limits = std::numeric_limits<T>;
+        switch (reduction) {
+            case Reduction::max: return is_float ? -static_cast<Total>(Limits::infinity()) : static_cast<Total>(Limits::lowest());
+            case Reduction::min: return is_float ? static_cast<Total>(Limits::infinity()) : static_cast<Total>(Limits::max());
+            case Reduction::product: return 1;
+            default: return 0;
+        }
+    }
+
+    Total combine(Total total, Total partial) const {
+        // Signed integers are combined without a sign, since they wrap around.
+        using Wrapping = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
+        const auto a = static_cast<Wrapping>(total), b = static_cast<Wrapping>(partial);
         switch (mode_.reduction) {
-            case Reduction::max: return partial > total || std::isnan(partial) ? partial : total;
-            case Reduction::min: return partial < total || std::isnan(partial) ? partial : total;
-            case Reduction::product: return total * partial;
-            default: return total + partial;
+            case Reduction::max: return partial > total || is_nan(partial) ? partial : total;
+            case Reduction::min: return partial < total || is_nan(partial) ? partial : total;
+            case Reduction::product: return static_cast<Total>(a * b);
+            default: return static_cast<Total>(a + b);
         }
     }
 
     Operand x_;
     Operand y_;
     const Mode& mode_;
-    ReduceFunctions functions_ = DOVETAIL_SELECT_ISA(reduce_functions)();
+    ReduceFunctions<T> functions_ = DOVETAIL_SELECT_ISA(reduce_functions<T>)();
     std::vector<Axis> kept_;
     std::vector<Axis> reduced_;
-    Axis rows_{1, 4, 0};     // the innermost reduced axis
-    Axis columns_{1, 0, 0};  // the innermost kept axis
+    Axis rows_{1, sizeof(T), 0};  // the innermost reduced axis
+    Axis columns_{1, 0, 0};       // the innermost kept axis
     const Axis* sliced_ = nullptr;
     std::int64_t width_ = 1;
     std::int64_t column_blocks_ = 1;
@@ -265,6 +297,23 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_reduce(const Spec& spec, WeightCache&) { return std::make_unique<Reduce>(spec); }
+std::unique_ptr<Kernel> make_reduce(const Spec& spec, WeightCache&) {
+    const Element element = spec.inputs.at(0).element;
+    if (spec.outputs.at(0).element != element) throw std::invalid_argument("reduce: operands must have equal element types");
+    switch (element) {
+        case Element::f32: return std::make_unique<Reduce<float>>(spec);
+        case Element::f64: return std::make_unique<Reduce<double>>(spec);
+        case Element::i8: return std::make_unique<Reduce<std::int8_t>>(spec);
+        case Element::i16: return std::make_unique<Reduce<std::int16_t>>(spec);
+        case Element::i32: return std::make_unique<Reduce<std::int32_t>>(spec);
+        case Element::i64: return std::make_unique<Reduce<std::int64_t>>(spec);
+        case Element::boolean:
+        case Element::u8: return std::make_unique<Reduce<std::uint8_t>>(spec);
+        case Element::u16: return std::make_unique<Reduce<std::uint16_t>>(spec);
+        case Element::u32: return std::make_unique<Reduce<std::uint32_t>>(spec);
+        case Element::u64: return std::make_unique<Reduce<std::uint64_t>>(spec);
+        default: throw std::invalid_argument("reduce: element type must be f32, f64, an integer or boolean");
+    }
+}
 
 }  // namespace dovetail

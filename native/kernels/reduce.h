@@ -1,8 +1,9 @@
-// Reductions of f32 over any axes.
+// Reductions over any axes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "isa.h"
 
@@ -12,24 +13,37 @@ namespace dovetail {
 enum class Reduction : int { sum, sum_abs, sum_square, sum_exp, max, min, product };
 constexpr int kReductions = 7;
 
-// `count` rows of `width` columns of f32, strides in bytes; each column is reduced. Totals are f64, one for each column plus one
-// vector; the block is combined with their present values.
+// The type in which elements are combined: f64 for floats, 64 bits for integers, which wrap around.
+template <typename T>
+struct ReduceTotal {
+    using Type = std::conditional_t<std::is_floating_point_v<T>, double,
+                                    std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+};
+template <typename T>
+using Total = typename ReduceTotal<T>::Type;
+
+// `count` rows of `width` columns, strides in bytes; each column is reduced. `totals` has one for each column plus one vector;
+// the block is combined with their present values.
+template <typename T>
 struct ReduceBlock {
     const std::byte* x;
     std::int64_t count;
     std::int64_t stride;
     std::int64_t width;
     std::int64_t column_stride;
-    double* totals;
-    const float* offsets;  // sum_exp: subtracted first, by column
+    Total<T>* totals;
+    const T* offsets;  // sum_exp: subtracted first, by column
 };
 
-using ReduceFunction = void (*)(const ReduceBlock& block);
-
+// The functions by Reduction; integers have no sum_exp.
+template <typename T>
 struct ReduceFunctions {
-    ReduceFunction by[kReductions];
+    using Function = void (*)(const ReduceBlock<T>& block);
+    Function by[kReductions];
 };
 
-DOVETAIL_DECLARE_PER_ISA(ReduceFunctions reduce_functions();)
+// Instantiated for f32 (simd/reduce.cpp), f64 and the integers (simd/reduce_types.cpp).
+DOVETAIL_DECLARE_PER_ISA(template <typename T> ReduceFunctions<T> reduce_functions();
+                         template <> ReduceFunctions<float> reduce_functions<float>();)
 
 }  // namespace dovetail

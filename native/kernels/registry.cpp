@@ -30,6 +30,10 @@ Factory factory_of(const std::string& kernel) {
         {"gather", make_gather},
         {"gather_elements", make_gather_elements},
         {"gather_nd", make_gather_nd},
+        {"scatter_elements", make_scatter_elements},
+        {"scatter_nd", make_scatter_nd},
+        {"scatter_update", make_scatter_update},
+        {"trilu", make_trilu},
     };
     const auto factory = table.find(kernel);
     return factory == table.end() ? nullptr : factory->second;

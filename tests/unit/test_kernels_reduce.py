@@ -105,6 +105,75 @@ def test_nothing() -> None:
         assert reduced(np.zeros((0, 3), np.float32), mode, (1,)).shape == (0, 1)
 
 
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+OF_INTEGERS = ("sum", "mean", "max", "min", "prod", "l1", "sumsquare")
+
+
+def of_type(x: Any, mode: str, axes: tuple[int, ...], threads: int = 2) -> Any:
+    y = np.full([1 if axis in axes else size for axis, size in enumerate(x.shape)], 77).astype(x.dtype)
+    run("reduce", [x], [y], {"mode": mode, "axes": list(axes)}, threads)
+    return y
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", OF_INTEGERS)
+def test_integers_wrap_around(mode: str, layout: str, kind: str) -> None:
+    x = random((2, 37, 9, 6), kind)
+    for axes in ((0,), (1,), (3,), (1, 2), (0, 2, 3), (0, 1, 2, 3), ()):
+        expected = OPERATORS[mode](noop_with_empty_axes=True).evaluate(np, x, np.array(axes, np.int64))
+        np.testing.assert_array_equal(of_type(LAYOUTS[layout](x), mode, axes), expected, err_msg=f"{axes}")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_booleans(layout: str) -> None:
+    x = random((2, 37, 3, 2), "bool")
+    for axes in ((0,), (1,), (3,), (0, 2, 3), (0, 1, 2, 3)):
+        np.testing.assert_array_equal(of_type(LAYOUTS[layout](x), "max", axes), x.any(axes, keepdims=True))
+        np.testing.assert_array_equal(of_type(LAYOUTS[layout](x), "min", axes), x.all(axes, keepdims=True))
+    assert of_type(np.ones((2, 0), bool), "min", (1,)).tobytes() == b"\1\1"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", OPERATORS)
+def test_f64(mode: str, layout: str) -> None:
+    x = random((2, 37, 9, 6), "float64")
+    x = np.abs(x) if mode == "logsum" else np.exp(x / 30) if mode == "prod" else x
+    for axes in ((0,), (1,), (3,), (1, 2), (0, 2, 3), (0, 1, 2, 3)):
+        expected = OPERATORS[mode]().evaluate(np, x, np.array(axes))
+        np.testing.assert_allclose(of_type(LAYOUTS[layout](x), mode, axes), expected, rtol=1e-14, atol=1e-13, err_msg=f"{axes}")
+
+
+@pytest.mark.parametrize("kind", ["float64", "int64", "int32", "uint8"])
+@pytest.mark.parametrize("mode", OF_INTEGERS)
+def test_threads_make_no_difference_of_any_type(mode: str, kind: str) -> None:
+    for shape, axis in (((1_000_000,), 0), ((7, 300_000), 1), ((300_000, 7), 0)):
+        x = random(shape, kind)
+        with np.errstate(all="ignore"):
+            results = {of_type(x, mode, (axis,), threads).tobytes() for threads in (1, 2, 3)}
+            assert len(results) == 1
+            if kind != "float64":
+                assert results == {OPERATORS[mode]().evaluate(np, x, np.array([axis])).tobytes()}
+
+
+def test_nan_infinities_and_nothing_of_f64_and_integers() -> None:
+    x = random((6, 70), "float64")
+    x[0, 3], x[1, 69], x[2, 0], x[3] = np.nan, np.inf, -np.inf, -np.inf
+    for mode, axis in itertools.product(OPERATORS, (0, 1)):
+        with np.errstate(all="ignore"):
+            expected = OPERATORS[mode]().evaluate(np, x, np.array([axis]))
+            np.testing.assert_allclose(of_type(x, mode, (axis,)), expected, rtol=1e-13, atol=1e-13)
+    for mode, kind in itertools.product(OF_INTEGERS, INTEGERS):
+        empty = np.zeros((3, 0), kind)
+        np.testing.assert_array_equal(of_type(empty, mode, (1,)), OPERATORS[mode]().evaluate(np, empty, np.array([1])))
+
+
+@pytest.mark.parametrize("mode", ["l2", "logsum", "logsumexp"])
+def test_rounded_reductions_of_integers_are_refused(mode: str) -> None:
+    with pytest.raises(ValueError, match="of integers"):
+        of_type(np.ones((2, 3), np.int64), mode, (1,))
+
+
 def test_what_is_no_reduction_is_refused() -> None:
     x = random((2, 3))
     for y, attributes in (

@@ -120,7 +120,7 @@ DOVETAIL_INLINE double strided(const std::byte* x, std::int64_t count, std::int6
 // ---- contiguous across the reduced axis ----
 
 template <typename F, int Vectors, bool IsPartial>
-DOVETAIL_INLINE void columns(const ReduceBlock& block, std::int64_t column, std::int64_t tail) {
+DOVETAIL_INLINE void columns(const ReduceBlock<float>& block, std::int64_t column, std::int64_t tail) {
     Floats offsets[Vectors];
     for (int v = 0; v < Vectors; ++v) offsets[v] = block.offsets ? load(block.offsets + column + v * kLanes) : Floats{};
     for (std::int64_t row = 0; row < block.count; row += kDepth) {
@@ -145,7 +145,7 @@ DOVETAIL_INLINE void columns(const ReduceBlock& block, std::int64_t column, std:
 }
 
 template <typename F>
-void reduce(const ReduceBlock& block) {
+void reduce(const ReduceBlock<float>& block) {
     std::int64_t column = 0;
     if (block.column_stride == 4 && block.width > 1) {
         constexpr int kVectors = 8;
@@ -165,7 +165,7 @@ void reduce(const ReduceBlock& block) {
 }
 
 // In f64 throughout: products of f32 lanes would overflow in an order of their own.
-void product(const ReduceBlock& block) {
+void product(const ReduceBlock<float>& block) {
     for (std::int64_t column = 0; column < block.width; ++column) {
         const std::byte* x = block.x + column * block.column_stride;
         double total = block.totals[column];
@@ -176,7 +176,11 @@ void product(const ReduceBlock& block) {
 
 }  // namespace
 
-ReduceFunctions reduce_functions() {
+template <typename T>
+ReduceFunctions<T> reduce_functions();
+
+template <>
+ReduceFunctions<float> reduce_functions<float>() {
     return {{reduce<Sum>, reduce<SumAbs>, reduce<SumSquare>, reduce<SumExp>, reduce<Max>, reduce<Min>, product}};
 }
 

@@ -25,6 +25,8 @@ def overwritable_reads(kernel: str, attributes: Mapping[str, object], reads: int
     traits = traits_of(kernel)
     if traits.is_elementwise:
         return frozenset(range(reads))
+    if traits.updates_first_read:
+        return frozenset((0,))
     if traits.adds_residual and attributes.get("has_residual"):
         return frozenset((reads - 1,))
     return frozenset()

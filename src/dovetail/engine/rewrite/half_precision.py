@@ -43,6 +43,8 @@ from dovetail.ops.quantization.quantize_linear import DequantizeLinear, Quantize
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+from dovetail.ops.tensor.onehot_trilu_eye import Trilu
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
 from dovetail.ops.tensor.shape import Range
 from dovetail.passes.fold import fold
 
@@ -82,6 +84,10 @@ TYPE_PRESERVING: frozenset[type[Op]] = frozenset(
         QuantizeLinear,
         QuantizedConv,
         Range,
+        ScatterElements,
+        ScatterND,
+        ScatterUpdate,
+        Trilu,
     }
 )
 """Operators that convert types themselves, move elements of any type, or are defined by the rounding of their own type."""

@@ -52,6 +52,7 @@ from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuan
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import ConcatFromSequence
+from dovetail.ops.tensor.scatter import ScatterElements
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer_graph
@@ -300,6 +301,7 @@ REWRITES: dict[type[Op], Rule] = {
     SVMRegressor: _decompose_any_type,
     ScaledDotProductAttention: _decompose_f32,
     Scaler: _decompose_any_type,
+    ScatterElements: _decompose_any_type,
     Sum: _rewrite_sum,
     TreeEnsemble: _rewrite_tree_ensemble,
     TreeEnsembleClassifier: _decompose_any_type,

@@ -1,4 +1,4 @@
-"""Selection of kernels that gather, sort, scan and count: Gather*, TopK, ArgMax/ArgMin, NMS tables, CumSum, Range."""
+"""Selection of kernels that gather, scatter, sort, scan and count: Gather*, Scatter*, Trilu, TopK, ArgMax, NMS, CumSum, Range."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from dovetail.ir.types import axis_in
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.cumulative import CumSum
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+from dovetail.ops.tensor.onehot_trilu_eye import Trilu
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
 from dovetail.ops.tensor.shape import Range
 from dovetail.ops.tensor.topk import TopK
 
 SORTABLE = ("f32", "f64", "i32", "i64")
 """Element types for which there are kernels that sort, compare and sum along an axis."""
+COMBINABLE = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "boolean")
+"""Element types that reductions and scatters combine natively."""
 Reads = list[RunTensor | None]
 Writes = list[RunTensor]
 
@@ -45,6 +49,46 @@ def _select_gather(
     if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
         return f"indices of {indices.dtype}"
     return KernelCall(kernel, (node,), [x, indices], writes, attributes)
+
+
+def select_scatter_elements(op: ScatterElements, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    if op.reduction == "mean" or not op.use_init_val:
+        return "a mean, or a reduction without the initial elements"
+    return _select_scatter("scatter_elements", op, node, reads, writes, {"axis": axis_in(op.axis, len(writes[0].sizes))})
+
+
+def select_scatter_nd(op: ScatterND, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    return _select_scatter("scatter_nd", op, node, reads, writes, {})
+
+
+def select_scatter_update(op: ScatterUpdate, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    return _select_scatter("scatter_update", op, node, reads, writes, {"axis": axis_in(op.axis, len(writes[0].sizes))})
+
+
+def _select_scatter(
+    kernel: str,
+    op: ScatterElements | ScatterND | ScatterUpdate,
+    node: Node,
+    reads: Reads,
+    writes: Writes,
+    attributes: dict[str, int | str],
+) -> KernelCall | str:
+    data, indices = reads[:2]
+    assert data is not None and indices is not None
+    if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
+        return f"indices of {indices.dtype}"
+    reduction = getattr(op, "reduction", "replace")
+    if reduction != "replace" and (data.dtype is None or data.dtype.name not in COMBINABLE):
+        return f"the reduction {reduction} of {data.dtype}"
+    return KernelCall(kernel, (node,), reads, writes, {**attributes, "reduction": reduction})
+
+
+def select_trilu(op: Trilu, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x, k = (*reads, None)[:2]
+    assert x is not None
+    diagonal = 0 if k is None or k.data is None else int(k.data.reshape(()))
+    rows, columns = x.sizes[-2:]
+    return KernelCall("trilu", (node,), [x], writes, {"k": min(max(diagonal, -rows), columns), "upper": int(op.upper)})
 
 
 def select_top_k(op: TopK, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:

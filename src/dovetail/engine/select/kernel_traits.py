@@ -12,6 +12,8 @@ class KernelTraits(NamedTuple):
     """The kernel packs its second operand once, and the packed copy lives as long as the model."""
     adds_residual: bool = False
     """With ``has_residual`` the epilogue adds the last read: element i is read just before element i of the result is written."""
+    updates_first_read: bool = False
+    """The result is a changed copy of the first read: element i of it is read just before element i of the result is written."""
     is_elementwise: bool = False
     """Element i of every read is read before element i of the only result is written, and not again."""
     loads_along_axis: bool = False
@@ -36,7 +38,11 @@ KERNEL_TRAITS: dict[str, KernelTraits] = {
     "quantized_conv": KernelTraits(packs_weights=True, adds_residual=True),
     "recurrent": KernelTraits(packs_weights=True),
     "rms_norm": KernelTraits(loads_along_axis=True),
+    "scatter_elements": KernelTraits(updates_first_read=True),
+    "scatter_nd": KernelTraits(updates_first_read=True),
+    "scatter_update": KernelTraits(updates_first_read=True),
     "softmax": KernelTraits(loads_along_axis=True, loads_one_axis=True),
+    "trilu": KernelTraits(updates_first_read=True),
 }
 _DEFAULTS = KernelTraits()
 

@@ -21,6 +21,7 @@ from dovetail.engine.rewrite.recurrent import RecurrentSteps, cell_of
 from dovetail.engine.rewrite.tree_ensemble import TreeEnsembleSums
 from dovetail.engine.select.elementwise_codegen import explain_refusal
 from dovetail.engine.select.indexing import (
+    COMBINABLE,
     Reads,
     Writes,
     select_arg_min_max,
@@ -30,7 +31,11 @@ from dovetail.engine.select.indexing import (
     select_gather_nd,
     select_nms,
     select_range,
+    select_scatter_elements,
+    select_scatter_nd,
+    select_scatter_update,
     select_top_k,
+    select_trilu,
 )
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Node
@@ -47,6 +52,8 @@ from dovetail.ops.nn.sliding_window import Geometry
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.cumulative import CumSum
 from dovetail.ops.reduction.reduce import (
+    ReduceAll,
+    ReduceAny,
     ReduceL1,
     ReduceL2,
     ReduceLogSum,
@@ -60,9 +67,13 @@ from dovetail.ops.reduction.reduce import (
 )
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+from dovetail.ops.tensor.onehot_trilu_eye import Trilu
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
 from dovetail.ops.tensor.shape import Range
 from dovetail.ops.tensor.topk import TopK
 
+ROUNDED_REDUCTIONS = ("l2", "logsum", "logsumexp")
+"""Reductions whose terms or results are rounded; for integers their operators are defined by way of f64."""
 Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
 """Takes the operator, its node, reads and writes. Returns the kernel call for a node, or the reason why no kernel computes it."""
 
@@ -268,13 +279,13 @@ def _global_pool(mode: str) -> Selector:
 def _reduce(mode: str) -> Selector:
     def select(op: ReduceSum, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
         x, axes = (*reads, None)[:2]
-        assert x is not None
-        if not _is_f32(x):
+        assert x is not None and x.dtype is not None
+        if x.dtype.name not in COMBINABLE or (mode in ROUNDED_REDUCTIONS and not x.dtype.is_float):
             return f"reduction of {x.dtype}"
         if axes is not None and axes.data is None:
             return "axes that are known only at run time"
         reduced = op.axes_of(len(x.sizes), None if axes is None else axes.data)
-        if not reduced or any(x.sizes[axis] == 0 for axis in reduced):
+        if isinstance(op, NonEmptyReduceMin) and any(x.sizes[axis] == 0 for axis in reduced):
             return "a reduction of no elements"
         return KernelCall("reduce", (node,), [x], writes, {"mode": mode, "axes": list(reduced)})
 
@@ -391,6 +402,8 @@ KERNELS: dict[type[Op], Selector] = {
     QuantizedConv: _select_quantized_conv,
     Range: select_range,
     RecurrentSteps: _select_recurrent,
+    ReduceAll: _reduce("min"),
+    ReduceAny: _reduce("max"),
     ReduceL1: _reduce("l1"),
     ReduceL2: _reduce("l2"),
     ReduceLogSum: _reduce("logsum"),
@@ -403,8 +416,12 @@ KERNELS: dict[type[Op], Selector] = {
     ReduceSumSquare: _reduce("sumsquare"),
     Resize: _select_resize,
     ScaledConv: _select_conv,
+    ScatterElements: select_scatter_elements,
+    ScatterND: select_scatter_nd,
+    ScatterUpdate: select_scatter_update,
     Softmax: _softmax("softmax"),
     TopK: select_top_k,
     TreeEnsembleSums: _select_tree_ensemble,
+    Trilu: select_trilu,
 }
 """The selector of each operator that has a kernel of its own; every other operator may be elementwise."""
