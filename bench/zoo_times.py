@@ -46,7 +46,11 @@ def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]
     }
     if ratios and max(ratios) > SLOWER:
         shapes = {name: list(array.shape) for name, array in record.inputs().items() if hasattr(array, "shape")}
-        kernels = dovetail.plan(record.model, shapes=shapes, threads=threads, rounds=5).kernels
+        try:
+            kernels = dovetail.plan(record.model, shapes=shapes, threads=threads, rounds=5).kernels
+        except dovetail.DovetailError as error:
+            # The plan runs on random inputs, which some branches refuse.
+            return {**found, "notes": [*found["notes"], f"no profile: {error.message}"]}
         kernels.sort(key=lambda kernel: -(kernel.share or 0))
         found["profile"] = [(kernel.kernel, kernel.count, kernel.share, kernel.is_native) for kernel in kernels[:SHOWN]]
     return found

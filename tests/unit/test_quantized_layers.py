@@ -21,6 +21,7 @@ STEPS = (CHANCE.random(12) * 0.01 + 0.002).astype(np.float32)
 CODES = CHANCE.integers(-127, 128, (12, 8, 3, 3)).astype(np.int8)
 BIAS_STEPS = STEPS * np.float32(IN)
 ROWS = CHANCE.integers(-127, 128, (12, 70)).astype(np.int8)
+COLUMNS = np.ascontiguousarray(ROWS.T)
 BIAS = CHANCE.integers(-5000, 5000, 12).astype(np.int32)
 
 
@@ -380,13 +381,46 @@ def test_weights_of_unknown_rank() -> None:
     assert {type(node.op).__name__ for node in Engine(b.model).graph.nodes} >= {"Conv"}
 
 
-def test_products_of_rows_that_the_run_says() -> None:
+@pytest.mark.parametrize("open_shape", [("n", 70), ("n", "t", 70), ("n", 3, "t", 70)], ids=len)
+def test_products_of_rows_that_the_run_says(open_shape: tuple[Any, ...]) -> None:
     with Builder() as b:
-        b.output("y", gemm(b, b.input("x", "u8", ("n", 70))))
+        product = b.MatMul(dequantised(b, b.input("x", "u8", open_shape)), weights(b, COLUMNS, axis=1))
+        b.output("y", quantised(b, product, 0.5))
     engine = Engine(b.model, threads=1)
-    assert {type(node.op).__name__ for node in engine.graph.nodes} >= {"Gemm"}
-    feed = {"x": codes(np.uint8, 3, 70)}
-    np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"])
+    assert {type(node.op).__name__ for node in engine.graph.nodes} >= {"QuantizedConv"}
+    for size in (1, 5, 0):
+        feed = {"x": codes(np.uint8, *(each if isinstance(each, int) else size for each in open_shape))}
+        np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"])
+
+
+def matmul(b: Builder, x: Any, w: Any = None, **attributes: Any) -> Any:
+    w = weights(b, COLUMNS, axis=1) if w is None else w
+    return quantised(b, b.apply("MatMul", dequantised(b, x), w, **attributes), 0.5)
+
+
+MATMULS: dict[str, tuple[Write, tuple[int, ...], bool]] = {
+    "rows": (lambda b, x: matmul(b, x), (3, 70), True),
+    "batches": (lambda b, x: matmul(b, x), (2, 3, 70), True),
+    "batches of heads": (lambda b, x: matmul(b, x), (2, 4, 3, 70), True),
+    "transposed": (lambda b, x: matmul(b, x, weights(b, ROWS), transpose_b=True), (2, 3, 70), True),
+    "relu": (
+        lambda b, x: quantised(b, b.Relu(b.MatMul(dequantised(b, x), weights(b, COLUMNS, axis=1))), 0.5), (2, 3, 70), True
+    ),
+    "rank 5": (lambda b, x: matmul(b, x), (2, 1, 2, 3, 70), False),
+    "a vector": (lambda b, x: matmul(b, x), (70,), False),
+    "the other transposed": (lambda b, x: matmul(b, x, transpose_a=True), (2, 70, 3), False),
+    "scales along the depth": (
+        lambda b, x: matmul(b, x, weights(b, COLUMNS[:12].copy(), axis=0)), (3, 12), False
+    ),
+    "matrices of weights": (
+        lambda b, x: matmul(b, x, weights(b, np.stack([COLUMNS, COLUMNS]), axis=2)), (2, 3, 70), False
+    ),
+}  # fmt: skip
+
+
+def test_matrix_products() -> None:
+    found = {name: "quantized_conv" in steps(write, *shape) for name, (write, shape, _) in MATMULS.items()}
+    assert found == {name: expected for name, (*_, expected) in MATMULS.items()}
 
 
 @pytest.mark.parametrize("scale", [np.float16(0.05), np.float32(1e-9)])

@@ -7,7 +7,7 @@ only approximate: they are computed exactly and rescaled to the next quantizatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.binary import Add
-from dovetail.ops.linalg.matmul import Gemm
+from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
@@ -69,10 +69,18 @@ class QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> 
     last_high: int = 0
 
     def types(self, x: View, w: View, *rest: View | None) -> list[Type]:
-        return [Tensor(self.last_dtype or self.dtype, self.conv.shape(x, w))]
+        return [Tensor(self.last_dtype or self.dtype, self._shape(x, w))]
+
+    def _shape(self, x: View, w: View) -> Any:
+        """Return that of ``conv``; a product of matrices, unlike a convolution, may have no rows."""
+        if x.shape is not None and self.conv == Conv() and tuple(w.dims[2:]) == (1, 1):
+            return (x.shape[0], w.dims[0], *x.shape[2:])
+        return self.conv.shape(x, w)
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array, factor: Array, other: Array = None) -> Array:
         per_channel = (1, len(bias), *(1,) * (x.ndim - 2))
+        if 0 in x.shape[2:]:
+            return np.empty((len(x), len(w), *x.shape[2:]), (self.last_dtype or self.dtype).numpy)
         # f64 represents the sums exactly.
         products = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, w.astype(np.float64))
         sums = products + bias.reshape(per_channel)
@@ -108,6 +116,8 @@ def fuse_qdq(b: Builder, node: Node) -> Result:
             return _fuse_conv(b, source.op, source.inputs, quantization, int(low), int(high))
         case Gemm():
             return _fuse_gemm(b, source.op, source.inputs, quantization, int(low), int(high))
+        case MatMul():
+            return _fuse_matmul(b, source.op, source.inputs, quantization, int(low), int(high))
         case Add() if source.op.broadcast:
             return _fuse_residual(b, source.inputs, quantization, int(low), int(high))
         case MaxPool() | Flatten() | Reshape() | Transpose() if not has_relu and len(source.outputs) == 1:
@@ -225,29 +235,51 @@ def _integer_bias_of(bias: Value | None, steps: Array) -> Array:
 
 
 def _fuse_gemm(b: Builder, op: Gemm, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
-    """Rewrite Gemm to a convolution with a 1 x 1 kernel, over an image with one pixel per row."""
     x, y, bias = (*inputs, None)[:3]
+    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a:
+        return None
+    return _fuse_product(b, x, y, op.transpose_b, bias, output, low, high)
+
+
+def _fuse_matmul(b: Builder, op: MatMul, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:
+    x, y = inputs
+    return None if op.transpose_a else _fuse_product(b, x, y, op.transpose_b, None, output, low, high)
+
+
+def _fuse_product(
+    b: Builder,
+    x: Value | None,
+    y: Value | None,
+    transposes_y: bool,
+    bias: Value | None,
+    output: Quantization,
+    low: int,
+    high: int,
+) -> Result:
+    """Rewrite a product of rows with a constant matrix to a convolution with a 1 x 1 kernel, over images with one pixel a row."""
     source = _quantized_source_of(x)
-    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or source is None:
-        return None
     assert y is not None
-    rows = source.codes.shape[0] if source.codes.shape is not None else None
-    axis = 0 if op.transpose_b else 1
-    columns = y.shape[axis] if y.shape is not None else None
-    if not isinstance(rows, int) or not isinstance(columns, int):
+    if source is None or source.codes.shape is None or y.shape is None or len(y.shape) != 2:
         return None
-    weights = _quantized_weights_of(y, "i8", axis, columns)
+    rank = len(source.codes.shape)
+    columns = y.shape[0 if transposes_y else 1]
+    if not 2 <= rank <= 4 or not isinstance(columns, int):
+        return None
+    weights = _quantized_weights_of(y, "i8", 0 if transposes_y else 1, columns)
     if weights is None:
         return None
     codes, scales = weights
-    codes = codes if op.transpose_b else np.ascontiguousarray(codes.T)
-    image = QuantizedTensor(b.Transpose(b.Reshape(source.codes, [1, 1, rows, -1]), [0, 3, 1, 2]), source.quantization)
+    codes = codes if transposes_y else np.ascontiguousarray(codes.T)
+    added = list(range(4 - rank))
+    rows = b.Unsqueeze(source.codes, added) if added else source.codes
+    image = QuantizedTensor(b.Transpose(rows, [0, 3, 1, 2]), source.quantization)
     kernel = QuantizedWeights(codes.reshape(*codes.shape, 1, 1), scales)
     conv = _quantized_conv(b, Conv(), image, kernel, bias, output, low, high)
     if conv is None:
         return None
     (pixels,) = conv
-    return b.Reshape(b.Transpose(pixels, [0, 2, 3, 1]), [rows, -1])
+    result: Value = b.Transpose(pixels, [0, 2, 3, 1])
+    return b.Squeeze(result, added) if added else result
 
 
 def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization, low: int, high: int) -> Result:

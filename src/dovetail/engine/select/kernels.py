@@ -251,6 +251,8 @@ def _select_quantized_conv(op: QuantizedConv, node: Node, reads: Reads, writes: 
     assert x is not None and w is not None
     if any(tensor is None or tensor.data is None for tensor in (w, bias, factor)):
         return "weights that are no constants"
+    if 0 in x.sizes[2:]:
+        return "a product of no rows"
     geometry = op.conv.geometry(x.sizes[2:], w.sizes[2:])
     attributes = window_attributes(geometry) | {"x_zero": op.x_zero, "has_residual": int(residual is not None)}
     numbers: dict[str, float] = {"low": op.low - op.zero, "high": op.high - op.zero, "y_zero": op.zero}
