@@ -34,6 +34,11 @@ Factory factory_of(const std::string& kernel) {
         {"scatter_nd", make_scatter_nd},
         {"scatter_update", make_scatter_update},
         {"trilu", make_trilu},
+        {"dft", make_dft},
+        {"grid_sample", make_grid_sample},
+        {"label_encoder", make_label_encoder},
+        {"random_uniform", make_random_uniform},
+        {"squared_distances", make_squared_distances},
     };
     const auto factory = table.find(kernel);
     return factory == table.end() ? nullptr : factory->second;

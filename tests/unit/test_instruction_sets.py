@@ -15,10 +15,12 @@ pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).resolve().parents[1]
 KERNELS = (
+    "dft",
     "elementwise",
     "conv",
     "conv_transpose",
     "matmul",
+    "ml",
     "norm",
     "pool",
     "quantized",

@@ -38,9 +38,12 @@ class _Random(Op):
         return {"seed": self.seed, "op_seed": self.op_seed}
 
     def draw(self, shape: Sequence[int]) -> Any:
-        """Generate numbers in [0, 1) of f64."""
-        state = [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
-        return np.random.default_rng(state).random(tuple(shape))
+        """Generate numbers in [0, 1) of f64 by PCG64, numpy's default generator."""
+        return np.random.default_rng(self.state()).random(tuple(shape))
+
+    def state(self) -> list[int]:
+        """Return the seeds as the numbers that numpy's SeedSequence takes."""
+        return [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
 
 
 def _read_shape(shape: View) -> Any:

@@ -29,6 +29,7 @@ from dovetail.ops.elementwise.cast import Cast, CastLike
 from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.elementwise.unary import Abs, Negative
 from dovetail.ops.linalg.einsum import Einsum
+from dovetail.ops.ml.label_encoder import LabelEncoder
 from dovetail.ops.nn.group_conv import GroupConv
 from dovetail.ops.nn.lrn import LpNormalization, NormalizeL2
 from dovetail.ops.nn.normalization import (
@@ -40,6 +41,7 @@ from dovetail.ops.nn.normalization import (
 )
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
+from dovetail.ops.random import RandomUniform
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
@@ -80,9 +82,11 @@ TYPE_PRESERVING: frozenset[type[Op]] = frozenset(
         Gather,
         GatherElements,
         GatherND,
+        LabelEncoder,
         NmsTable,
         QuantizeLinear,
         QuantizedConv,
+        RandomUniform,
         Range,
         ScatterElements,
         ScatterND,

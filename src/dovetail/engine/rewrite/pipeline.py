@@ -21,15 +21,16 @@ from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.rewrite import rewrite
-from dovetail.ir.types import Tensor, Unknown
+from dovetail.ir.types import Tensor, Unknown, axes_in
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
 from dovetail.ops.detection.nms import NonMaxSuppression
-from dovetail.ops.elementwise.activation import Sigmoid
+from dovetail.ops.elementwise.activation import PRelu, Sigmoid
 from dovetail.ops.elementwise.binary import Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
 from dovetail.ops.linalg.einsum import Einsum
+from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
 from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
 from dovetail.ops.ml.svm import SVMClassifier, SVMRegressor
@@ -49,9 +50,12 @@ from dovetail.ops.nn.normalization import (
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
+from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import ConcatFromSequence
+from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
+from dovetail.ops.signal.stft import ISTFT, STFT
 from dovetail.ops.tensor.scatter import ScatterElements
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
@@ -264,12 +268,52 @@ def _uses_first_output_only(b: Builder, node: Node) -> bool:
     return not any(y.uses or y in b.graph.outputs for y in node.outputs[1:])
 
 
+def _rewrite_dft(b: Builder, node: Node) -> Result:
+    """Rewrite a transform over several axes to one after the other; a one-sided axis comes first, of an inverse last."""
+    op, (x, axes, signal_size) = node.op, (*node.inputs, None)[:3]
+    assert isinstance(op, DFT) and x is not None and axes is not None
+    if x.shape is None or axes.constant is None or axes.constant.size < 2:
+        return None
+    indices = axes_in(axes.constant.reshape(-1).tolist(), len(x.shape) - 1)
+    sizes = [None] * len(indices) if signal_size is None else signal_size.constant
+    if sizes is None:
+        return None
+    steps = [(DFT(op.inverse), axis, size) for axis, size in zip(indices, sizes, strict=True)]
+    steps[-1] = (op, indices[-1], sizes[-1])
+    for transform, axis, size in steps if op.inverse else reversed(steps):
+        (x,) = b.add(transform, x, b.constant([axis]), *(() if size is None else (b.constant([int(size)]),)))
+    return x
+
+
+def _rewrite_matmul(b: Builder, node: Node) -> Result:
+    """Rewrite vectors to matrices of one row or one column."""
+    op, x, y = node.op, node.input(0), node.input(1)
+    assert isinstance(op, MatMul)
+    if x.shape is None or y.shape is None or 1 not in (len(x.shape), len(y.shape)):
+        return None
+    is_row, is_column = len(x.shape) == 1, len(y.shape) == 1
+    rows, columns = b.Unsqueeze(x, [0]) if is_row else x, b.Unsqueeze(y, [1]) if is_column else y
+    product = b.MatMul(rows, columns, transpose_a=op.transpose_a and not is_row, transpose_b=op.transpose_b and not is_column)
+    return b.Squeeze(product, [*([-2] if is_row else []), *([-1] if is_column else [])])
+
+
+def _rewrite_prelu(b: Builder, node: Node) -> Result:
+    """Rewrite a slope per channel to one that broadcasts."""
+    op, x, slope = node.op, node.input(0), node.input(1)
+    assert isinstance(op, PRelu)
+    if x.shape is None or not op.is_by_channel(x.shape, slope.shape):
+        return None
+    return b.PRelu(x, b.Unsqueeze(slope, list(range(1, len(x.shape) - 1))))
+
+
 REWRITES: dict[type[Op], Rule] = {
     **dict.fromkeys(SEQUENCE_READERS, _rewrite_sequence),
     **dict.fromkeys(INTEGER_OPS, _rewrite_integer_op),
     Attention: _decompose_f32,
     BatchNormalization: _rewrite_batch_norm,
+    Bernoulli: _decompose_any_type,
     CastLike: _rewrite_cast_like,
+    DFT: _rewrite_dft,
     Dropout: _rewrite_dropout,
     Einsum: _decompose_f32,
     FakeQuantize: _decompose_f32,
@@ -278,6 +322,8 @@ REWRITES: dict[type[Op], Rule] = {
     GRUCell: _rewrite_cell,
     GroupConv: _rewrite_group_conv,
     GroupNormalization: _decompose_f32,
+    IRDFT: _decompose_any_type,
+    ISTFT: _decompose_any_type,
     Imputer: _decompose_any_type,
     InstanceNormalization: _decompose_f32,
     LSTM: _rewrite_layer,
@@ -285,18 +331,27 @@ REWRITES: dict[type[Op], Rule] = {
     LinearClassifier: _decompose_any_type,
     LinearRegressor: _decompose_any_type,
     LpNormalization: _decompose_f32,
+    MatMul: _rewrite_matmul,
     MatMulNBits: _rewrite_matmul_nbits,
     MaxPool: _rewrite_max_pool,
     MeanVarianceNormalization: _decompose_f32,
+    Multinomial: _decompose_any_type,
     Multiply: _rewrite_multiply,
     NonMaxSuppression: _rewrite_nms,
     NormalizeL2: _decompose_f32,
     Normalizer: _decompose_any_type,
     OneHotEncoder: _decompose_any_type,
+    PRelu: _rewrite_prelu,
+    RDFT: _decompose_any_type,
     RMSNormalization: _rewrite_rms_norm,
     RNN: _rewrite_layer,
     RNNCell: _rewrite_cell,
+    RandomNormal: _decompose_any_type,
+    RandomNormalLike: _decompose_any_type,
+    RandomUniform: _decompose_any_type,
+    RandomUniformLike: _decompose_any_type,
     RotaryEmbedding: _decompose_f32,
+    STFT: _decompose_any_type,
     SVMClassifier: _decompose_any_type,
     SVMRegressor: _decompose_any_type,
     ScaledDotProductAttention: _decompose_f32,

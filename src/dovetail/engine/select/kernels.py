@@ -37,18 +37,24 @@ from dovetail.engine.select.indexing import (
     select_top_k,
     select_trilu,
 )
+from dovetail.engine.select.ml import select_label_encoder, select_squared_distances
+from dovetail.engine.select.signal import select_dft, select_grid_sample, select_random_uniform
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Node
 from dovetail.ir.op import Op, has, host_inputs
 from dovetail.ir.types import Unknown, axis_in
 from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.ml.label_encoder import LabelEncoder
+from dovetail.ops.ml.svm import SquaredDistances
 from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.grid_sample import GridSample
 from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.nn.normalization import LayerNormalization
 from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.nn.sliding_window import Geometry
+from dovetail.ops.random import RandomUniform
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.cumulative import CumSum
 from dovetail.ops.reduction.reduce import (
@@ -66,6 +72,7 @@ from dovetail.ops.reduction.reduce import (
     ReduceSumSquare,
 )
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
+from dovetail.ops.signal.dft import DFT
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from dovetail.ops.tensor.onehot_trilu_eye import Trilu
 from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
@@ -388,13 +395,16 @@ KERNELS: dict[type[Op], Selector] = {
     Conv: _select_conv,
     ConvTranspose: _select_conv_transpose,
     CumSum: select_cum_sum,
+    DFT: select_dft,
     Gather: select_gather,
     GatherElements: select_gather_elements,
     GatherND: select_gather_nd,
     Gemm: _select_gemm,
     GlobalAveragePool: _global_pool("mean"),
     GlobalMaxPool: _global_pool("max"),
+    GridSample: select_grid_sample,
     LRN: _select_lrn,
+    LabelEncoder: select_label_encoder,
     LayerNormalization: _select_layer_norm,
     LogSoftmax: _softmax("log_softmax"),
     MatMul: _select_matmul,
@@ -402,6 +412,7 @@ KERNELS: dict[type[Op], Selector] = {
     NmsTable: select_nms,
     NonEmptyReduceMin: _reduce("min"),
     QuantizedConv: _select_quantized_conv,
+    RandomUniform: select_random_uniform,
     Range: select_range,
     RecurrentSteps: _select_recurrent,
     ReduceAll: _reduce("min"),
@@ -422,6 +433,7 @@ KERNELS: dict[type[Op], Selector] = {
     ScatterND: select_scatter_nd,
     ScatterUpdate: select_scatter_update,
     Softmax: _softmax("softmax"),
+    SquaredDistances: select_squared_distances,
     TopK: select_top_k,
     TreeEnsembleSums: _select_tree_ensemble,
     Trilu: select_trilu,

@@ -61,7 +61,7 @@ class _SVMBase(Op):
         vectors = np.array(self.support_vectors, np.float32).reshape(self.vector_count(), -1)
         gamma, offset, degree = (self._constant(b, value) for value in self.kernel_params or (0.0, 0.0, 0.0))
         if self.kernel_type == "rbf":
-            (distances,) = b.add(_SquaredDistances(), x, b.constant(vectors, dtypes.f32))
+            (distances,) = b.add(SquaredDistances(), x, b.constant(vectors, dtypes.f32))
             return b.Exp(b.Negative(b.Multiply(gamma, distances)))
         products = b.MatMul(x, b.constant(np.ascontiguousarray(vectors.T), dtypes.f32))
         if self.kernel_type == "linear":
@@ -239,7 +239,7 @@ class SVMClassifier(
         return labels.gather(b, index), apply_transform(b, scores, self.post_transform)
 
 
-class _SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32"):
+class SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32", is_registered=False):
     """Compute the squared distance of each row of ``x`` and each row of ``v``. Internal operator.
 
     ``|x|^2 + |v|^2 - 2 x . v`` in f64 needs no array of all differences, and is exact to f32.
@@ -306,4 +306,4 @@ def _couple(ratios: Array) -> Any:
     return y
 
 
-__all__ = ["KERNELS", "SVMClassifier", "SVMRegressor"]
+__all__ = ["KERNELS", "SVMClassifier", "SVMRegressor", "SquaredDistances"]
