@@ -275,13 +275,11 @@ def _rewrite_dft(b: Builder, node: Node) -> Result:
     if x.shape is None or axes.constant is None or axes.constant.size < 2:
         return None
     indices = axes_in(axes.constant.reshape(-1).tolist(), len(x.shape) - 1)
-    sizes = [None] * len(indices) if signal_size is None else signal_size.constant
-    if sizes is None:
-        return None
-    steps = [(DFT(op.inverse), axis, size) for axis, size in zip(indices, sizes, strict=True)]
-    steps[-1] = (op, indices[-1], sizes[-1])
-    for transform, axis, size in steps if op.inverse else reversed(steps):
-        (x,) = b.add(transform, x, b.constant([axis]), *(() if size is None else (b.constant([int(size)]),)))
+    steps = [(DFT(op.inverse), place) for place in range(len(indices))]
+    steps[-1] = (op, len(indices) - 1)
+    for transform, place in steps if op.inverse else reversed(steps):
+        size = () if signal_size is None else (b.Gather(signal_size, b.constant([place]), axis=0),)
+        (x,) = b.add(transform, x, b.constant([indices[place]]), *size)
     return x
 
 
@@ -298,12 +296,13 @@ def _rewrite_matmul(b: Builder, node: Node) -> Result:
 
 
 def _rewrite_prelu(b: Builder, node: Node) -> Result:
-    """Rewrite a slope per channel to one that broadcasts."""
+    """Rewrite a slope that may be one per channel to one that broadcasts."""
     op, x, slope = node.op, node.input(0), node.input(1)
     assert isinstance(op, PRelu)
-    if x.shape is None or not op.is_by_channel(x.shape, slope.shape):
+    is_by_channel = op.is_by_channel(x.shape, slope.shape)
+    if not op.channels or is_by_channel is None or x.shape is None:
         return None
-    return b.PRelu(x, b.Unsqueeze(slope, list(range(1, len(x.shape) - 1))))
+    return b.PRelu(x, b.Unsqueeze(slope, list(range(1, len(x.shape) - 1))) if is_by_channel else slope)
 
 
 REWRITES: dict[type[Op], Rule] = {
