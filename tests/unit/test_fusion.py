@@ -371,7 +371,7 @@ def test_a_result_of_the_chain_before_a_convolution() -> None:
 
 def test_the_greatest_summand_before_a_convolution() -> None:
     def write(b: Builder) -> Any:
-        return b.Conv(b.Add(image(b), np.finfo(np.float32).max), numbers(4, 8, 3, 3) * real(1e-38))
+        return b.Conv(b.Add(image(b), np.finfo(np.float32).max), numbers(4, 8, 3, 3) * real(1e-30))
 
     assert steps(model_of(write)) == ["conv: Add Conv"]
 
