@@ -26,6 +26,7 @@ std::unique_ptr<Kernel> make_cumsum(const Spec& spec, WeightCache& cache);      
 std::unique_ptr<Kernel> make_range(const Spec& spec, WeightCache& cache);              // range.cpp
 std::unique_ptr<Kernel> make_tree_ensemble(const Spec& spec, WeightCache& cache);      // tree_ensemble.cpp
 std::unique_ptr<Kernel> make_matmul(const Spec& spec, WeightCache& cache);             // matmul.cpp
+std::unique_ptr<Kernel> make_plain_matmul(const Spec& spec, WeightCache& cache);       // matmul_types.cpp
 std::unique_ptr<Kernel> make_copy(const Spec& spec, WeightCache& cache);               // copy/steps.cpp
 std::unique_ptr<Kernel> make_fill(const Spec& spec, WeightCache& cache);               // copy/steps.cpp
 std::unique_ptr<Kernel> make_gather(const Spec& spec, WeightCache& cache);             // gather.cpp

@@ -26,6 +26,7 @@ Factory factory_of(const std::string& kernel) {
         {"range", make_range},
         {"tree_ensemble", make_tree_ensemble},
         {"matmul", make_matmul},
+        {"plain_matmul", make_plain_matmul},
         {"fill", make_fill},
         {"gather", make_gather},
         {"gather_elements", make_gather_elements},

@@ -20,6 +20,7 @@ KERNELS = (
     "conv",
     "conv_transpose",
     "matmul",
+    "matmul_types",
     "ml",
     "norm",
     "pool",

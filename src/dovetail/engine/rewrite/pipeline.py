@@ -30,7 +30,7 @@ from dovetail.ops.elementwise.activation import PRelu, Sigmoid
 from dovetail.ops.elementwise.binary import Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
 from dovetail.ops.linalg.einsum import Einsum
-from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
 from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
 from dovetail.ops.ml.svm import SVMClassifier, SVMRegressor
@@ -295,6 +295,14 @@ def _rewrite_matmul(b: Builder, node: Node) -> Result:
     return b.Squeeze(product, [*([-2] if is_row else []), *([-1] if is_column else [])])
 
 
+def _rewrite_gemm(b: Builder, node: Node) -> Result:
+    """Rewrite a Gemm whose epilogue is not computed with the product, since its type is not f32."""
+    op, x = node.op, node.input(0)
+    assert isinstance(op, Gemm)
+    is_exact = x.dtype.is_float or op.alpha == op.beta == 1
+    return _decompose(b, node) if x.dtype.name != "f32" and is_exact else None
+
+
 def _rewrite_prelu(b: Builder, node: Node) -> Result:
     """Rewrite a slope that may be one per channel to one that broadcasts."""
     op, x, slope = node.op, node.input(0), node.input(1)
@@ -319,6 +327,7 @@ REWRITES: dict[type[Op], Rule] = {
     FeatureVectorizer: _decompose_any_type,
     GRU: _rewrite_layer,
     GRUCell: _rewrite_cell,
+    Gemm: _rewrite_gemm,
     GroupConv: _rewrite_group_conv,
     GroupNormalization: _decompose_f32,
     IRDFT: _decompose_any_type,

@@ -22,7 +22,7 @@ def encode_step(step: Step) -> EncodedStep:
     attributes = dict(step.attributes)
     if step.kernel == "elementwise":
         return _encode_elementwise(step, reads, writes)
-    if step.kernel == "matmul":
+    if step.kernel in ("matmul", "plain_matmul"):
         for index, name in enumerate(("transpose_a", "transpose_b")):
             if attributes.pop(name, 0):
                 reads[index] = _transpose(reads[index])

@@ -79,6 +79,8 @@ from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdat
 from dovetail.ops.tensor.shape import Range
 from dovetail.ops.tensor.topk import TopK
 
+PRODUCT_TYPES = tuple(name for name in COMBINABLE if name not in ("f32", "boolean"))
+"""Element types beside f32 of native matrix products."""
 ROUNDED_REDUCTIONS = ("l2", "logsum", "logsumexp")
 """Reductions whose terms or results are rounded; for integers their operators are defined by way of f64."""
 Selector = Callable[[Any, Node, Reads, Writes], KernelCall | str]
@@ -344,11 +346,14 @@ def _select_lrn(op: LRN, node: Node, reads: Reads, writes: Writes) -> KernelCall
 def _select_matmul(op: MatMul, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, y = reads[:2]
     assert x is not None and y is not None
-    if not _is_f32(x, y):
-        return f"matrix product of {x.dtype}"
     if len(x.sizes) < 2 or len(y.sizes) < 2:
         return "matrix product with a vector"
-    attributes = {"transpose_a": int(op.transpose_a), "transpose_b": int(op.transpose_b), "has_bias": 0, "has_residual": 0}
+    attributes = {"transpose_a": int(op.transpose_a), "transpose_b": int(op.transpose_b)}
+    if x.dtype is not None and x.dtype.name in PRODUCT_TYPES and y.dtype is x.dtype:
+        return KernelCall("plain_matmul", (node,), [x, y], writes, attributes)
+    if not _is_f32(x, y):
+        return f"matrix product of {x.dtype}"
+    attributes |= {"has_bias": 0, "has_residual": 0}
     return KernelCall("matmul", (node,), [x, y], writes, attributes)
 
 
