@@ -440,7 +440,7 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
             if isinstance(value, _CACHED):
                 value.cache_clear()
     for dialect in (ONNX, OPENVINO):
-        dialect._import_mappings = None
+        dialect._import_mappings.clear()
         dialect._export_mappings.clear()
 
 

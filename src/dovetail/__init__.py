@@ -128,7 +128,10 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> Any:
     """Import a public name, or a module of the package, at its first use: an import of dovetail alone takes milliseconds."""
     if name in _MODULE_OF:
-        value = getattr(importlib.import_module(f"dovetail.{_MODULE_OF[name]}"), name)
+        from dovetail.gc_pause import pause_gc
+
+        with pause_gc():
+            value = getattr(importlib.import_module(f"dovetail.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
     if not name.startswith("_"):

@@ -15,6 +15,7 @@ from dovetail import native_core
 from dovetail.errors import EngineError, printable
 from dovetail.formats import load
 from dovetail.formats.mapped_files import check_mapped_files
+from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.interpret import copy_into, copy_shared_outputs, interpret
 from dovetail.interpreter.results import Results
 from dovetail.interpreter.session import InitialStates, Session, inputs_by_name
@@ -55,7 +56,7 @@ class Program:
         self._initial_states = InitialStates(self.model) if self.model.states else None
         # Only loops and limits other than the default need a Usage in a run; it costs time in every call.
         self._counts = self.model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self.model.graph.nodes)
-        with counting(self.model.limits), within_memory("the program", self.model.file):
+        with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
             self._native = _compile_native(self.model, options) if engine == "native" else None
         self._call_fast = (
             self._native.fast_calls.call if self._native is not None and self._native.fast_calls is not None else None

@@ -16,7 +16,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder
-from dovetail.formats import pause_gc
+from dovetail.gc_pause import pause_gc
 from dovetail.symbolic import algebra
 from interruptions import KINDS, forked, version, version_of
 

@@ -19,7 +19,7 @@ import dovetail
 PACKAGE = Path(dovetail.__file__).parent
 
 LAYERS = (
-    "errors forks",
+    "errors forks gc_pause",
     "dtypes symbolic ir.types arrays native_core array_ops limits",
     "ir.graph",
     "ir.state",

@@ -11,7 +11,11 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats import op_mapping
+from dovetail.formats.dialect import Dialect
+from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.op_mapping import ParamMapping
+from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.ir.op import REQUIRED, Op
 
 
@@ -346,3 +350,11 @@ def test_what_a_fixed_part_calls_none_is_none() -> None:
     fields = _Thing.fields_by_name
     assert op_mapping.fixed_value(fields["sizes"], "none") is None and op_mapping.fixed_value(fields["count"], "4") == 4
     assert op_mapping.field_of(_Thing, "count") is fields["count"] and op_mapping.field_of(_Thing, "x") is None
+
+
+@pytest.mark.parametrize("dialect", [ONNX, OPENVINO], ids=["onnx", "openvino"])
+def test_a_node_is_imported_by_the_mappings_of_the_whole_table(dialect: Dialect) -> None:
+    for (domain, kind, version), mappings in dialect.import_mappings().items():
+        found = dialect.mappings_for(ForeignNode(kind, version, [], [], {}, domain=domain))
+        assert [mapping.text for mapping in found] == [mapping.text for mapping in mappings]
+        assert not dialect.mappings_for(ForeignNode(kind, version, [], [], {}, domain="nobody.knows"))

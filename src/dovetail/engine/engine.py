@@ -25,7 +25,7 @@ from dovetail.engine.run.subgraphs import compile_subgraphs
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
-from dovetail.formats import pause_gc
+from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -15,6 +12,7 @@ from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
+from dovetail.gc_pause import pause_gc
 from dovetail.ir.graph import INFERRED, Graph, Model
 from dovetail.ir.op import bodies
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
@@ -50,42 +48,6 @@ def import_foreign(foreign: ForeignModel, deviations: Deviations | None = None) 
     from dovetail.formats.openvino.read import import_openvino
 
     return import_openvino(foreign, deviations)
-
-
-@contextmanager
-def pause_gc() -> Iterator[None]:
-    """Pause cyclic garbage collection, and resume it if it was on.
-
-    All objects of a graph that is being built are alive, so that collections free nothing; they took a quarter of the time of
-    loading densenet121.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    if was_on:
-        _pauses.append(True)
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-            # The list is empty in a child process that was forked in between.
-            if _pauses:
-                _pauses.pop()
-
-
-_pauses: list[bool] = []
-"""One item for each thread that will resume garbage collection."""
-
-
-def _resume_in_child() -> None:
-    """Resume garbage collection in a forked child: the thread that would have done so exists in the parent only."""
-    if _pauses:
-        _pauses.clear()
-        gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_resume_in_child)
 
 
 def load(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dovetail.errors import Diagnostic, DovetailError
-from dovetail.formats import pause_gc
+from dovetail.gc_pause import pause_gc
 from dovetail.ir.graph import Model
 from dovetail.limits import counting, within_memory
 

@@ -44,27 +44,33 @@ class FormatTraits:
     input_arity: Callable[[str, str, int], tuple[int, int]] = lambda domain, kind, version: (0, 0)
     first_version: Callable[[str, str], int | None] = lambda domain, kind: None
     normalize: Normalize = lambda node, deviate: node
-    _import_mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] | None = None
+    _import_mappings: dict[tuple[str, str], dict[int, tuple[OpMapping, ...]]] = field(default_factory=dict)
     _export_mappings: dict[type[Op], tuple[OpMapping, ...]] = field(default_factory=dict)
 
     def import_mappings(self) -> dict[tuple[str, str, int], tuple[OpMapping, ...]]:
         """Return the mappings that import each foreign operator (domain, kind, version), in the order in which to try them."""
-        if self._import_mappings is None:
-            mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] = {}
-            for cls in operators.REGISTRY.values():
-                for line in self.mapping_lines(cls):
-                    mapping = op_mapping.parse(cls, line)
-                    if mapping.is_export_only:
-                        continue
-                    for version in mapping.versions:
-                        key = (mapping.domain, mapping.kind, version)
-                        mappings[key] = (*mappings.get(key, ()), mapping)
-            self._import_mappings = mappings
-        return self._import_mappings
+        mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] = {}
+        for cls in operators.REGISTRY.values():
+            for line in self.mapping_lines(cls):
+                _add_mapping(mappings, op_mapping.parse(cls, line))
+        return mappings
 
     def mappings_for(self, node: ForeignNode) -> tuple[OpMapping, ...]:
-        """Return the mappings that may import ``node``; none for an unknown operator or version."""
-        return self.import_mappings().get((node.domain, node.kind, node.version), ())
+        """Return the mappings that may import ``node``; none for an unknown operator or version.
+
+        Only the mappings of that operator are parsed, and only the modules of its classes imported: a model has few operators.
+        """
+        key = (node.domain, node.kind)
+        by_version = self._import_mappings.get(key)
+        if by_version is None:
+            mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]] = {}
+            label = f"{node.domain}:{node.kind}" if node.domain else node.kind
+            for cls in operators.REGISTRY.importing(self.name, label):
+                for line in self.mapping_lines(cls):
+                    if op_mapping.imported_kind(line) == label:
+                        _add_mapping(mappings, op_mapping.parse(cls, line))
+            by_version = self._import_mappings[key] = {version: found for (_, _, version), found in mappings.items()}
+        return by_version.get(node.version, ())
 
     def export_mappings(self, op: type[Op]) -> tuple[OpMapping, ...]:
         """Return the mappings that may export an operator of class ``op``, the preferred one first."""
@@ -73,3 +79,10 @@ class FormatTraits:
             mappings = tuple(op_mapping.parse(op, line) for line in reversed(self.mapping_lines(op)))
             self._export_mappings[op] = mappings
         return mappings
+
+
+def _add_mapping(mappings: dict[tuple[str, str, int], tuple[OpMapping, ...]], mapping: OpMapping) -> None:
+    if not mapping.is_export_only:
+        for version in mapping.versions:
+            key = (mapping.domain, mapping.kind, version)
+            mappings[key] = (*mappings.get(key, ()), mapping)

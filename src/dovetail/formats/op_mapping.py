@@ -159,6 +159,14 @@ def parse(op: type[Op], line: str) -> OpMapping:
     )
 
 
+def imported_kind(line: str) -> str | None:
+    """Return ``[domain:]Kind`` of the foreign operator that an op mapping imports; None where it only exports."""
+    head = _HEAD.match(line)
+    if head is None or head["export"] is not None:
+        return None
+    return f"{head['domain']}:{head['kind']}" if head["domain"] else head["kind"]
+
+
 def _parse_param(op: type[Op], line: str, offset: int, text: str) -> ParamMapping:
     match = _PARAM.match(text)
     if match is None:

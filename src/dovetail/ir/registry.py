@@ -9,7 +9,7 @@ import importlib
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any, TypeVar
 
-from dovetail.ir.operator_index import MODULES
+from dovetail.ir.operator_index import KINDS, MODULES
 
 Class = TypeVar("Class")
 
@@ -24,6 +24,12 @@ class Registry(dict[str, Class]):
     def is_loaded(self, name: str) -> bool:
         """Return whether the module of an operator is imported."""
         return super().__contains__(name)
+
+    def importing(self, format: str, label: str) -> list[Class]:
+        """Return the classes that may import a foreign operator (``[domain:]Kind``): those of the index, and own ones."""
+        names = KINDS[format].get(label, label.rpartition(":")[2]).split()
+        own = [name for name in super().__iter__() if name not in MODULES]
+        return [self[name] for name in (*names, *own) if name in self]
 
     def load_all(self) -> None:
         """Import every module of the index."""
