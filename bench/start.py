@@ -86,10 +86,14 @@ def model_files(name: str, folder: Path) -> tuple[Path, Path] | None:
         onnx.save(model, path)
         np.savez(inputs, **feed)
         return path, inputs
+    return zoo_files(name)
+
+
+def zoo_files(name: str) -> tuple[Path, Path] | None:
+    """The files of a model of the zoo and of its inputs; None where `make zoo` has not run."""
     index = ZOO / "index.json"
     rows = json.loads(index.read_text()) if index.exists() else []
-    found = [(ZOO / row["file"], ZOO / row["inputs"].format("")) for row in rows if row["id"] == name]
-    return found[0] if found else None
+    return next(((ZOO / row["file"], ZOO / row["inputs"].format("")) for row in rows if row["id"] == name), None)
 
 
 def seconds(engine: str, path: Path, inputs: Path, threads: int, folder: Path) -> float:

@@ -60,6 +60,8 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     out = np.empty_like(expected)
     for outputs in (dovetail.run(model, [x]), program(x), program({"x": x}, out={"y": out})):
         np.testing.assert_array_equal(outputs["y"], expected)
+    for results in program.map([x, x], streams=2):
+        np.testing.assert_array_equal(results["y"], expected)
     print(dovetail.plan(model))
     profile: dovetail.ModelProfile = dovetail.profile(model, {"x": x}, runs=1)
     report: dovetail.ModelReport = dovetail.model_report(model, {"x": x}, runs=1)

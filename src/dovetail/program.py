@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from os import PathLike
@@ -57,10 +57,12 @@ class Program:
         # Only loops and limits other than the default need a Usage in a run; it costs time in every call.
         self._counts = self.model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self.model.graph.nodes)
         with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
-            self._native = _compile_native(self.model, options) if engine == "native" else None
-        self._call_fast = (
-            self._native.fast_calls.call if self._native is not None and self._native.fast_calls is not None else None
-        )
+            self._set_native(_compile_native(self.model, options) if engine == "native" else None)
+        self._stream: Program | None = None
+
+    def _set_native(self, native: Any) -> None:
+        self._native = native
+        self._call_fast = native.fast_calls.call if native is not None and native.fast_calls is not None else None
 
     @property
     def inputs(self) -> list[Value]:
@@ -109,13 +111,47 @@ class Program:
     def close(self) -> None:
         """Release the plans, the workspace and the packed weights. A closed program cannot run."""
         self._is_closed = True
-        self._native = self._call_fast = None
+        self._native = self._call_fast = self._stream = None
 
     def __enter__(self) -> Program:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def map(self, items: Iterable[Any], streams: int | str = "auto") -> Iterator[Results]:
+        """Yield the Results of each item, in order: ``program(item)``, several items at a time, with the same bits.
+
+        ``streams``: the items that run at a time, each in one thread. "auto" is as many as the program has threads, or one where
+        a call is shorter than the start of another thread. Each stream takes two items ahead of the results; an item must not
+        change before its result is returned. The error of an item is raised at its place and ends the iteration. Closing
+        the iterator ends its threads.
+
+        Raises EngineError [engine.streams], and [program.states] for a model with states, whose calls depend on each other.
+        """
+        if self.model.states:
+            message = "map takes a model without states: call a session() for each item, in order"
+            raise EngineError("program.states", message, file=self.model.file)
+        # Deferred for start-up time.
+        from dovetail.streams import map_adaptive, map_concurrently, map_in_order, stream_count
+
+        count = stream_count(streams, self._native.threads if self._native is not None else 1)
+        if count == 1 or self._native is None:
+            return map_in_order(self, items)
+        single = self._call_in_one_thread()
+        return map_adaptive(single, items, count) if streams == "auto" else map_concurrently(single, items, count)
+
+    def _call_in_one_thread(self) -> Callable[[Any], Results]:
+        """Return a call of this program in one thread, which shares its graph and its packed weights."""
+        if self._native is None or self._native.threads == 1:
+            return self
+        if self._stream is None:
+            stream = object.__new__(Program)
+            stream.__dict__.update(self.__dict__)
+            stream._set_native(self._native.copy_for_one_thread())
+            self._stream = stream
+        stream = self._stream
+        return lambda item: self(item) if self._is_closed else stream(item)
 
     def session(self) -> Session:
         """Return a Session, which keeps the states between calls."""

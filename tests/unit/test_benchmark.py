@@ -15,7 +15,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder, EngineError, cli
-from dovetail.compare import benchmark, runtimes
+from dovetail.compare import benchmark, runtimes, throughput
 from dovetail.compare.runtimes import Names, Runner
 
 INSTALLED = [name for name in benchmark.PEERS if runtimes.is_installed(name)]
@@ -139,3 +139,35 @@ def test_memory_is_measured_for_types_that_only_ml_dtypes_has(tmp_path: Path) ->
     inputs = {name: np.zeros((2, 2), dovetail.dtypes.dtype("bf16").numpy) for name in ("x", "z")}
     found = runtimes.cost("dovetail", str(tmp_path / "m.onnx"), 1, Names(["x", "z"], ["y"]), inputs)
     assert found.peak_bytes > 1e7
+
+
+# Throughput
+
+
+@needs_peers
+@pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
+def test_throughput_counts_items_in_every_engine(file: str, model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "ROUND_SECONDS", 0.01)
+    code, out, err = said(file, "--throughput", "--json", "--dim", "n=5")
+    ours, *others = json.loads(out)["engines"]
+    assert code == 0 and ours["engine"] == "dovetail" and ours["ratio"] is None
+    assert [item["engine"] for item in others] == list(benchmark.PEERS)
+    for item in others:
+        assert item["ratio"] == pytest.approx(item["items_per_second"] / ours["items_per_second"])
+    assert ("conversion to ONNX" in err) == (file == "small.xml")
+
+
+@needs_peers
+def test_a_peer_that_refuses_has_no_throughput_but_a_note(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(throughput, "ROUND_SECONDS", 0.01)
+    monkeypatch.setitem(throughput.PEER_WAYS, "openvino", refuse)
+    code, out, err = said(model, "--throughput", "--against", "openvino", "--streams", "2")
+    assert code == 0 and "does not run" in out and "not today" in err and "streams=2" in out
+
+
+def test_streams_belong_to_throughput(model: str, said: Any) -> None:
+    code, _, err = said(model, "--streams", "2")
+    assert code == 2 and "--throughput" in err

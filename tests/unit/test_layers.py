@@ -27,7 +27,7 @@ LAYERS = (
     "ops",
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
-    "program compare equality backend ngraph catalog overview draw difference",
+    "program streams compare equality backend ngraph catalog overview draw difference",
     "transform debug",
     "cli",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -15,6 +16,8 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @click.option("--against", metavar="ENGINE,...", help="onnxruntime, openvino (default: those that are installed).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of every engine (default: DOVETAIL_THREADS, else all).")
 @click.option("--rounds", default=21, show_default=True, type=click.IntRange(min=1), help="Runs of each engine that count.")
+@click.option("--throughput", is_flag=True, help="Items per second on all cores, of items that do not depend on each other.")
+@click.option("--streams", type=click.IntRange(min=1), help="With --throughput: items of dovetail at a time (default: auto).")
 @click.option("--no-memory", is_flag=True, help="Start no process of its own for each engine's memory.")
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
@@ -27,6 +30,8 @@ def bench(
     against: str | None,
     threads: int | None,
     rounds: int,
+    throughput: bool,
+    streams: int | None,
     no_memory: bool,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -37,6 +42,7 @@ def bench(
     """Time MODEL in dovetail and in other engines: medians of interleaved runs, ratios, peak memory, and whether they agree.
 
     Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
+    With --throughput: Program.map, onnxruntime called by several threads, and OpenVINO's AsyncInferQueue for throughput.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.compare.benchmark import machine, measure, peers_for
@@ -52,6 +58,10 @@ def bench(
     arrays, random = read_inputs(loaded, inputs, seed, dims, given)
     if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
+    if streams is not None and not throughput:
+        raise click.UsageError("--streams needs --throughput")
+    if throughput:
+        return _throughput(model, loaded, arrays, peers, count, rounds, streams or "auto", as_json)
     with progress(f"running {model}"):
         rows = measure(loaded, model, arrays, peers, count, rounds, memory=not no_memory)
     for row in rows:
@@ -67,6 +77,43 @@ def bench(
     else:
         table(("engine", "time", "ratio", "peak memory", "load and compile", "results"), [_row(row) for row in rows])
     return 0 if agrees else 1
+
+
+def _throughput(
+    file: str,
+    model: Any,
+    arrays: Mapping[str, Any],
+    peers: Sequence[str],
+    threads: int,
+    rounds: int,
+    streams: int | str,
+    as_json: bool,
+) -> int:
+    """Measure and print throughput."""
+    from dovetail.compare.benchmark import machine
+    from dovetail.compare.throughput import measure_throughput
+
+    with progress(f"running {file}"):
+        rows = measure_throughput(model, file, arrays, peers, threads, rounds, streams)
+    for row in rows:
+        for note in row.notes:
+            narrate(f"{row.engine}: {note}")
+    narrate(f"medians of {rounds} interleaved rounds, {threads} thread{'s' if threads > 1 else ''} in all; {machine()}")
+    narrate("ratio: dovetail's time for an item over that engine's, below 1 where dovetail is faster")
+    if as_json:
+        say_json("throughput", file=file, threads=threads, rounds=rounds, engines=[dataclasses.asdict(row) for row in rows])
+        return 0
+    cells = [
+        [
+            row.engine,
+            "" if row.items_per_second is None else f"{row.items_per_second:,.1f}",
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            row.way,
+        ]
+        for row in rows
+    ]
+    table(("engine", "items/s", "ratio", "way"), cells)
+    return 0
 
 
 def _row(row: Any) -> list[str]:

@@ -95,16 +95,22 @@ class _Entrant:
 def _entrant(engine: str, model: Model, path: str, folder: str, threads: int, names: Names) -> _Entrant:
     notes: tuple[str, ...] = ()
     try:
-        format = format_of(path)
-        if (engine == "onnxruntime" and format != "onnx") or (engine == "openvino" and format == "text"):
-            path = str(Path(folder) / "converted.onnx")
-            save(model, path)
-            notes = (f"{engine} runs dovetail's conversion to ONNX",)
+        path, notes = path_for(engine, model, path, folder)
         return _Entrant(engine, path, notes, runner(engine, path, threads, names))
     except DovetailError as error:
         if engine == "dovetail":
             raise
         return _Entrant(engine, path, (*notes, error.message))
+
+
+def path_for(engine: str, model: Model, path: str, folder: str) -> tuple[str, tuple[str, ...]]:
+    """Return the file that an engine reads: ``path``, or a conversion in ``folder``, with a note about it."""
+    format = format_of(path)
+    if (engine == "onnxruntime" and format != "onnx") or (engine == "openvino" and format == "text"):
+        path = str(Path(folder) / "converted.onnx")
+        save(model, path)
+        return path, (f"{engine} runs dovetail's conversion to ONNX",)
+    return path, ()
 
 
 def _measurement_of(

@@ -123,7 +123,7 @@ def _onnxruntime(
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise _failure("runtime.load", "onnxruntime cannot load the model", error, model) from error
+        raise failure("runtime.load", "onnxruntime cannot load the model", error, model) from error
     outputs = [output.name for output in session.get_outputs()]
     known = {item.name for item in session.get_inputs()}
     lacking = [output.name for output in session.get_outputs() if output.type == f"tensor({BF16})"]
@@ -139,7 +139,7 @@ def _onnxruntime(
         try:
             return dict(zip(outputs, prepare(inputs)(), strict=True))
         except Exception as error:
-            raise _failure("runtime.run", "onnxruntime cannot run the model", error, model) from error
+            raise failure("runtime.run", "onnxruntime cannot run the model", error, model) from error
 
     def collect() -> list[NodeTime]:
         with open(session.end_profiling(), encoding="utf-8", errors="replace") as stream:
@@ -205,9 +205,9 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
     try:
         compiled = core.compile_model(core.read_model(model), "CPU", config)
     except Exception as error:
-        raise _failure("runtime.load", "openvino cannot load the model", error, model) from error
-    inputs_ = _port_names(compiled.inputs, names.inputs if names else ())
-    outputs = _port_names(compiled.outputs, names.outputs if names else ())
+        raise failure("runtime.load", "openvino cannot load the model", error, model) from error
+    inputs_ = port_names(compiled.inputs, names.inputs if names else ())
+    outputs = port_names(compiled.outputs, names.outputs if names else ())
 
     def tensor(array: Any) -> Any:
         array = np.asarray(array, order="C")
@@ -242,7 +242,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         try:
             found = compiled([tensor(inputs[name]) for name in inputs_])
         except Exception as error:
-            raise _failure("runtime.run", "openvino cannot run the model", error, model) from error
+            raise failure("runtime.run", "openvino cannot run the model", error, model) from error
         return {name: _in_type(np.array(found[index]), compiled.outputs[index]) for index, name in enumerate(outputs)}
 
     return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepare=prepare, collect=lambda: times)
@@ -257,7 +257,7 @@ def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
     return array.view(ml_dtypes.bfloat16)
 
 
-def _port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
+def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
     """Return a name for each port: a wanted one that the port has, else the wanted one at its position, else its own."""
     found = []
     for index, port in enumerate(ports):
@@ -266,7 +266,7 @@ def _port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
     return found
 
 
-def _failure(code: str, what: str, error: Exception, model: str | bytes) -> Exception:
+def failure(code: str, what: str, error: Exception, model: str | bytes) -> Exception:
     from dovetail.errors import EngineError
 
     return EngineError(code, f"{what}: {' '.join(str(error).split())[:500]}", file=model if isinstance(model, str) else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,18 @@ class Engine:
         self.fast_calls = FastCalls(self._core, model, MAX_EXECUTABLES) if self._core and outer is None else None
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
+
+    def copy_for_one_thread(self) -> Engine:
+        """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
+        new = copy(self)
+        new.threads = 1
+        new._executables, new._parametric_plans, new._sizes = OrderedDict(), OrderedDict(), {}
+        new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
+        new._lock = ForkLock()
+        new._pool = self._core.ThreadPool(1) if self._core else None
+        new._output_pool = OutputPool()
+        new.fast_calls = FastCalls(self._core, self.model, MAX_EXECUTABLES) if self._core and self.fast_calls else None
+        return new
 
     def bind(self, inputs: Mapping[str, Array] | Sequence[Array]) -> tuple[Executable, list[Array]]:
         """Return the executable for these inputs, and the inputs as arrays in the model's order."""
