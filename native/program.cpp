@@ -46,12 +46,7 @@ void Program::add(const Spec& spec, bool shared) {
     std::int64_t operand_bytes = 0;
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands) {
-            if (!operand.is_constant() && (operand.buffer < 0 || static_cast<std::size_t>(operand.buffer) >= ranges_.size()))
-                throw std::invalid_argument(spec.kernel + ": there is no buffer " + std::to_string(operand.buffer));
-            const ByteRange range =
-                operand.is_constant() ? ByteRange{operand.low, operand.high} : ranges_[static_cast<std::size_t>(operand.buffer)];
-            if (!operand.is_within(range.first, range.second))
-                throw std::invalid_argument(spec.kernel + ": an operand reaches beyond its buffer");
+            check(operand, spec.kernel);
             operand_bytes += bytes_up_to(operand, kBriefBytes + 1);
         }
     WeightCache own;
@@ -59,6 +54,21 @@ void Program::add(const Spec& spec, bool shared) {
     scratch_bytes_ = std::max(scratch_bytes_, round_to_line(kernel->scratch_bytes()));
     kernels_.push_back(std::move(kernel));
     operand_bytes_ = std::min(operand_bytes_ + operand_bytes, kBriefBytes + 1);
+}
+
+void Program::add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) check(operand, kernel->name());
+    kernels_.push_back(std::move(kernel));
+    operand_bytes_ = kBriefBytes + 1;
+}
+
+void Program::check(const Operand& operand, const std::string& kernel) const {
+    if (!operand.is_constant() && (operand.buffer < 0 || static_cast<std::size_t>(operand.buffer) >= ranges_.size()))
+        throw std::invalid_argument(kernel + ": there is no buffer " + std::to_string(operand.buffer));
+    const ByteRange range =
+        operand.is_constant() ? ByteRange{operand.low, operand.high} : ranges_[static_cast<std::size_t>(operand.buffer)];
+    if (!operand.is_within(range.first, range.second))
+        throw std::invalid_argument(kernel + ": an operand reaches beyond its buffer");
 }
 
 Program::Workspace* Program::acquire() {
@@ -80,6 +90,7 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
     bases[0] = workspace->block.begin;
     std::atomic<const char*> fault{nullptr};
     const Run run{bases, pool_.get(), workspace->scratch, scratch_bytes_, &fault};
+    Interrupt* const interrupt = is_brief() ? nullptr : Interrupt::current();
     for (std::size_t i = first; i < last; ++i) {
         const auto start = times ? now() : 0;
         {
@@ -87,7 +98,7 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
             kernels_[i]->run(run);
         }
         if (times) times[i] += now() - start;
-        if (Interrupt* const interrupt = Interrupt::current(); interrupt != nullptr && interrupt->check()) throw Interrupted();
+        if (interrupt != nullptr && interrupt->check()) throw Interrupted();
         if (const char* code = fault.load(std::memory_order_relaxed)) throw StepFailed(i, code);
     }
 }

@@ -42,8 +42,14 @@ public:
     // operand outside its buffer. `shared`: the constants live as long as the weight cache, which then keeps their packed form
     // under their address; otherwise the kernel alone owns it.
     void add(const Spec& spec, bool shared = true);
+    // Appends a kernel that runs other programs; a run is then not brief. Throws std::invalid_argument for an operand outside its
+    // buffer.
+    void add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& operands);
     std::size_t size() const { return kernels_.size(); }
     std::size_t buffers() const { return ranges_.size(); }
+    ByteRange range(std::size_t buffer) const { return ranges_[buffer]; }
+    const std::shared_ptr<ArenaPool>& arenas() const { return arenas_; }
+    Kernel& kernel(std::size_t index) { return *kernels_[index]; }
     const Kernel& kernel(std::size_t index) const { return *kernels_[index]; }
 
     // The memory of one run: arena and scratch.
@@ -74,6 +80,8 @@ public:
     void run(Workspace* workspace, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
 
 private:
+    void check(const Operand& operand, const std::string& kernel) const;
+
     // Operand bytes of all kernels, beyond which a run is not brief.
     static constexpr std::int64_t kBriefBytes = 32 * 1024;
 

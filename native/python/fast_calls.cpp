@@ -10,10 +10,12 @@
 #include <numpy/arrayobject.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <new>
 #include <optional>
 
+#include "control_flow.h"
 #include "program.h"
 #include "python/signals.h"
 
@@ -81,9 +83,10 @@ private:
 
 class FastCalls {
 public:
-    // `results`: the class of a call's result, a dict.
-    FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::size_t capacity)
-        : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), capacity_(capacity) {}
+    // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call.
+    FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::size_t capacity, std::int64_t max_trips)
+        : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), capacity_(capacity),
+          max_trips_(max_trips) {}
 
     // Adds a program for inputs of these shapes. `constants` are the arrays that its steps read.
     void add(std::shared_ptr<Program> program, std::vector<Shape> inputs, std::vector<Shape> outputs, nb::object constants) {
@@ -116,7 +119,7 @@ public:
     }
 
     // True if the program was called since this was asked last.
-    bool take_used(const Program* program) {
+    bool pop_use(const Program* program) {
         const Lock lock(*this);
         for (const auto& entry : entries_)
             if (entry->program.get() == program) return std::exchange(entry->is_used, false);
@@ -134,7 +137,11 @@ public:
         Arrays arrays(inputs_.size() + outputs_.size());
         if (!collect_inputs(positional.ptr(), by_name.ptr(), arrays)) return none();
         const std::shared_ptr<Entry> entry = entry_for(arrays);
-        if (entry == nullptr || !collect_outputs(out.ptr(), *entry, arrays) || !run(*entry, arrays)) return none();
+        if (entry == nullptr || !collect_outputs(out.ptr(), *entry, arrays)) return none();
+        if (!run(*entry, arrays)) {
+            if (entry->unbound_runs > kMaxUnboundRuns) discard(entry->program.get());
+            return none();
+        }
         nb::object results = nb::steal(PyObject_CallNoArgs(results_.ptr()));
         if (!results.is_valid()) throw nb::python_error();
         for (std::size_t i = 0; i < outputs_.size(); ++i)
@@ -149,7 +156,11 @@ private:
         std::vector<Shape> outputs;
         nb::object constants;
         bool is_used = false;
+        std::atomic<int> unbound_runs{0};  // runs that came to a subgraph without a program
     };
+    // The number of such runs beyond which a program is left to the engine: some of its subgraphs run in Python.
+    static constexpr int kMaxUnboundRuns = 8;
+
     using Entries = std::vector<std::shared_ptr<Entry>>;
 
     // Guards the entries where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
@@ -266,7 +277,7 @@ private:
     }
 
     // Runs the program. False if a step failed or memory is lacking: the engine then runs it anew and reports the error.
-    static bool run(const Entry& entry, const Arrays& arrays) {
+    bool run(Entry& entry, const Arrays& arrays) const {
         const Program& program = *entry.program;
         constexpr std::size_t kInlineBuffers = 16;
         std::byte* inline_bases[kInlineBuffers];
@@ -283,12 +294,14 @@ private:
                 program.run(lease.get(), bases, 0, program.size(), nullptr);
             } else {
                 const Signals signals;
+                const Budget budget(max_trips_, 0);
                 const nb::gil_scoped_release released;
                 program.run(lease.get(), bases, 0, program.size(), nullptr);
             }
         } catch (const Interrupted&) {
             throw nb::python_error();
-        } catch (const StepFailed&) {
+        } catch (const StepFailed& failure) {
+            if (failure.code == kUnbound) ++entry.unbound_runs;
             return false;
         } catch (const std::bad_alloc&) {
             return false;
@@ -300,6 +313,7 @@ private:
     const std::vector<Port> outputs_;
     const nb::object results_;
     const std::size_t capacity_;
+    const std::int64_t max_trips_;
     ForkLock mutex_;
     Entries entries_;  // the most recently used first
 };
@@ -314,11 +328,11 @@ int import_numpy() {
 void bind_fast_calls(nb::module_& m) {
     if (import_numpy() != 0) throw nb::python_error();
     nb::class_<FastCalls>(m, "FastCalls")
-        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::size_t>(), "inputs"_a, "outputs"_a, "results"_a,
-             "capacity"_a)
+        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::size_t, std::int64_t>(), "inputs"_a, "outputs"_a,
+             "results"_a, "capacity"_a, "max_trips"_a)
         .def("add", &FastCalls::add, "program"_a, "inputs"_a, "outputs"_a, "constants"_a)
         .def("discard", &FastCalls::discard, "program"_a)
-        .def("take_used", &FastCalls::take_used, "program"_a)
+        .def("pop_use", &FastCalls::pop_use, "program"_a)
         .def("clear", &FastCalls::clear)
         .def("__call__", &FastCalls::call, "inputs"_a, "by_name"_a, "out"_a.none());
 }

@@ -2,6 +2,7 @@
 // engine/plan_verifier.py checks its plans.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +10,10 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
+#include <optional>
+
+#include "control_flow.h"
 #include "kernels/elementwise.h"
 #include "kernels/quantized.h"
 #include "program.h"
@@ -57,6 +62,43 @@ std::vector<Spec> specs_of(const std::vector<SpecRow>& rows) {
     return specs;
 }
 
+std::vector<Operand> operands_of(const std::vector<Row>& rows) {
+    std::vector<Operand> operands;
+    for (const Row& row : rows) operands.push_back(operand_of(row));
+    return operands;
+}
+
+// operand, axis, size of a part, is reversed
+using ScanRow = std::tuple<Row, std::size_t, std::int64_t, bool>;
+
+std::vector<Scan> scans_of(const std::vector<ScanRow>& rows) {
+    std::vector<Scan> scans;
+    for (const auto& [row, axis, size, is_reversed] : rows) scans.push_back({operand_of(row), axis, size, is_reversed});
+    return scans;
+}
+
+void add_loop(Program& program, const std::optional<Row>& trip_count, const std::optional<Row>& condition,
+              const std::vector<Row>& states, const std::vector<ScanRow>& scan_inputs, const std::vector<Row>& captures,
+              const std::vector<Row>& last_states, const std::vector<ScanRow>& scan_outputs, bool is_endless) {
+    LoopSpec spec;
+    if (trip_count) spec.trip_count = operand_of(*trip_count);
+    if (condition) spec.condition = operand_of(*condition);
+    spec.states = operands_of(states);
+    spec.scan_inputs = scans_of(scan_inputs);
+    spec.captures = operands_of(captures);
+    spec.last_states = operands_of(last_states);
+    spec.scan_outputs = scans_of(scan_outputs);
+    spec.is_endless = is_endless;
+    std::vector<Operand> operands = spec.states;
+    operands.insert(operands.end(), spec.captures.begin(), spec.captures.end());
+    operands.insert(operands.end(), spec.last_states.begin(), spec.last_states.end());
+    for (const auto* scans : {&spec.scan_inputs, &spec.scan_outputs})
+        for (const Scan& scan : *scans) operands.push_back(scan.operand);
+    for (const auto& operand : {spec.trip_count, spec.condition})
+        if (operand) operands.push_back(*operand);
+    program.add(std::make_unique<Loop>(spec, program.arenas()), operands);
+}
+
 // Number, operand types and result type of each instruction of the elementwise bytecode.
 std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes() {
     std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes_by_name;
@@ -79,11 +121,16 @@ public:
 
     std::uintptr_t arena() const { return reinterpret_cast<std::uintptr_t>(program_->arena(workspace_)); }
 
-    void run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
+    // Returns the trips of all loops.
+    std::int64_t run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last, std::int64_t max_trips,
+                     std::int64_t deadline) {
+        const Budget budget(max_trips, deadline);
         execute(addresses, first, last, nullptr);
+        return budget.trips();
     }
 
     std::vector<std::int64_t> profile(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
+        const Budget budget(std::numeric_limits<std::int64_t>::max(), 0);
         std::vector<std::int64_t> times(program_->size());
         execute(addresses, first, last, times.data());
         return times;
@@ -125,6 +172,7 @@ void bind_program(nb::module_& m) {
             PyErr_SetObject(step_failed, nb::make_tuple(failure.step, failure.code).ptr());
         }
     });
+    m.attr("UNBOUND") = kUnbound;
     m.def("isa", [] { return name_of(isa()); });
     m.def("has_amx", [] { return amx_unit() != nullptr; });
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
@@ -145,6 +193,24 @@ void bind_program(nb::module_& m) {
                 program.add(spec, shared);
             },
             "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
+        .def("add_if",
+             [](Program& program, const Row& condition, const std::vector<Row>& captures, const std::vector<Row>& outputs) {
+                 std::vector<Operand> operands = operands_of(captures);
+                 const std::vector<Operand> inputs = operands, results = operands_of(outputs);
+                 auto kernel = std::make_unique<If>(operand_of(condition), inputs, results, program.arenas());
+                 operands.push_back(operand_of(condition));
+                 operands.insert(operands.end(), results.begin(), results.end());
+                 program.add(std::move(kernel), operands);
+             })
+        .def("add_loop", &add_loop, "trip_count"_a.none(), "condition"_a.none(), "states"_a, "scan_inputs"_a, "captures"_a,
+             "last_states"_a, "scan_outputs"_a, "is_endless"_a)
+        .def("bind_subgraph",
+             [](Program& program, std::size_t step, std::size_t index, std::shared_ptr<Program> subgraph,
+                std::vector<std::size_t> inputs) {
+                 auto* const kernel = step < program.size() ? dynamic_cast<ControlFlow*>(&program.kernel(step)) : nullptr;
+                 if (kernel == nullptr) throw std::invalid_argument("the step has no subgraph");
+                 kernel->bind(index, std::move(subgraph), std::move(inputs));
+             })
         .def("names", [](const Program& program) {
             std::vector<std::string> names;
             for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.kernel(i).name());
@@ -161,7 +227,8 @@ void bind_program(nb::module_& m) {
     nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())
         .def_prop_ro("arena", &Execution::arena)
-        .def("run", &Execution::run)
+        .def("run", &Execution::run, "addresses"_a, "first"_a, "last"_a, "max_trips"_a = std::numeric_limits<std::int64_t>::max(),
+             "deadline"_a = 0)
         .def("profile", &Execution::profile);
 }
 

@@ -83,10 +83,10 @@ def test_a_body_runs_without_a_step_in_python(weights: Any, monkeypatch: pytest.
         given = feeds(length) | ({} if weights is not None else {"w": WEIGHTS})
         for name, expected in dovetail.run(model, given, engine="interpreter").items():
             np.testing.assert_allclose(engine(given)[name], expected, rtol=1e-5, atol=1e-6)
-    (body,) = programs(engine)
-    assert body._executables
-    for bound in body._executables.values():
-        assert bound.native_steps and not bound.python_steps
+    for executable in engine._executables.values():
+        assert executable is not None and executable.is_native
+        (body,) = executable.subprograms
+        assert body.native_steps and body.is_native
 
 
 @pytest.mark.parametrize("lengths", [(5, 3), (64, 65, 66)], ids=["plans", "a template"])

@@ -12,17 +12,17 @@ import numpy as np
 
 from dovetail import native_core
 from dovetail.arrays import Array
-from dovetail.engine.memory.tensor import TensorMap, as_row_major
+from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
 from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
-from dovetail.engine.rewrite.pipeline import rewrite_for_engine
-from dovetail.engine.run.executable import Executable, is_array, output_bytes_of
+from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
+from dovetail.engine.run.executable import Executable, output_bytes_of
 from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.output_pool import OutputPool
-from dovetail.engine.run.subgraphs import compile_subgraphs
+from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
@@ -138,7 +138,7 @@ class Engine:
         """Drop the executable that was used least recently; the fast calls since the last time count as one use."""
         while True:
             key, executable = self._executables.popitem(last=False)
-            if self.fast_calls is None or not self.fast_calls.take_used(executable):
+            if self.fast_calls is None or not self.fast_calls.pop_use(executable):
                 break
             self._executables[key] = executable
         if self.fast_calls is not None:
@@ -214,16 +214,23 @@ class Engine:
         ]
         graph, tensor_map = self.graph, TensorMap(self.graph, sizes, shapes, self._constants)
         if any(tensor_map.of(value).is_dynamic for value in graph.values()):
-            graph = specialize(graph, shapes, self._constants)
-            tensor_map = TensorMap(graph, {}, shapes, self._constants)
-            return make_plan(graph, tensor_map, input_strides, self.elide), graph, tensor_map
-        self._shape_nodes.evaluate(tensor_map)
+            return self._plan_for_shapes(shapes, input_strides)
+        # A graph with an If has no parametric plan, and the sizes may decide the condition.
+        self._shape_nodes.evaluate(tensor_map, include_parametric=has_branches(graph))
+        if decides_branch(graph, tensor_map):
+            return self._plan_for_shapes(shapes, input_strides)
         plan = make_plan(graph, tensor_map, input_strides, self.elide)
         if self._shape_nodes.has_interpreted_step(plan):
             tensor_map = TensorMap(graph, sizes, shapes, self._constants)
             self._shape_nodes.evaluate(tensor_map, include_parametric=True)
             plan = make_plan(graph, tensor_map, input_strides, self.elide)
         return plan, graph, tensor_map
+
+    def _plan_for_shapes(self, shapes: Sequence[tuple[int, ...] | None], input_strides: Strides) -> tuple[Plan, Graph, TensorMap]:
+        """Plan a copy of the graph for these shapes, with the branches that they decide."""
+        graph = specialize(self.graph, shapes, self._constants, inlining_rule(self._constants), rewrite_again)
+        tensor_map = TensorMap(graph, {}, shapes, self._constants)
+        return make_plan(graph, tensor_map, input_strides, self.elide), graph, tensor_map
 
     def _check_memory(self, plan: Plan) -> None:
         outputs = output_bytes_of(plan)

@@ -35,16 +35,15 @@ def median_times(
 def step_times(executable: Executable, arrays: Sequence[Array], names: Sequence[str]) -> list[int]:
     """Time each step of the plan, in its order, in one run: nanoseconds."""
     context = executable.create_context(arrays, None, names)
-    in_python = {id(step) for step, _ in executable.python_steps}
     times: list[int] = []
-    first = 0
-    for is_python, steps in groupby(executable.plan.steps, lambda step: id(step) in in_python):
-        if is_python:
-            times += [_time_python_step(executable, step, context) for step in steps]
+    for is_native, rows in groupby(executable.numbered_steps(), lambda row: row[1] is not None):
+        steps = list(rows)
+        if not is_native:
+            times += [_time_python_step(executable, step, context) for step, _ in steps]
             continue
-        last = first + len(list(steps))
+        numbers = [number for _, number in steps if number is not None]
+        first, last = numbers[0], numbers[-1] + 1
         times += context.execution.profile(context.addresses, first, last)[first:last]
-        first = last
     return times
 
 

@@ -8,7 +8,7 @@ symbols and evaluates these nodes in the same traversal, so that later nodes kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set as AbstractSet
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -41,9 +41,9 @@ Symbols = frozenset[str]
 Rule = Callable[[Builder, Node], "list[Value] | None"]
 
 
-def constants_of(graph: Graph) -> frozenset[int]:
+def constants_of(graph: Graph) -> set[int]:
     """Return the identities of the arrays that are constants of a graph."""
-    return frozenset(id(data) for value in graph.values() if (data := value.constant) is not None)
+    return {id(data) for value in graph.values() if (data := value.constant) is not None}
 
 
 # All shapes known
@@ -64,7 +64,7 @@ class ShapeTensorNodes:
     parametric plan is possible is left to kernels in every plan.
     """
 
-    def __init__(self, graph: Graph, shared: frozenset[int]) -> None:
+    def __init__(self, graph: Graph, shared: AbstractSet[int]) -> None:
         self.shared = shared
         self._graph = graph
         self._nodes = _shape_tensor_nodes_of(graph)
@@ -157,8 +157,17 @@ def _symbols_in(value: Value, names: Symbols) -> Symbols | None:
 # Shapes open
 
 
-def specialize(graph: Graph, shapes: Sequence[tuple[int, ...] | None], shared: frozenset[int]) -> Graph:
+def specialize(
+    graph: Graph,
+    shapes: Sequence[tuple[int, ...] | None],
+    shared: AbstractSet[int],
+    inline_if: Rule | None = None,
+    rewrite_inlined: Callable[[Graph], None] | None = None,
+) -> Graph:
     """Make a copy of ``graph`` for inputs of these shapes. ``shared``: identities of the arrays that are constants of every plan.
+
+    ``inline_if`` replaces an If whose condition the shapes decide, and ``rewrite_inlined`` then rewrites the nodes whose ranks
+    depended on it.
 
     Raises RuleError, with all independent ones in its ``diagnostics``, where a node that an output needs breaks its rules.
     """
@@ -167,13 +176,22 @@ def specialize(graph: Graph, shapes: Sequence[tuple[int, ...] | None], shared: f
         if shape is not None and isinstance(value.type, Tensor):
             value.type = Tensor(value.type.dtype, shape)
     errors: dict[Node, DovetailError] = {}
-    rewrite(new, _specialization_rule(errors, shared))
+    rule = _specialization_rule(errors, shared)
+    rewrite(new, rule)
+    # The nodes of an inlined branch are specialized in their turn.
+    is_inlined = False
+    while inline_if is not None and rewrite(new, inline_if):
+        rewrite(new, rule)
+        is_inlined = True
     remove_dead(new)
+    if is_inlined and rewrite_inlined is not None and not errors:
+        rewrite_inlined(new)
+        rewrite(new, rule)
     raise_all([errors[node] for node in new.nodes if node in errors], "faults while inferring types")
     return new
 
 
-def _specialization_rule(errors: dict[Node, DovetailError], shared: frozenset[int]) -> Rule:
+def _specialization_rule(errors: dict[Node, DovetailError], shared: AbstractSet[int]) -> Rule:
     bytes_left = MAX_BYTES
 
     def rule(b: Builder, node: Node) -> list[Value] | None:
@@ -182,6 +200,7 @@ def _specialization_rule(errors: dict[Node, DovetailError], shared: frozenset[in
             return None
         try:
             _infer(node)
+            errors.pop(node, None)
         except DovetailError as error:
             errors[node] = error.at(node=node.label, op=describe_op(node.op, node.inputs))
             for y in node.outputs:

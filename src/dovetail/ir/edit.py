@@ -194,11 +194,19 @@ def copy_model(model: Model, graph: Graph | None = None) -> Model:
     return new
 
 
-def inline(b: Builder, body: Graph, inputs: Iterable[Value | None]) -> list[Value]:
-    """Write the nodes of a subgraph through ``b``, with ``inputs`` instead of its own. Returns its outputs."""
+def inline(b: Builder, body: Graph, inputs: Iterable[Value | None], *, keep_names: bool = False) -> list[Value]:
+    """Write the nodes of a subgraph through ``b``, with ``inputs`` instead of its own. Returns its outputs.
+
+    With ``keep_names`` the new nodes have the names and locations of the old ones.
+    """
     mapping: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
     for node in body.nodes:
-        outputs = b.add(copy_op(node.op), *(None if x is None else mapping[id(x)] for x in node.inputs))
+        xs = [None if x is None else mapping[id(x)] for x in node.inputs]
+        if keep_names:
+            outputs = b.add(copy_op(node.op), *xs, names=[y.name for y in node.outputs], name=node.name)
+            b.graph.nodes[-1].location = node.location
+        else:
+            outputs = b.add(copy_op(node.op), *xs)
         mapping.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
     results: list[Any] = [mapping[id(value)] for value in body.outputs]
     return results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -120,7 +120,7 @@ class TensorMap:
         graph: Graph,
         sizes: Mapping[str, int],
         shapes: Sequence[tuple[int, ...] | None],
-        shared: frozenset[int] | None = None,
+        shared: AbstractSet[int] | None = None,
     ) -> None:
         self.shape_tensors: set[RunTensor] = set()
         self._shared = shared
@@ -202,6 +202,11 @@ def as_row_major(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the array itself where it is row-major and aligned to its element type, as kernels require; else a copy."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+
+def is_array(value: object) -> bool:
+    """Return whether a value is an array of plain elements, which kernels read without a copy."""
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
 def _dtype_of(value: Value) -> DType | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
 from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op
@@ -79,21 +80,32 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     inferred."""
     new = copy_graph(graph)
     infer_graph(new, file=file)
+    new = inline_known_branches(new)
     compute_half_in_f32(new)
     rewrite(new, fuse_qdq)
     unpack = _unpacking_rule()
     rewrite(new, unpack)
     fold(new)
-    for _ in range(MAX_ROUNDS):
-        if not rewrite(new, _rewrite_node):
-            break
-        remove_dead(new)
-        rewrite(new, unpack)
-        fold(new)
+    _rewrite_in_rounds(new, unpack)
     rewrite(new, fold_into_weights)
     remove_dead(new)
     _make_constants_row_major(new)
     return new
+
+
+def rewrite_again(graph: Graph) -> None:
+    """Rewrite the nodes whose ranks are known only since a branch was inlined."""
+    _rewrite_in_rounds(graph, _unpacking_rule())
+    _make_constants_row_major(graph)
+
+
+def _rewrite_in_rounds(graph: Graph, unpack: Rule) -> None:
+    for _ in range(MAX_ROUNDS):
+        if not rewrite(graph, _rewrite_node):
+            break
+        remove_dead(graph)
+        rewrite(graph, unpack)
+        fold(graph)
 
 
 def _make_constants_row_major(graph: Graph) -> None:

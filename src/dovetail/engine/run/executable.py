@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dovetail.arrays import Array
-from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
+from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, is_array
 from dovetail.engine.plan import Plan, Step
+from dovetail.engine.run.control_flow import ControlStep, control_step
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.python_steps import OperandReader, operand_reader, python_step
 from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.errors import EngineError
 from dovetail.interpreter.interpret import copy_into
-from dovetail.limits import Usage, active
+from dovetail.limits import DEFAULT, Usage, active
+
+RUN_TIME, LOOP_TRIPS = "run.time", "loop.trips"
+"""Codes of limits that the core reports."""
 
 
 @dataclass(eq=False, slots=True)
@@ -35,7 +40,7 @@ class ExecutionContext:
 
 
 class Segment(NamedTuple):
-    """A run of native steps (``steps``: the first, and one past the last), or one step in Python (``steps`` is None).
+    """Native steps in a row (``steps``: the first, and one past the last), or one step in Python (``steps`` is None).
 
     ``run`` takes the Executable as an argument: a reference to it would be a cycle, and executables of a loop whose sizes grow
     would all wait for the cyclic garbage collector.
@@ -73,61 +78,122 @@ class Executable:
         self.has_dense_inputs = all(is_array(array) and array.flags.c_contiguous for array in arrays)
         self.program = core.Program(pool, weight_cache, arena_pool, plan.arena_bytes, ranges) if core else None
         self._addresses: Callable[[list[Array]], list[int]] = getattr(core, "addresses", _addresses_of)
-        self._segments: list[Segment] = []
+        self.subprograms: list[Executable] = []
+        self._controls: dict[int, ControlStep] = {}
         if fill is not None:
             fill(self.program)
-            self.native_steps = plan.steps
-            self._end_native_segment(0)
+            self.native_steps = list(plan.steps)
+            numbers: list[int | None] = list(range(len(plan.steps)))
         else:
-            self._add_steps()
+            numbers = [self._add_step(step) for step in plan.steps]
+        self._numbers = numbers
+        self.constants: list[Any] = [data for step in plan.steps for data in step.constants()]
+        self.constants += [data for control in self._controls.values() for data in control.constants]
+        self._segments = self._make_segments()
 
     @property
     def is_native(self) -> bool:
-        """Whether the core runs all steps."""
+        """True if the core runs all steps."""
         return self.program is not None and not self.python_steps
 
-    def _add_steps(self) -> None:
-        first = 0
-        for step in self.plan.steps:
-            refusal = self._add_native(step)
-            if not refusal:
-                self.native_steps.append(step)
-                continue
-            self._end_native_segment(first)
-            first = len(self.native_steps)
+    @property
+    def run_bytes(self) -> int:
+        """The bytes of the arena, the tables and the outputs of a run."""
+        return self.plan.arena_bytes + self.plan.constant_bytes + output_bytes_of(self.plan)
+
+    def _add_step(self, step: Step) -> int | None:
+        """Add a step of the plan; returns its number among the native steps, or None for one in Python."""
+        refusal = self._add_native(step)
+        if refusal:
             self.python_steps.append((step, refusal))
-            self._segments.append(self._python_segment(step))
-        self._end_native_segment(first)
+            return None
+        self.native_steps.append(step)
+        return len(self.native_steps) - 1
+
+    def numbered_steps(self) -> list[tuple[Step, int | None]]:
+        """Return the steps of the plan, each with its number among the native steps, or None for one in Python."""
+        return list(zip(self.plan.steps, self._numbers, strict=True))
+
+    def _make_segments(self) -> list[Segment]:
+        segments: list[Segment] = []
+        for is_native, steps in groupby(self.numbered_steps(), lambda row: row[1] is not None):
+            rows = list(steps)
+            if is_native:
+                numbers = [number for _, number in rows if number is not None]
+                segments.append(self._native_segment(numbers[0], numbers[-1] + 1))
+            else:
+                segments += [self._python_segment(step) for step, _ in rows]
+        return segments
 
     def _add_native(self, step: Step) -> str:
         """Give a step to the core; returns the reason where the core has no kernel for it."""
-        if step.kernel == INTERPRET:
-            return step.reason
         if self.program is None:
-            return "no native core"
+            return step.reason if step.kernel == INTERPRET else "no native core"
         try:
+            if step.kernel == INTERPRET:
+                control = control_step(len(self.native_steps), step, self.tensor_map, self.program)
+                if control is None:
+                    return step.reason
+                self._controls[control.number] = control
+                return ""
             self.program.add(*encode_step(step), self.tensor_map.shares(step.constants()))
         except ValueError as error:
             return str(error)
         return ""
 
-    def _end_native_segment(self, first: int) -> None:
-        last = len(self.native_steps)
-        if last > first:
-            self._segments.append(
-                Segment(lambda executable, context: executable._run_native(context, first, last), (first, last))
-            )
+    def _native_segment(self, first: int, last: int) -> Segment:
+        return Segment(lambda executable, context: executable._run_native(context, first, last), (first, last))
 
     def _run_native(self, context: ExecutionContext, first: int, last: int) -> None:
         assert self._core is not None
-        try:
-            context.execution.run(context.addresses, first, last)
-        except self._core.StepFailed as failure:
-            number, code = failure.args
-            step = self.native_steps[number]
-            # A kernel reports a code alone. The operator's own rule raises the complete error.
-            python_step(step, self.tensor_map)(context.read_operand, context.dynamic)
+        while first < last:
+            try:
+                self._run_steps(context, first, last)
+                break
+            except self._core.StepFailed as failure:
+                number, code = failure.args
+                first = self._resume(context, number, code)
+
+    def _run_steps(self, context: ExecutionContext, first: int, last: int) -> None:
+        """Run native steps in the core, within what is left of the limits."""
+        usage = active()
+        if usage is None:
+            context.execution.run(context.addresses, first, last, DEFAULT.trips, 0)
+            return
+        deadline = 0 if usage.deadline is None else int(usage.deadline * 1e9)
+        usage.trips += context.execution.run(context.addresses, first, last, max(0, usage.limits.trips - usage.trips), deadline)
+
+    def _resume(self, context: ExecutionContext, number: int, code: str) -> int:
+        """Continue after a step that failed in the core; returns the number of the step to go on with.
+
+        A kernel reports a code alone: the operator's own rule raises the complete error.
+        """
+        usage, step, control = active(), self.native_steps[number], self._controls.get(number)
+        if code == RUN_TIME and usage is not None:
+            usage.check_time()
+        if control is not None and code == LOOP_TRIPS:
+            limits = DEFAULT if usage is None else usage.limits
+            raise EngineError(
+                code, f"the loops of one run make more than {limits.trips} trips; {limits.describe('trips')}", node=step.label
+            )
+        assert self._core is not None
+        if control is not None and code == self._core.UNBOUND and control.bind(self, context.read_operand):
+            return number
+        python_step(step, self.tensor_map)(context.read_operand, context.dynamic)
+        if control is None:
             raise EngineError(code, f"{step.label} failed", node=step.label) from None
+        if code == self._core.UNBOUND and not control.is_bound:
+            self._leave_to_python(number, step)
+        return number + 1
+
+    def _leave_to_python(self, number: int, step: Step) -> None:
+        """Run a step in Python from now on. Its kernel stays in the core's program, which nothing runs."""
+        if number not in self._numbers:
+            # Another thread was first.
+            return
+        self._numbers = [None if other == number else other for other in self._numbers]
+        self.python_steps.append((step, step.reason))
+        self._segments = self._make_segments()
 
     def _python_segment(self, step: Step) -> Segment:
         run = python_step(step, self.tensor_map)
@@ -146,21 +212,13 @@ class Executable:
         self, usage: Usage, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]
     ) -> dict[str, Array]:
         """Run within limits: check the time between steps, and add this call's memory to that of the enclosing run."""
-        before, plan = usage.memory, self.plan
+        before = usage.memory
         try:
-            usage.count_memory(plan.arena_bytes + plan.constant_bytes + output_bytes_of(plan), "the run")
+            usage.count_memory(self.run_bytes, "the run")
             context = self.create_context(arrays, out, names)
             for segment in self._segments:
-                if segment.steps is None:
-                    usage.check_time()
-                    segment.run(self, context)
-                    continue
-                if usage.deadline is None:
-                    segment.run(self, context)
-                    continue
-                for number in range(*segment.steps):
-                    usage.check_time()
-                    self._run_native(context, number, number + 1)
+                usage.check_time()
+                segment.run(self, context)
             usage.check_time()
             return self._outputs_of(context, out, names)
         finally:
@@ -182,8 +240,11 @@ class Executable:
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
 
     def names(self) -> list[str]:
-        """Return the names of the native steps as the core reports them."""
-        return list(self.program.names()) if self.program is not None else []
+        """Return the names of the native steps as the core reports them, in the plan's order."""
+        if self.program is None:
+            return []
+        names = self.program.names()
+        return [names[number] for number in self._numbers if number is not None]
 
     def _result_array(self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None) -> Array:
         """Return the array that the steps write an output into: the caller's where it is contiguous and overlaps no input."""
@@ -244,8 +305,3 @@ def _addresses_of(arrays: list[Array]) -> list[int]:
 
 def _address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0]) if isinstance(array, np.ndarray) else 0
-
-
-def is_array(value: object) -> bool:
-    """Return whether a value is an array of plain elements, which kernels read without a copy."""
-    return isinstance(value, np.ndarray) and value.dtype.kind != "O"

@@ -24,7 +24,7 @@ class FastCalls:
         self._core: Any = None
         ports = (model.inputs, model.outputs)
         if model.limits.seconds is None and all(_is_plain(value) for values in ports for value in values):
-            self._core = core.FastCalls(*map(_rows_of, ports), Results, capacity)
+            self._core = core.FastCalls(*map(_rows_of, ports), Results, capacity, model.limits.trips)
         self.call: Any = self._core
 
     def add(self, executable: Executable | None) -> None:
@@ -37,19 +37,17 @@ class FastCalls:
         # The output pool serves large outputs.
         if any(tensor.nbytes >= MIN_POOLED_BYTES for tensor in plan.outputs):
             return
-        constants = tuple(data for step in plan.steps for data in step.constants())
-        self._core.add(
-            executable.program, [tensor.sizes for tensor in plan.inputs], [tensor.sizes for tensor in plan.outputs], constants
-        )
+        inputs, outputs = ([tensor.sizes for tensor in tensors] for tensors in (plan.inputs, plan.outputs))
+        self._core.add(executable.program, inputs, outputs, executable.constants)
 
     def discard(self, executable: Executable | None) -> None:
         """Remove an executable."""
         if self._core is not None and executable is not None:
             self._core.discard(executable.program)
 
-    def take_used(self, executable: Executable | None) -> bool:
+    def pop_use(self, executable: Executable | None) -> bool:
         """Return whether the executable was called here since the last such question."""
-        return self._core is not None and executable is not None and bool(self._core.take_used(executable.program))
+        return self._core is not None and executable is not None and bool(self._core.pop_use(executable.program))
 
     def clear(self) -> None:
         """Remove all executables."""

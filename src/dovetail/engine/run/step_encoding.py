@@ -17,8 +17,8 @@ EncodedStep = tuple[str, list[OperandRow], list[OperandRow], dict[str, Any]]
 
 def encode_step(step: Step) -> EncodedStep:
     """Return the arguments of the core's ``Program.add``. Raises ValueError for a step that no kernel takes."""
-    reads = [_encode_operand(operand) for operand in step.reads if operand is not None]
-    writes = [_encode_operand(operand) for operand in step.writes]
+    reads = [encode_operand(operand) for operand in step.reads if operand is not None]
+    writes = [encode_operand(operand) for operand in step.writes]
     attributes = dict(step.attributes)
     if step.kernel == "elementwise":
         return _encode_elementwise(step, reads, writes)
@@ -29,7 +29,8 @@ def encode_step(step: Step) -> EncodedStep:
     return step.kernel, reads, writes, attributes
 
 
-def _encode_operand(operand: Operand) -> OperandRow:
+def encode_operand(operand: Operand) -> OperandRow:
+    """Return an operand as the row that the core takes. Raises ValueError for a tensor without a buffer."""
     tensor = operand.tensor
     if tensor.dtype is None or tensor.dtype.name == "string" or (operand.buffer < 0 and operand.data is None):
         raise ValueError("a tensor whose shape is known only at run time")

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from dovetail.arrays import Array, Namespace
-from dovetail.engine.run.executable import Executable, is_array
+from dovetail.dtypes import dtype
+from dovetail.engine.memory.tensor import RunTensor, TensorMap, is_array
+from dovetail.engine.plan import Operand
+from dovetail.engine.rewrite.conditions import known_index
+from dovetail.engine.shape_specialization import constants_of
+from dovetail.errors import DovetailError
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_graph, replace_uses
+from dovetail.ir.edit import copy_graph, inline, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ops.control_flow.if_op import If
-from dovetail.ops.control_flow.loop import Loop, clear_types
+from dovetail.ops.control_flow.loop import Loop, clear_types, is_endless
+
+if TYPE_CHECKING:
+    from dovetail.engine.run.executable import Executable
 
 REASON = "its subgraph is a program of its own"
 """The reason that a plan gives for running such an operator in Python."""
+_TRUE = np.array(True)
 MAX_EXECUTABLES = 64
 """The most sets of input shapes for which a Subgraph looks up an executable without its engine."""
 
@@ -22,26 +33,58 @@ MAX_EXECUTABLES = 64
 class SubgraphEngine(Protocol):
     """An engine for the model of a subgraph."""
 
+    graph: Graph
+
     def bind(self, inputs: Sequence[Array]) -> tuple[Executable, list[Array]]: ...
     def __call__(self, inputs: Sequence[Array]) -> dict[str, Array]: ...
+
+
+T = TypeVar("T")
+
+
+class TensorShape(NamedTuple):
+    """The element type and the shape of a tensor."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+
+    @staticmethod
+    def of(tensor: RunTensor) -> TensorShape:
+        return TensorShape("" if tensor.dtype is None else tensor.dtype.name, tensor.sizes)
+
+    @staticmethod
+    def of_operand(operand: Operand, axis: int | None = None, size: int = 0) -> TensorShape:
+        """Return those of an operand, or of its part of ``size`` along ``axis``."""
+        sizes = operand.sizes if axis is None else (*operand.sizes[:axis], size, *operand.sizes[axis + 1 :])
+        return TensorShape("" if operand.tensor.dtype is None else operand.tensor.dtype.name, sizes)
 
 
 CreateEngine = Callable[[Model], SubgraphEngine]
 
 
 class Subgraph:
-    """A subgraph as a program. An input that is a constant of the outer graph is one inside, so that weights are packed."""
+    """A subgraph as a program. An input that is a constant of the outer graph is one inside, so that weights are packed.
 
-    def __init__(self, body: Graph, outer_values: Sequence[Value | None], create_engine: CreateEngine) -> None:
+    ``is_endless``: the body of a loop whose first output, the condition, is always true; the program does not have it.
+    ``reads`` are the numbers of the inputs that the program has.
+    """
+
+    def __init__(
+        self, body: Graph, outer_values: Sequence[Value | None], create_engine: CreateEngine, is_endless: bool = False
+    ) -> None:
         self._create_engine = create_engine
+        self.is_endless = is_endless
         self._engine: SubgraphEngine | None = None
         graph = copy_graph(body)
         clear_types(graph)
+        if is_endless:
+            del graph.outputs[0]
+            remove_dead(graph)
         self._model = Model(graph)
         variable = [index for index, x in enumerate(outer_values) if not _replace_by_constant(graph, index, x)]
         outputs = {id(value) for value in graph.outputs}
-        self._read = [index for index in variable if graph.inputs[index].uses or id(graph.inputs[index]) in outputs]
-        graph.inputs = [graph.inputs[index] for index in self._read]
+        self.reads = [index for index in variable if graph.inputs[index].uses or id(graph.inputs[index]) in outputs]
+        graph.inputs = [graph.inputs[index] for index in self.reads]
         for value in graph.inputs:
             # A shape value may be an expression in symbols of the outer graph.
             value.value = None
@@ -50,21 +93,48 @@ class Subgraph:
         self._executables: dict[tuple[Any, ...], Executable] = {}
 
     def __call__(self, xs: Sequence[Array]) -> list[Array]:
-        inputs = [xs[index] for index in self._read]
+        """Run the subgraph once, with all of its inputs; returns all of its outputs."""
+        return [_TRUE, *self._run(xs)] if self.is_endless else self._run(xs)
+
+    def _run(self, xs: Sequence[Array]) -> list[Array]:
+        inputs = self.select_read(xs)
         key = tuple([(x.shape, x.strides) if is_array(x) and x.flags.aligned else None for x in inputs])
         executable = self._executables.get(key)
         if executable is not None:
             return list(executable(inputs, None, self._names).values())
-        if self._engine is None:
-            self._engine = self._create_engine(self._model)
-        executable, arrays = self._engine.bind(inputs)
+        engine = self.engine()
+        executable, arrays = engine.bind(inputs)
         if any(tensor.is_dynamic for tensor in (*executable.plan.inputs, *executable.plan.outputs)):
-            return list(self._engine(inputs).values())
+            return list(engine(inputs).values())
         if None not in key and all(array is x for array, x in zip(arrays, inputs, strict=True)):
             if len(self._executables) >= MAX_EXECUTABLES:
                 self._executables.clear()
             self._executables[key] = executable
         return list(executable(arrays, None, self._names).values())
+
+    def engine(self) -> SubgraphEngine:
+        """Return the engine of the subgraph, made at the first use: a branch that never runs costs nothing."""
+        if self._engine is None:
+            self._engine = self._create_engine(self._model)
+        return self._engine
+
+    def native_executable(self, inputs: Sequence[TensorShape | None]) -> Executable | None:
+        """Return the executable for inputs of these shapes; None where not all of it is native, or it cannot run with them."""
+        shapes = self.select_read(inputs)
+        if any(shape is None or shape.dtype in ("", "string") for shape in shapes):
+            return None
+        try:
+            arrays = [np.empty(shape.sizes, dtype(shape.dtype).numpy) for shape in shapes if shape is not None]
+            executable, _ = self.engine().bind(arrays)
+        except (DovetailError, MemoryError):
+            # A run in Python reports the error.
+            return None
+        is_dynamic = any(tensor.is_dynamic for tensor in (*executable.plan.inputs, *executable.plan.outputs))
+        return executable if executable.is_native and executable.has_dense_inputs and not is_dynamic else None
+
+    def select_read(self, xs: Sequence[T]) -> list[T]:
+        """Return those of the subgraph's inputs that its engine reads."""
+        return [xs[index] for index in self.reads]
 
     def __repr__(self) -> str:
         return f"<Subgraph {self._model!r}>"
@@ -116,6 +186,39 @@ class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
         return self.evaluate_with(lambda _, inputs: program(inputs), xp, trips, condition, *xs)
 
 
+def inlining_rule(shared: set[int]) -> Callable[[Builder, Node], list[Value] | None]:
+    """Return a rule that replaces an If whose condition is known by the nodes of its branch, as its engine has rewritten them.
+
+    ``shared`` receives the identities of the constants of that branch.
+    """
+
+    def rule(b: Builder, node: Node) -> list[Value] | None:
+        index = known_index(node)
+        if index is None or not isinstance(node.op, CompiledIf) or node.op.programs is None:
+            return None
+        program = node.op.programs[index]
+        try:
+            branch = program.engine().graph
+            results = inline(b, branch, program.select_read(node.inputs[1:]), keep_names=True)
+        except DovetailError:
+            # The run reports the error.
+            return None
+        shared.update(constants_of(branch))
+        return results
+
+    return rule
+
+
+def has_branches(graph: Graph) -> bool:
+    """Return whether a graph has an If whose branches are programs."""
+    return any(isinstance(node.op, CompiledIf) for node in graph.nodes)
+
+
+def decides_branch(graph: Graph, tensor_map: TensorMap) -> bool:
+    """Return whether the sizes of a run decide the condition of an If."""
+    return any(isinstance(node.op, CompiledIf) and tensor_map.of(node.input(0)).data is not None for node in graph.nodes)
+
+
 def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
     """Replace each If and Loop of ``graph`` by its compiled form. ``create_engine`` prepares the model of a subgraph."""
     for node in graph.nodes:
@@ -130,4 +233,4 @@ def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
 def _loop_body(node: Node, op: Loop, create_engine: CreateEngine) -> Subgraph:
     own_inputs = op.carried + len(op.scan_inputs)
     outer_values = [None, *[None] * own_inputs, *node.inputs[2 + own_inputs :]]
-    return Subgraph(op.body, outer_values, create_engine)
+    return Subgraph(op.body, outer_values, create_engine, is_endless(op.body))
