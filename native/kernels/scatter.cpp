@@ -85,7 +85,7 @@ public:
     }
 
     void run(const Run& run) const override {
-        indices_.itemsize == 4 ? run_with<std::int32_t>(run) : run_with<std::int64_t>(run);
+        with_index_type(indices_.element, [&](auto index) { run_with<decltype(index)>(run); });
     }
 
     std::string name() const override { return name_; }
@@ -256,7 +256,7 @@ void require(const Spec& spec, bool holds, const char* what) {
 void check_operands(const Spec& spec) {
     require(spec, spec.inputs.size() == 3 && spec.outputs.size() == 1, "needs 3 inputs and 1 output");
     const Operand &data = spec.inputs[0], &indices = spec.inputs[1], &updates = spec.inputs[2], &to = spec.outputs[0];
-    require(spec, indices.element == Element::i32 || indices.element == Element::i64, "indices must be i32 or i64");
+    require(spec, is_index_type(indices.element), "indices must be i32, i64, u32 or u64");
     require(spec, data.itemsize == to.itemsize && updates.itemsize == to.itemsize && !to.is_constant(),
             "data, updates and output must have equal item sizes");
     require(spec, data.element == to.element && updates.element == to.element,

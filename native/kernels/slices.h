@@ -125,6 +125,20 @@ struct IndexReader {
     }
 };
 
+constexpr bool is_index_type(Element element) {
+    return element == Element::i32 || element == Element::i64 || element == Element::u32 || element == Element::u64;
+}
+
+// Calls `run` with a number of the type in which indices are read. Those of u64 beyond i64 count as negative, as casts wrap.
+template <typename F>
+void with_index_type(Element element, const F& run) {
+    switch (element) {
+        case Element::i32: return run(std::int32_t{});
+        case Element::u32: return run(std::uint32_t{});
+        default: return run(std::int64_t{});
+    }
+}
+
 constexpr std::int64_t kIndicesPerTask = 4096;
 
 // True if every index at the slices of `space` is in range.

@@ -78,6 +78,21 @@ def test_gather_elements(name: str, kind: str, layout: str) -> None:
     check(GatherElements(axis), "gather_elements", {"axis": axis}, random(shape, kind), indices, layout)
 
 
+@pytest.mark.parametrize("kind", ["uint32", "uint64"])
+def test_unsigned_indices(kind: str) -> None:
+    x, table = random((9, 5)), np.array([0, 8, 3], kind)
+    y = np.zeros((3, 5), np.float32)
+    run("gather", [x, table], [y], {"axis": 0, "batch": 0, "wrap": 1})
+    np.testing.assert_array_equal(y, x[[0, 8, 3]])
+    run("scatter_nd", [x, table[:, None], y * 2], [x], {"reduction": "replace"})
+    np.testing.assert_array_equal(x[[0, 8, 3]], y * 2)
+    from dovetail import _native
+
+    for wrong in (9, np.iinfo(kind).max - 9):
+        with pytest.raises(_native.StepFailed):
+            run("gather", [x, np.array([wrong], kind)], [y[:1]], {"axis": 0, "batch": 0, "wrap": 1})
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", TUPLES)
 def test_gather_nd(name: str, layout: str) -> None:

@@ -227,6 +227,7 @@ constexpr Opcode kOpcodes[] = {
     DOVETAIL_CASTS_TO_INTEGERS(std::int32_t, "i32"),
     DOVETAIL_CASTS_TO_INTEGERS(std::int16_t, "i16"),
     DOVETAIL_CASTS_TO_INTEGERS(std::int8_t, "i8"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::uint64_t, "u64"),
     DOVETAIL_CASTS_TO_INTEGERS(std::uint32_t, "u32"),
     DOVETAIL_CASTS_TO_INTEGERS(std::uint16_t, "u16"),
     DOVETAIL_CASTS_TO_INTEGERS(std::uint8_t, "u8"),
@@ -235,7 +236,11 @@ constexpr Opcode kOpcodes[] = {
     opcode1<Cast<double>, double, Bool>("cast.boolean.f64"),
     opcode1<Cast<std::int64_t>, std::int64_t, Bool>("cast.boolean.i64"),
     opcode1<Cast<std::int32_t>, std::int32_t, Bool>("cast.boolean.i32"),
+    opcode1<Cast<std::int16_t>, std::int16_t, Bool>("cast.boolean.i16"),
     opcode1<Cast<std::int8_t>, std::int8_t, Bool>("cast.boolean.i8"),
+    opcode1<Cast<std::uint64_t>, std::uint64_t, Bool>("cast.boolean.u64"),
+    opcode1<Cast<std::uint32_t>, std::uint32_t, Bool>("cast.boolean.u32"),
+    opcode1<Cast<std::uint16_t>, std::uint16_t, Bool>("cast.boolean.u16"),
     opcode1<Cast<std::uint8_t>, std::uint8_t, Bool>("cast.boolean.u8"),
 };
 

@@ -16,6 +16,8 @@ from dovetail.ops.tensor.topk import TopK
 
 SORTABLE = ("f32", "f64", "i32", "i64")
 """Element types for which there are kernels that sort, compare and sum along an axis."""
+INDEX_TYPES = ("i32", "i64", "u32", "u64")
+"""Element types of indices that kernels read."""
 COMBINABLE = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "boolean")
 """Element types that reductions and scatters combine natively."""
 Reads = list[RunTensor | None]
@@ -46,7 +48,7 @@ def select_gather_nd(op: GatherND, node: Node, reads: Reads, writes: Writes) -> 
 def _select_gather(
     kernel: str, node: Node, x: RunTensor, indices: RunTensor, writes: Writes, attributes: dict[str, int]
 ) -> KernelCall | str:
-    if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
+    if indices.dtype is None or indices.dtype.name not in INDEX_TYPES:
         return f"indices of {indices.dtype}"
     return KernelCall(kernel, (node,), [x, indices], writes, attributes)
 
@@ -75,7 +77,7 @@ def _select_scatter(
 ) -> KernelCall | str:
     data, indices = reads[:2]
     assert data is not None and indices is not None
-    if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
+    if indices.dtype is None or indices.dtype.name not in INDEX_TYPES:
         return f"indices of {indices.dtype}"
     reduction = getattr(op, "reduction", "replace")
     if reduction != "replace" and (data.dtype is None or data.dtype.name not in COMBINABLE):
