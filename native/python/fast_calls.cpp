@@ -27,10 +27,11 @@ namespace {
 
 using Shape = std::vector<npy_intp>;
 
-// An input or output of the model.
+// An input or output of the model: a row of Python's (name, dtype, conversion).
 struct Port {
     nb::object name;
     nb::object dtype;
+    nb::object conversion;  // what makes an output of its array; None: the array itself
 
     PyArray_Descr* descr() const { return reinterpret_cast<PyArray_Descr*>(dtype.ptr()); }
 };
@@ -144,8 +145,14 @@ public:
         }
         nb::object results = nb::steal(PyObject_CallNoArgs(results_.ptr()));
         if (!results.is_valid()) throw nb::python_error();
-        for (std::size_t i = 0; i < outputs_.size(); ++i)
-            if (PyDict_SetItem(results.ptr(), outputs_[i].name.ptr(), arrays[inputs_.size() + i]) != 0) throw nb::python_error();
+        for (std::size_t i = 0; i < outputs_.size(); ++i) {
+            nb::object result = nb::borrow(arrays[inputs_.size() + i]);
+            if (!outputs_[i].conversion.is_none()) {
+                result = nb::steal(PyObject_CallOneArg(outputs_[i].conversion.ptr(), result.ptr()));
+                if (!result.is_valid()) return none();
+            }
+            if (PyDict_SetItem(results.ptr(), outputs_[i].name.ptr(), result.ptr()) != 0) throw nb::python_error();
+        }
         return results;
     }
 
@@ -183,9 +190,9 @@ private:
         return nb::none();
     }
 
-    static std::vector<Port> ports_of(const nb::tuple& pairs) {
+    static std::vector<Port> ports_of(const nb::tuple& rows) {
         std::vector<Port> ports;
-        for (const nb::handle pair : pairs) ports.push_back({pair[0], pair[1]});
+        for (const nb::handle row : rows) ports.push_back({row[0], row[1], row[2]});
         return ports;
     }
 
@@ -265,6 +272,7 @@ private:
                              : PyList_CheckExact(out) ? PyList_GetItem(out, at)
                                                       : PyTuple_GetItem(out, at);
             if (item == nullptr || (item == Py_None && !is_dict)) continue;
+            if (!outputs_[i].conversion.is_none()) return false;
             if (!is_dense(item, outputs_[i]) || !has_shape(as_array(item), entry.outputs[i]) ||
                 !PyArray_ISWRITEABLE(as_array(item)))
                 return false;

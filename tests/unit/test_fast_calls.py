@@ -258,3 +258,30 @@ def test_references_are_balanced() -> None:
         program(inputs, out={"sum": out})
     after = [sys.getrefcount(item) for item in (inputs["x"], out, np.dtype("f4"))]
     assert all(abs(a - b) < 20 for a, b in zip(before, after, strict=True))
+
+
+def test_maps_are_made_of_the_delivered_arrays() -> None:
+    with Builder("maps") as b:
+        x = b.input("x", "f32", ("n", 2))
+        y = b.Exp(x)
+        b.output("y", y)
+        b.output("of_output", b.ZipMap(y, classlabels_strings=("no", "yes")))
+        b.output("of_input", b.ZipMap(x, classlabels_int64s=(4, 7)))
+        b.output("of_sum", b.ZipMap(b.Add(x, y), classlabels_int64s=(4, 7)))
+    program, reference = dovetail.compile(b.model, "native"), dovetail.compile(b.model, "interpreter")
+    for n in (2, 0, 1, 2):
+        x = np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32)
+        want = reference(x)
+        for _ in range(2):
+            results = program(x)
+            np.testing.assert_allclose(results["y"], want["y"], rtol=1e-6)
+            assert results["of_input"] == want["of_input"]
+            for name in ("of_output", "of_sum"):
+                assert [list(row) for row in results[name]] == [list(row) for row in want[name]]
+        assert is_served(program, x)
+    out = {"y": np.empty((2, 2), np.float32)}
+    assert program(x, out=out)["y"] is out["y"]
+    assert is_served(program, x, out=[out["y"], None, None, None])
+    with pytest.raises(EngineError) as raised:
+        program(x, out={"of_sum": np.empty((2, 2), np.float32)})
+    assert raised.value.code == "output.array"

@@ -18,6 +18,7 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
+from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
 from dovetail.engine.run.executable import Executable, output_bytes_of
 from dovetail.engine.run.fast_calls import FastCalls
@@ -56,6 +57,7 @@ class Engine:
         self.elide = elide
         self.limits: Limits = outer.limits if outer else model.limits
         self.graph = rewrite_for_engine(model.graph, file=model.file)
+        self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
         self._constants = constants_of(self.graph)
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
         self._executables: OrderedDict[Any, Executable | None] = OrderedDict()
@@ -67,7 +69,7 @@ class Engine:
         self._weight_cache: object = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
         self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
         self._output_pool = OutputPool()
-        self.fast_calls = FastCalls(self._core, model, MAX_EXECUTABLES) if self._core and outer is None else None
+        self.fast_calls = self._create_fast_calls() if outer is None else None
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
 
@@ -80,8 +82,13 @@ class Engine:
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
         new._output_pool = OutputPool()
-        new.fast_calls = FastCalls(self._core, self.model, MAX_EXECUTABLES) if self._core and self.fast_calls else None
+        new.fast_calls = new._create_fast_calls()
         return new
+
+    def _create_fast_calls(self) -> FastCalls | None:
+        if self._core is None:
+            return None
+        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, MAX_EXECUTABLES)
 
     def bind(self, inputs: Mapping[str, Array] | Sequence[Array]) -> tuple[Executable, list[Array]]:
         """Return the executable for these inputs, and the inputs as arrays in the model's order."""
@@ -247,15 +254,21 @@ class Engine:
 
     def __call__(self, inputs: Mapping[str, Array] | Sequence[Array], out: Mapping[str, Array] | None = None) -> dict[str, Array]:
         executable, arrays = self.bind(inputs)
+        names = [value.name for value in self.model.outputs]
+        arrays_out = out
+        if self._conversions and out is not None:
+            arrays_out = {name: array for name, array in out.items() if names.index(name) not in self._conversions}
         try:
-            outputs = executable(arrays, out, [value.name for value in self.model.outputs])
+            outputs = executable(arrays, arrays_out, names)
         except MemoryError:
             needed = executable.plan.arena_bytes + output_bytes_of(executable.plan)
             raise EngineError("run.memory", f"{needed} bytes cannot be had", file=self.model.file) from None
         targets = out or {}
         tensors = zip(outputs, executable.plan.outputs, strict=True)
         dynamic = {name: outputs[name] for name, tensor in tensors if tensor.is_dynamic and name not in targets}
-        return outputs | copy_shared_outputs(dynamic, arrays) if dynamic else outputs
+        if dynamic:
+            outputs |= copy_shared_outputs(dynamic, arrays)
+        return convert_outputs(self._conversions, outputs, names, out) if self._conversions else outputs
 
 
 def thread_count(threads: int | None) -> int:

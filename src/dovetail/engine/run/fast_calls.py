@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from dovetail.arrays import Array
+from dovetail.engine.rewrite.output_conversions import Conversions
 from dovetail.engine.run.executable import Executable
 from dovetail.engine.run.output_pool import MIN_POOLED_BYTES
 from dovetail.interpreter.results import Results
-from dovetail.ir.graph import Model, Value
+from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.types import Tensor
 
 
@@ -20,11 +25,22 @@ class FastCalls:
     unknown shapes, arrays that are not dense numpy arrays of the model's types, errors.
     """
 
-    def __init__(self, core: ModuleType, model: Model, capacity: int) -> None:
+    def __init__(self, core: ModuleType, model: Model, outputs: Sequence[Value], conversions: Conversions, capacity: int) -> None:
         self._core: Any = None
-        ports = (model.inputs, model.outputs)
+        ports = (model.inputs, outputs)
         if model.limits.seconds is None and all(_is_plain(value) for values in ports for value in values):
-            self._core = core.FastCalls(*map(_rows_of, ports), Results, capacity, model.limits.trips)
+            rules = {index: partial(_convert, node) for index, node in conversions.items()}
+            names = [value.name for value in model.outputs]
+            self._core = core.FastCalls(
+                tuple((value.name, _numpy_type(value), None) for value in model.inputs),
+                tuple(
+                    (name, _numpy_type(value), rules.get(index))
+                    for index, (name, value) in enumerate(zip(names, outputs, strict=True))
+                ),
+                Results,
+                capacity,
+                model.limits.trips,
+            )
         self.call: Any = self._core
 
     def add(self, executable: Executable | None) -> None:
@@ -55,10 +71,13 @@ class FastCalls:
             self._core.clear()
 
 
-def _rows_of(values: Sequence[Value]) -> tuple[tuple[str, Any], ...]:
-    """Return the name and the numpy type of each value."""
-    dtypes = [value.type.dtype for value in values if isinstance(value.type, Tensor)]
-    return tuple((value.name, dtype.numpy) for value, dtype in zip(values, dtypes, strict=True) if dtype is not None)
+def _convert(node: Node, array: Array) -> Any:
+    return node.op.evaluate(np, array)
+
+
+def _numpy_type(value: Value) -> Any:
+    assert isinstance(value.type, Tensor) and value.type.dtype is not None
+    return value.type.dtype.numpy
 
 
 def _is_plain(value: Value) -> bool:

@@ -29,6 +29,8 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
     classlabels_int64s: tuple[int, ...] = ()
     classlabels_strings: tuple[str, ...] = ()
 
+    converts_outputs = True
+
     def validate(self) -> None:
         if bool(self.classlabels_int64s) == bool(self.classlabels_strings):
             raise RuleError("map.keys", "ZipMap needs either classlabels_int64s or classlabels_strings")
