@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
+#include "kernels/winograd.h"
 
 namespace dovetail {
 
@@ -340,6 +341,9 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
     }
 }
 
-std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache) { return std::make_unique<Conv>(spec, cache); }
+std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache) {
+    if (auto kernel = WinogradConv::create(spec, cache)) return kernel;
+    return std::make_unique<Conv>(spec, cache);
+}
 
 }  // namespace dovetail

@@ -4,15 +4,20 @@
 #include "kernels/conv_prologue.h"
 #include "kernels/gemm_microkernel.h"
 #include "kernels/runtime_packing.h"
+#include "kernels/winograd.h"
 
 namespace dovetail {
 
 DOVETAIL_DECLARE_PER_ISA(extern const PackingKernels packing_kernel_table; extern const GemmKernels gemm_kernel_table;
-                         extern const PrologueKernels prologue_kernel_table; const CopyKernels& isa_copy_kernels();)
+                         extern const PrologueKernels prologue_kernel_table;
+                         extern const WinogradKernels winograd_kernel_table[2]; const CopyKernels& isa_copy_kernels();)
 
 const GemmKernels& gemm_kernels() { return DOVETAIL_SELECT_ISA(gemm_kernel_table); }
 const PackingKernels& packing_kernels() { return DOVETAIL_SELECT_ISA(packing_kernel_table); }
 const PrologueKernels& prologue_kernels() { return DOVETAIL_SELECT_ISA(prologue_kernel_table); }
+const WinogradKernels& winograd_kernels(std::int64_t outputs) {
+    return DOVETAIL_SELECT_ISA(winograd_kernel_table)[outputs / 2 - 1];
+}
 const CopyKernels& copy_kernels() { return DOVETAIL_SELECT_ISA(isa_copy_kernels)(); }
 
 }  // namespace dovetail

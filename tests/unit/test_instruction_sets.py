@@ -18,6 +18,7 @@ KERNELS = (
     "dft",
     "elementwise",
     "conv",
+    "winograd",
     "conv_transpose",
     "matmul",
     "matmul_types",

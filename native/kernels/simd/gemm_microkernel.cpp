@@ -190,6 +190,14 @@ void multiply_tile(const GemmTile& tile) {
 #pragma GCC unroll 32
             for (int v = 0; v < vectors; ++v) accumulators[0][r][v] += accumulators[c][r][v];
 
+    if (!tile.has_epilogue && tile.columns == vectors * kLanes) {
+        float* y = tile.y;
+#pragma GCC unroll 32
+        for (int r = 0; r < count; ++r, y += tile.y_stride)
+#pragma GCC unroll 32
+            for (int v = 0; v < vectors; ++v) store(y + v * kLanes, accumulators[0][r][v]);
+        return;
+    }
     if (is_simple(tile) && tile.columns == vectors * kLanes) return store_tile<count, vectors, false>(tile, accumulators[0], 0);
     if (is_simple(tile) && tile.columns > (vectors - 1) * kLanes)
         return store_tile<count, vectors, true>(tile, accumulators[0], 0);
