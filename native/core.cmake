@@ -35,6 +35,8 @@ function(add_isa name)
   target_compile_options(dovetail_${name} PRIVATE -Wall -Wextra -fno-math-errno -fno-trapping-math -ffp-contract=fast -Wno-psabi ${ARGN})
   target_sources(dovetail_core PRIVATE $<TARGET_OBJECTS:dovetail_${name}>)
 endfunction()
+# Operations of dynamic quantization are rounded one by one.
+set_source_files_properties(${here}/kernels/simd/dynamic_quantization.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
 add_isa(base)
 # AMX and VNNI code has files of its own, outside the namespaces of instruction sets. The processor is queried at run time.
 target_sources(dovetail_core PRIVATE ${here}/kernels/amx/multiply.cpp ${here}/kernels/vnni/multiply.cpp)

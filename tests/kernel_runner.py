@@ -114,3 +114,17 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     function.__name__: function
     for function in (row_major, channels_last, sliced, sliced_channels_last, wide_channels_last, spread)
 }
+BYTE_CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "pointwise": ((1, 64, 9, 11), (48, 64, 1, 1), {}),
+    "pointwise, many": ((2, 128, 7, 7), (200, 128, 1, 1), {}),
+    "pointwise, few": ((1, 10, 6, 5), (3, 10, 1, 1), {}),
+    "pointwise, steps": ((1, 64, 9, 12), (32, 64, 1, 1), {"strides": (2, 2)}),
+    "padded": ((1, 64, 10, 9), (40, 64, 3, 3), {"pads": (1, 1, 1, 1)}),
+    "padded, steps": ((2, 32, 13, 14), (16, 32, 3, 3), {"pads": (1, 0, 2, 1), "strides": (2, 2)}),
+    "first": ((1, 3, 29, 30), (33, 3, 7, 7), {"pads": (3, 3, 3, 3), "strides": (2, 2)}),
+    "dilated": ((1, 20, 12, 13), (17, 20, 3, 2), {"dilations": (2, 3), "pads": (2, 1, 2, 1)}),
+    "heavy": ((1, 256, 7, 7), (256, 256, 3, 3), {"pads": (1, 1, 1, 1)}),
+    "wide": ((1, 16, 3, 90), (16, 16, 1, 3), {"pads": (0, 1, 0, 1)}),
+    "nothing": ((0, 8, 4, 4), (8, 8, 1, 1), {}),
+}
+"""Shapes of images and weights, and attributes, of convolutions of 8-bit integers."""

@@ -9,7 +9,7 @@ std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache);        
 std::unique_ptr<Kernel> make_conv_transpose(const Spec& spec, WeightCache& cache);     // conv_transpose.cpp
 std::unique_ptr<Kernel> make_elementwise(const Spec& spec, WeightCache& cache);        // elementwise.cpp
 std::unique_ptr<Kernel> make_quantized_conv(const Spec& spec, WeightCache& cache);     // quantized.cpp
-std::unique_ptr<Kernel> make_quantized_pool(const Spec& spec, WeightCache& cache);     // quantized.cpp
+std::unique_ptr<Kernel> make_quantized_pool(const Spec& spec, WeightCache& cache);     // quantized_pool.cpp
 std::unique_ptr<Kernel> make_pool(const Spec& spec, WeightCache& cache);               // pool.cpp
 std::unique_ptr<Kernel> make_recurrent(const Spec& spec, WeightCache& cache);          // recurrent.cpp
 std::unique_ptr<Kernel> make_resize(const Spec& spec, WeightCache& cache);             // resize.cpp
@@ -41,5 +41,6 @@ std::unique_ptr<Kernel> make_grid_sample(const Spec& spec, WeightCache& cache); 
 std::unique_ptr<Kernel> make_label_encoder(const Spec& spec, WeightCache& cache);      // label_encoder.cpp
 std::unique_ptr<Kernel> make_random_uniform(const Spec& spec, WeightCache& cache);     // random_uniform.cpp
 std::unique_ptr<Kernel> make_squared_distances(const Spec& spec, WeightCache& cache);  // distances.cpp
+std::unique_ptr<Kernel> make_dynamic_quantize(const Spec& spec, WeightCache& cache);   // dynamic_quantize.cpp
 
 }  // namespace dovetail

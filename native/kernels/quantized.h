@@ -5,8 +5,16 @@
 #include <cstdint>
 
 #include "isa.h"
+#include "kernel.h"
 
 namespace dovetail {
+
+inline bool is_byte(const Operand& operand) { return operand.element == Element::u8 || operand.element == Element::i8; }
+
+// True if the channels of an image, its axis 1, are contiguous.
+inline bool has_dense_channels(const Operand& image) {
+    return image.strides[1] == image.itemsize || image.sizes[1] == 1 || image.count() == 0;
+}
 
 constexpr std::int64_t kInt8Columns = 16;  // columns of a panel of weights
 constexpr std::int64_t kInt8Depth = 64;    // bytes of depth in a block
@@ -54,8 +62,25 @@ struct Requantization {
     bool is_full;  // true if the only upper bound of y is 255
 };
 
+// Conversion of the accumulators of some pixels to f32: y = accumulator * (scale * factor) + bias, each operation rounded.
+struct Dequantization {
+    const std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
+    const float* factor;               // by column; whole vectors may be read
+    const float* bias;                 // by column; null: none
+    float scale;
+    std::int64_t columns;
+    std::int64_t pixels;
+    std::byte* y;
+    std::int64_t y_step;  // bytes from pixel to pixel
+};
+
 struct Int8Kernels {
     void (*multiply)(const Int8Tile& tile);
+    // totals[p] = the sum of the first `bytes` bytes of each segment of pixel p of a tile.
+    void (*sum_pixels)(const Int8Tile& tile, std::int64_t bytes, std::int32_t* totals);
+    // accumulators[p, j] -= totals[p] * factors[j], for the columns of two panels.
+    void (*subtract_outer)(std::int32_t* accumulators, const std::int32_t* totals, const std::int32_t* factors,
+                           std::int64_t pixels);
     void (*requantize)(const Requantization& run);
     // to[i * channels + c] = from[i * step + c * plane].
     void (*interleave)(std::byte* to, const std::byte* from, std::int64_t count, std::int64_t channels, std::int64_t step,
@@ -65,6 +90,28 @@ struct Int8Kernels {
 };
 
 DOVETAIL_DECLARE_PER_ISA(Int8Kernels int8_kernels();)
+
+// The least and the greatest number of a tensor; both are NaN if a number is.
+struct ValueRange {
+    float low, high;
+};
+
+// Arithmetic of dynamic quantization, in which each operation is rounded by itself.
+struct DynamicQuantization {
+    void (*dequantize)(const Dequantization& run);
+    // Extends a range by `count` numbers.
+    void (*extend_range)(ValueRange& range, const float* from, std::int64_t count);
+    // to = saturate(round(from / scale) + zero); 0 for NaN.
+    void (*quantize)(std::byte* to, const float* from, std::int64_t count, float scale, float zero);
+};
+
+DOVETAIL_DECLARE_PER_ISA(DynamicQuantization dynamic_quantization();)
+
+// Scale and zero point that map a range, extended to 0, to u8 (DynamicQuantizeLinear). NaN for a range of NaN.
+struct QuantizationGrid {
+    float scale, zero;
+};
+QuantizationGrid grid_of(ValueRange range);
 
 // A processor's unit for products of 8-bit integers. Null if the processor or the system does not provide it, or if DOVETAIL_ISA
 // is set. `end` is called after the last product of a task.

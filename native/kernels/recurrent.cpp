@@ -2,17 +2,21 @@
 #include "kernels/recurrent.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
 #include "int_math.h"
 #include "kernels/kernels.h"
+#include "kernels/packed_bytes.h"
+#include "kernels/quantized.h"
 #include "kernels/weight_packing.h"
 
 namespace dovetail {
 namespace {
 
 constexpr std::int64_t kMaxBatchRows = 6;  // batch rows that fit into the registers of the widest tile
+constexpr std::int64_t kFewRows = 4;       // rows up to which vector instructions are faster than matrix tiles
 
 std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
 
@@ -39,40 +43,33 @@ public:
         cell_row_.input_forget = spec.integer("input_forget") != 0;
         cell_row_.size = hidden_;
         const Operand& r = spec.inputs.at(1);
-        if (!r.is_constant() || r.rank() != 3 || r.element != Element::f32)
+        if (!r.is_constant() || r.rank() != 3 || r.element != (is_quantized_ ? r.element : Element::f32))
             throw std::invalid_argument("recurrent: the recurrence weights must be a constant f32 tensor of rank 3");
         for (const auto stride : r.strides)
-            if (stride % 4 != 0) throw std::invalid_argument("recurrent: strides must be multiples of 4 bytes");
+            if (!is_quantized_ && stride % 4 != 0) throw std::invalid_argument("recurrent: strides must be multiples of 4 bytes");
         if (r.sizes[0] != directions_ || r.sizes[1] != gates_ * hidden_ || r.sizes[2] != hidden_ ||
             steps_.sizes[2] != directions_ * gates_ * hidden_)
             throw std::invalid_argument("recurrent: the shapes of the operands disagree");
-        rows_ = std::min(batch_, kMaxBatchRows);
-        int widest = kMaxVectors;
-        while (kernels_.rows[widest - 1] < rows_) --widest;
-        panels_ = panels_of(gates_ * hidden_, widest, kernels_.lanes);
-        std::vector<std::int64_t> order_of_depth;
-        for (std::int64_t k = 0; k < hidden_; ++k) order_of_depth.push_back(k * r.strides[2] / 4);
-        for (std::int64_t d = 0; d < directions_; ++d)
-            weights_.push_back(
-                pack_cached(cache, "recurrent",
-                            {reinterpret_cast<const float*>(r.constant + d * r.strides[0]), order_of_depth, r.strides[1] / 4},
-                            panels_, kernels_.lanes));
-        for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * hidden_);
+        if (is_quantized_)
+            pack_bytes_of(spec, cache);
+        else
+            pack_floats(r, cache);
     }
 
-    bool flushes_subnormals() const override { return true; }
     std::string name() const override { return name_; }
 
     std::size_t scratch_bytes() const override {
-        return static_cast<std::size_t>(2 * round_to_line(rows_ * hidden_) + round_to_line(rows_ * gates_ * hidden_)) *
-               sizeof(float);
+        return static_cast<std::size_t>(2 * round_to_line(rows_ * hidden_) + round_to_line(chunk_ * gates_ * hidden_)) *
+                   sizeof(float) +
+               (is_quantized_ ? static_cast<std::size_t>(codes_bytes() + kInt8Pixels * (kAccumulatorPitch + 1) * 4) : 0);
     }
 
     void run(const Run& run) const override {
         if (has_lengths_)
             for (std::int64_t row = 0; row < batch_; ++row)
                 if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("recurrent.lengths");
-        const std::int64_t blocks = ceil_div(batch_, kMaxBatchRows);
+        // All rows of a batch are quantized together.
+        const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows);
         const auto task = [&](std::int64_t index, int worker) {
             const std::int64_t block = index / directions_;
             run_direction(run, index % directions_, block * batch_ / blocks, (block + 1) * batch_ / blocks, worker);
@@ -93,6 +90,8 @@ private:
         has_lengths_ = take("has_lengths", lengths_);
         has_h0_ = take("has_h", h0_);
         has_c0_ = take("has_c", c0_);
+        is_quantized_ = spec.integer("is_quantized") != 0;
+        weights_end_ = next;
         outputs_ = spec.outputs;
         const Operand& y = outputs_.at(0);
         if (steps_.rank() != 3 || y.rank() != 4)
@@ -102,7 +101,8 @@ private:
         hidden_ = y.sizes[3];
         for (const auto* operands : {&spec.inputs, &spec.outputs})
             for (const Operand& operand : *operands)
-                if (operand.element != Element::f32 && !(has_lengths_ && operand.element == lengths_.element))
+                if (operand.element != Element::f32 && !(has_lengths_ && operand.element == lengths_.element) &&
+                    !(is_quantized_ && operand.is_constant()))
                     throw std::invalid_argument("recurrent: operands must be f32");
         for (const Operand* operand : std::initializer_list<const Operand*>{&steps_, &recurrent_bias_, &y})
             if (operand->rank() != 0 && operand->sizes.back() != 1 && operand->strides.back() != 4)
@@ -117,7 +117,7 @@ private:
         const Operand& y = outputs_[0];
         bool agree = y.sizes[0] == steps_.sizes[0] && steps_.sizes[1] == batch_ && directions_ > 0 && directions_ <= 2;
         agree = agree && hidden_ > 0 && outputs_.size() <= (has_c_ ? 3U : 2U);
-        agree = agree && spec.inputs.size() == 2U + has_recurrent_bias_ + has_lengths_ + has_h0_ + has_c0_;
+        agree = agree && spec.inputs.size() == weights_end_ + (is_quantized_ ? 2U : 0U);
         for (std::size_t i = 1; i < outputs_.size(); ++i) agree = agree && outputs_[i].sizes == states;
         for (const auto& [is_there, state] : {std::pair{has_h0_, &h0_}, std::pair{has_c0_, &c0_}})
             agree = agree && (!is_there || state->sizes == states);
@@ -143,8 +143,8 @@ private:
         auto* h = reinterpret_cast<float*>(run.scratch_of(worker));
         float* c = h + round_to_line(rows_ * hidden_);
         float* gates = c + round_to_line(rows_ * hidden_);
+        auto* scratch = reinterpret_cast<std::byte*>(gates + round_to_line(chunk_ * gates_ * hidden_));
         const std::int64_t count = last - first, steps = steps_.sizes[0];
-        const auto bytes = static_cast<std::size_t>(hidden_) * sizeof(float);
         for (std::int64_t row = 0; row < count; ++row) {
             const bool has_steps = !has_lengths_ || length(run, first + row) > 0;
             load_state(run, h + row * hidden_, has_h0_ && has_steps ? &h0_ : nullptr, direction, first + row);
@@ -153,26 +153,17 @@ private:
         for (std::int64_t k = 0; k < steps && count > 0; ++k) {
             const std::int64_t t = direction >= first_reverse_ ? steps - 1 - k : k;
             const auto* input = reinterpret_cast<const float*>(address(run, steps_, t, first)) + direction * gates_ * hidden_;
-            multiply(h, gates, input, direction, count);
-            for (std::int64_t row = 0; row < count; ++row) {
-                const bool is_active = !has_lengths_ || length(run, first + row) > t;
-                auto* y =
-                    reinterpret_cast<float*>(address(run, outputs_[0], t, direction) + (first + row) * outputs_[0].strides[2]);
-                if (!is_active) {
-                    std::fill(y, y + hidden_, 0.0f);
-                    continue;
-                }
-                CellStep step = cell_row_;
-                step.gates = gates + row * gates_ * hidden_;
-                step.input = input + row * steps_.strides[1] / 4;
-                step.recurrent_bias =
-                    has_recurrent_bias_
-                        ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0])
-                        : nullptr;
-                step.h = h + row * hidden_;
-                step.c = c + row * hidden_;
-                cell_(step);
-                std::copy_n(reinterpret_cast<const std::byte*>(step.h), bytes, reinterpret_cast<std::byte*>(y));
+            const QuantizationGrid grid = is_quantized_ ? grid_of_state(h, count) : QuantizationGrid{};
+            for (std::int64_t row = 0; row < count; row += chunk_) {
+                const std::int64_t rows = std::min(chunk_, count - row);
+                const float* own = input + row * (steps_.strides[1] / 4);
+                if (is_quantized_)
+                    multiply_codes(h + row * hidden_, gates, own, direction, rows, grid, scratch);
+                else
+                    multiply(h + row * hidden_, gates, own, direction, rows);
+                for (std::int64_t i = 0; i < rows; ++i)
+                    run_cell(run, direction, t, first, row + i, gates + i * gates_ * hidden_, own + i * (steps_.strides[1] / 4),
+                             h, c);
             }
         }
         for (std::size_t i = 1; i < outputs_.size(); ++i)
@@ -181,6 +172,23 @@ private:
                 std::byte* to = address(run, outputs_[i], direction, first + row);
                 for (std::int64_t j = 0; j < hidden_; ++j) *reinterpret_cast<float*>(to + j * outputs_[i].strides[2]) = from[j];
             }
+    }
+
+    // Computes one row of one time step.
+    void run_cell(const Run& run, std::int64_t direction, std::int64_t t, std::int64_t first, std::int64_t row,
+                  const float* gates, const float* input, float* h, float* c) const {
+        auto* y = reinterpret_cast<float*>(address(run, outputs_[0], t, direction) + (first + row) * outputs_[0].strides[2]);
+        if (has_lengths_ && length(run, first + row) <= t) return std::fill(y, y + hidden_, 0.0f);
+        CellStep step = cell_row_;
+        step.gates = gates;
+        step.input = input;
+        step.recurrent_bias =
+            has_recurrent_bias_ ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0])
+                                : nullptr;
+        step.h = h + row * hidden_;
+        step.c = c + row * hidden_;
+        cell_(step);
+        std::copy_n(step.h, hidden_, y);
     }
 
     void load_state(const Run& run, float* state, const Operand* operand, std::int64_t direction, std::int64_t row) const {
@@ -213,15 +221,132 @@ private:
         }
     }
 
+    void pack_floats(const Operand& r, WeightCache& cache) {
+        rows_ = chunk_ = std::min(batch_, kMaxBatchRows);
+        int widest = kMaxVectors;
+        while (kernels_.rows[widest - 1] < rows_) --widest;
+        panels_ = panels_of(gates_ * hidden_, widest, kernels_.lanes);
+        std::vector<std::int64_t> order_of_depth;
+        for (std::int64_t k = 0; k < hidden_; ++k) order_of_depth.push_back(k * r.strides[2] / 4);
+        for (std::int64_t d = 0; d < directions_; ++d)
+            weights_.push_back(
+                pack_cached(cache, "recurrent",
+                            {reinterpret_cast<const float*>(r.constant + d * r.strides[0]), order_of_depth, r.strides[1] / 4},
+                            panels_, kernels_.lanes));
+        for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * hidden_);
+    }
+
+    bool flushes_subnormals() const override { return !is_quantized_; }
+
+    // Packs 8-bit recurrence weights, with their scales and zero points, [directions, gates * hidden].
+    void pack_bytes_of(const Spec& spec, WeightCache& cache) {
+        const Operand &r = spec.inputs.at(1), &scale = spec.inputs.at(weights_end_), &zero = spec.inputs.at(weights_end_ + 1);
+        if (!is_byte(r) || is_gru_ || has_lengths_)
+            throw std::invalid_argument("recurrent: quantized weights must have 8 bits, without reset gate and lengths");
+        rows_ = batch_;
+        chunk_ = std::min(batch_, kInt8Pixels);
+        floats_ = DOVETAIL_SELECT_ISA(dynamic_quantization)();
+        bytes_ = DOVETAIL_SELECT_ISA(int8_kernels)();
+        unit_ = amx_unit() ? amx_unit() : vnni_unit();
+        if (chunk_ <= kFewRows && vnni_unit()) unit_ = vnni_unit();
+        const char* rule = "recurrent: scales and zero points must be constant f32 and i32 tensors [directions, gates * hidden]";
+        const std::vector<std::int64_t> sizes = {directions_, gates_ * hidden_};
+        if (scale.sizes != sizes || zero.sizes != sizes) throw std::invalid_argument(rule);
+        for (std::int64_t d = 0; d < directions_; ++d) {
+            const auto row_of = [&](Operand row) {
+                row.constant += row.constant ? d * row.strides[0] : 0;
+                row.sizes = {row.sizes[1]};
+                row.strides = {row.strides[1]};
+                return row;
+            };
+            scales_.push_back(read_columns<float>(row_of(scale), Element::f32, gates_ * hidden_, rule));
+            ByteMatrix matrix{r.constant + d * r.strides[0],
+                              r.element,
+                              {},
+                              r.strides[1],
+                              r.sizes[1],
+                              1,
+                              read_columns<std::int32_t>(row_of(zero), Element::i32, gates_ * hidden_, rule)};
+            for (std::int64_t k = 0; k < hidden_; ++k) matrix.depth.push_back(k * r.strides[2]);
+            packed_.push_back(pack_bytes(cache, matrix));
+        }
+        name_ += std::string(" ") + (unit_ ? unit_->name : name_of(isa())) + " i8";
+    }
+
+    std::int64_t codes_row() const { return round_up(hidden_, kInt8Depth); }
+    std::int64_t codes_bytes() const { return chunk_ * codes_row(); }
+
+    QuantizationGrid grid_of_state(const float* h, std::int64_t count) const {
+        ValueRange range = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+        floats_.extend_range(range, h, count * hidden_);
+        return grid_of(range);
+    }
+
+    // gates = (codes of h) @ r, rescaled, plus the input's contribution.
+    void multiply_codes(const float* h, float* gates, const float* input, std::int64_t direction, std::int64_t rows,
+                        const QuantizationGrid& grid, std::byte* scratch) const {
+        const PackedBytes& packed = *packed_[static_cast<std::size_t>(direction)];
+        const std::vector<float>& scales = scales_[static_cast<std::size_t>(direction)];
+        auto* codes = scratch + kInt8Pixels * (kAccumulatorPitch + 1) * 4;
+        auto* accumulators = reinterpret_cast<std::int32_t*>(scratch);
+        auto* totals = accumulators + kInt8Pixels * kAccumulatorPitch;
+        for (std::int64_t row = 0; row < rows; ++row) {
+            floats_.quantize(codes + row * codes_row(), h + row * hidden_, hidden_, grid.scale, grid.zero);
+            std::fill(codes + row * codes_row() + hidden_, codes + (row + 1) * codes_row(), std::byte{0});
+        }
+        const std::uint32_t x_zero = std::isnan(grid.zero) ? 0 : static_cast<std::uint32_t>(grid.zero);
+        constexpr std::int64_t kNoOffset = 0;
+        Int8Tile tile{};
+        tile.x = codes;
+        tile.step = codes_row();
+        tile.offsets = &kNoOffset;
+        tile.segments = 1;
+        tile.blocks = packed.blocks;
+        tile.last_depth = packed.last_depth;
+        tile.pixels = static_cast<int>(rows);
+        tile.accumulators = accumulators;
+        if (!packed.zero.empty()) {
+            bytes_.sum_pixels(tile, hidden_, totals);
+            for (std::int64_t row = 0; row < rows; ++row)
+                totals[row] = static_cast<std::int32_t>(static_cast<std::uint32_t>(totals[row]) -
+                                                        x_zero * static_cast<std::uint32_t>(hidden_));
+        }
+        for (std::int64_t j = 0; j < packed.panels; j += 2) {
+            const std::int64_t column = j * kInt8Columns;
+            alignas(64) std::int32_t offset[2 * kInt8Columns];
+            tile.panels = static_cast<int>(std::min<std::int64_t>(packed.panels - j, 2));
+            for (std::int64_t i = 0; i < tile.panels * kInt8Columns; ++i)
+                offset[i] = static_cast<std::int32_t>(0 - x_zero * packed.total[static_cast<std::size_t>(column + i)]);
+            tile.offset = offset;
+            tile.weights = tile.next = packed.weights() + j * packed.panel_bytes;
+            (unit_ ? unit_->multiply : bytes_.multiply)(tile);
+            if (!packed.zero.empty()) bytes_.subtract_outer(accumulators, totals, packed.zero.data() + column, rows);
+            const std::int64_t columns = std::min(gates_ * hidden_ - column, 2 * kInt8Columns);
+            for (std::int64_t row = 0; row < rows; ++row)
+                floats_.dequantize({accumulators + row * kAccumulatorPitch, scales.data() + column,
+                                    input + row * (steps_.strides[1] / 4) + column, grid.scale, columns, 1,
+                                    reinterpret_cast<std::byte*>(gates + row * gates_ * hidden_ + column), 0});
+        }
+        if (unit_) unit_->end();
+    }
+
     const GemmKernels& kernels_;
     Operand steps_, recurrent_bias_, lengths_, h0_, c0_;
     std::vector<Operand> outputs_;
     bool has_recurrent_bias_ = false, has_lengths_ = false, has_h0_ = false, has_c0_ = false, has_c_ = false, is_gru_ = false;
-    std::int64_t directions_ = 1, batch_ = 1, hidden_ = 1, gates_ = 1, rows_ = 1;
+    bool is_quantized_ = false;
+    std::size_t weights_end_ = 2;  // the operands before the scales
+    std::int64_t directions_ = 1, batch_ = 1, hidden_ = 1, gates_ = 1;
+    std::int64_t rows_ = 1, chunk_ = 1;  // rows of a task, and of a product
     std::int64_t first_reverse_ = 1;
     std::vector<Panel> panels_;
     std::vector<std::shared_ptr<const float>> weights_;  // by direction
     std::vector<std::int64_t> row_offsets_;
+    std::vector<std::shared_ptr<const PackedBytes>> packed_;  // by direction
+    std::vector<std::vector<float>> scales_;
+    DynamicQuantization floats_{};
+    Int8Kernels bytes_{};
+    const Int8Unit* unit_ = nullptr;
     CellStep cell_row_{};
     void (*cell_)(const CellStep&) = nullptr;
     std::string name_;

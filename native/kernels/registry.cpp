@@ -7,6 +7,7 @@ Factory factory_of(const std::string& kernel) {
         {"copy", make_copy},
         {"conv", make_conv},
         {"conv_transpose", make_conv_transpose},
+        {"dynamic_quantize", make_dynamic_quantize},
         {"elementwise", make_elementwise},
         {"quantized_conv", make_quantized_conv},
         {"quantized_pool", make_quantized_pool},

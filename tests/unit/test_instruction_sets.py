@@ -20,6 +20,7 @@ KERNELS = (
     "conv",
     "winograd",
     "conv_transpose",
+    "integer_conv",
     "matmul",
     "matmul_types",
     "ml",
@@ -47,8 +48,9 @@ def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
-def test_bytes_without_a_unit_of_their_own() -> None:
-    run_with("unit/test_kernels_quantized.py", "avx512")
+@pytest.mark.parametrize("name", ["quantized", "integer_conv"])
+def test_bytes_without_a_unit_of_their_own(name: str) -> None:
+    run_with(f"unit/test_kernels_{name}.py", "avx512")
 
 
 def run_with(file: str, isa: str, *options: str) -> None:

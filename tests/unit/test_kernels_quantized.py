@@ -15,24 +15,11 @@ from dovetail.engine.select.kernels import window_attributes
 from dovetail.ir.builder import Builder
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
-from kernel_runner import channels_last, random, run, sliced_channels_last, wide_channels_last
+from kernel_runner import BYTE_CONVOLUTIONS, channels_last, random, run, sliced_channels_last, wide_channels_last
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 LAYOUTS = {function.__name__: function for function in (channels_last, sliced_channels_last, wide_channels_last)}
-CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "pointwise": ((1, 64, 9, 11), (48, 64, 1, 1), {}),
-    "pointwise, many": ((2, 128, 7, 7), (200, 128, 1, 1), {}),
-    "pointwise, few": ((1, 10, 6, 5), (3, 10, 1, 1), {}),
-    "pointwise, steps": ((1, 64, 9, 12), (32, 64, 1, 1), {"strides": (2, 2)}),
-    "padded": ((1, 64, 10, 9), (40, 64, 3, 3), {"pads": (1, 1, 1, 1)}),
-    "padded, steps": ((2, 32, 13, 14), (16, 32, 3, 3), {"pads": (1, 0, 2, 1), "strides": (2, 2)}),
-    "first": ((1, 3, 29, 30), (33, 3, 7, 7), {"pads": (3, 3, 3, 3), "strides": (2, 2)}),
-    "dilated": ((1, 20, 12, 13), (17, 20, 3, 2), {"dilations": (2, 3), "pads": (2, 1, 2, 1)}),
-    "heavy": ((1, 256, 7, 7), (256, 256, 3, 3), {"pads": (1, 1, 1, 1)}),
-    "wide": ((1, 16, 3, 90), (16, 16, 1, 3), {"pads": (0, 1, 0, 1)}),
-    "nothing": ((0, 8, 4, 4), (8, 8, 1, 1), {}),
-}
 
 
 def convolved(op: QuantizedConv, xs: list[Any], y: Any, threads: int) -> str:
@@ -53,9 +40,9 @@ def agree(y: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("kinds", ["u8 u8", "i8 i8", "u8 i8"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("name", BYTE_CONVOLUTIONS)
 def test_convolutions_are_exact(name: str, layout: str, kinds: str) -> None:
-    shape, weights, attributes = CONVOLUTIONS[name]
+    shape, weights, attributes = BYTE_CONVOLUTIONS[name]
     source, target = (np.dtype(kind.replace("u", "uint").replace("i8", "int8")) for kind in kinds.split())
     x, w = random(shape, source.name), random(weights, "int8")
     bias = random((weights[0],), "int32") // 2**20

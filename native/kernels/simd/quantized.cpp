@@ -85,6 +85,47 @@ void multiply(const Int8Tile& tile) {
         }
 }
 
+std::int32_t sum_bytes(const std::byte* from, std::int64_t count, std::uint32_t flip) {
+    std::uint32_t total = 0;
+    std::int64_t i = 0;
+#if defined(__AVX2__)
+    const __m256i mask = _mm256_set1_epi32((int)flip);
+    __m256i sums = _mm256_setzero_si256();
+    for (; i + 32 <= count; i += 32) {
+        __m256i bytes;
+        __builtin_memcpy(&bytes, from + i, sizeof bytes);
+        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_xor_si256(bytes, mask), _mm256_setzero_si256()));
+    }
+    std::uint64_t parts[4];
+    __builtin_memcpy(parts, &sums, sizeof parts);
+    total = (std::uint32_t)(parts[0] + parts[1] + parts[2] + parts[3]);
+#endif
+    for (; i < count; ++i) total += ((std::uint32_t)from[i] ^ flip) & 0xff;
+    // Flipped bytes are 128 too large.
+    return (std::int32_t)(total - (flip & 0xff) * (std::uint32_t)count);
+}
+
+void sum_pixels(const Int8Tile& tile, std::int64_t bytes, std::int32_t* totals) {
+    const std::uint32_t flip = tile.is_signed ? 0x80808080u : 0;
+    for (int p = 0; p < tile.pixels; ++p) {
+        std::uint32_t total = 0;
+        for (std::int64_t s = 0; s < tile.segments; ++s)
+            total += (std::uint32_t)sum_bytes(tile.x + p * tile.step + tile.offsets[s], bytes, flip);
+        totals[p] = (std::int32_t)total;
+    }
+}
+
+void subtract_outer(std::int32_t* accumulators, const std::int32_t* totals, const std::int32_t* factors, std::int64_t pixels) {
+    for (std::int64_t p = 0; p < pixels; ++p, accumulators += kAccumulatorPitch)
+        for (std::int64_t j = 0; j < kAccumulatorPitch; j += kLanes) {
+            Words accumulator, factor;
+            __builtin_memcpy(&accumulator, accumulators + j, sizeof accumulator);
+            __builtin_memcpy(&factor, factors + j, sizeof factor);
+            accumulator -= factor * (std::uint32_t)totals[p];
+            __builtin_memcpy(accumulators + j, &accumulator, sizeof accumulator);
+        }
+}
+
 template <bool is_signed>
 DOVETAIL_INLINE Floats floats_of(Bytes bytes) {
 #if defined(__AVX512F__)
@@ -201,6 +242,6 @@ void row_maximum(std::byte* to, const std::byte* const* rows, std::int64_t numbe
 
 }  // namespace
 
-Int8Kernels int8_kernels() { return {multiply, requantize, interleave, row_maximum}; }
+Int8Kernels int8_kernels() { return {multiply, sum_pixels, subtract_outer, requantize, interleave, row_maximum}; }
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.arrays import Array, Namespace
+from dovetail.arrays import Array
+from dovetail.engine.rewrite.integer_conv import Rescaling, has_single_element, integer_conv, integer_product
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv, fits_i32
-from dovetail.errors import EngineError, UnsupportedError
+from dovetail.errors import UnsupportedError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
@@ -28,15 +29,14 @@ from dovetail.ops.quantization.integer_matmul_conv import (
     QLinearMatMul,
 )
 from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearConcat, QLinearMul, zero_point_f32_value
-from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear, quantize_value
+from dovetail.ops.quantization.quantize_linear import quantize_value
 from dovetail.ops.quantization.scales import as_channels, as_columns, as_rows_value, as_scalar_value, subtract_zero_point_value
-from dovetail.ops.reduction.reduce import ReduceMin
 
 MAX_EXACT = 2**24
 """f32 represents every integer up to here."""
-DECOMPOSED: tuple[type[Op], ...] = (MatMulIntegerToFloat, QGemm, QLinearConcat, QLinearConv, QLinearMatMul, QLinearMul)
+DECOMPOSED: tuple[type[Op], ...] = (QGemm, QLinearConcat, QLinearConv, QLinearMatMul, QLinearMul)
 """Operators whose ``decompose`` rounds as ``evaluate`` does, and ends in operators with kernels."""
-INTEGER_OPS = (*DECOMPOSED, ConvInteger, DynamicQuantizeLinear, DynamicQuantizeMatMul, MatMulInteger, QLinearAdd)
+INTEGER_OPS = (*DECOMPOSED, ConvInteger, DynamicQuantizeMatMul, MatMulInteger, MatMulIntegerToFloat, QLinearAdd)
 
 Inputs = list[Value | None]
 Result = Value | Sequence[Value] | None
@@ -51,11 +51,12 @@ def rewrite_integer_op(b: Builder, op: Op, xs: Inputs) -> Result:
             return result
         case QLinearAdd():
             return _rewrite_qlinear_add(b, xs)
-        case DynamicQuantizeLinear():
-            return _dynamic_quantize(b, xs)
         case DynamicQuantizeMatMul():
-            codes, scale, point = _dynamic_quantize(b, xs[:1])
-            return _decompose(b, MatMulIntegerToFloat(), [codes, xs[1], scale, xs[2], point, *xs[3:]])
+            assert xs[0] is not None
+            codes, scale, point = b.DynamicQuantizeLinear(xs[0])
+            return _rewrite_matmul_integer_to_float(b, MatMulIntegerToFloat(), [codes, xs[1], scale, xs[2], point, *xs[3:]])
+        case MatMulIntegerToFloat():
+            return _rewrite_matmul_integer_to_float(b, op, xs)
         case ConvInteger():
             return _rewrite_conv_integer(b, op, xs)
         case MatMulInteger():
@@ -72,15 +73,15 @@ def _decompose(b: Builder, op: Op, xs: Inputs) -> Result:
 
 
 def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
-    """Rewrite QLinearConv to QuantizedConv, where the weights less their zero points fit i8."""
+    """Rewrite QLinearConv to QuantizedConv, where all but its input is constant and it has one group."""
     x, *rest = xs
     constants: list[Array] = [value.constant for value in rest if value is not None]
     if x is None or op.group != 1 or any(array is None for array in constants):
         return None
     x_scale, zx, w, w_scale, zw, y_scale, zy, bias = (*constants, None)[:8]
-    codes = w.astype(np.int64) - as_channels(np, zw.astype(np.int64), w.ndim - 1)
+    zeros = np.broadcast_to(zw.reshape(-1), (len(w),)).astype(np.int32) if zw.size in (1, len(w)) else None
     sums = np.zeros(len(w), np.int32) if bias is None else bias
-    if w.ndim != 4 or codes.min(initial=0) < -128 or codes.max(initial=0) > 127 or not fits_i32(codes, sums):
+    if w.ndim != 4 or zeros is None or not fits_i32(w.astype(np.int64) - as_channels(np, zeros, w.ndim - 1), sums):
         return None
     with np.errstate(all="ignore"):
         factor = x_scale.reshape(()) * np.broadcast_to(w_scale.reshape(-1), len(w)) / y_scale.reshape(())
@@ -89,7 +90,7 @@ def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
     dtype = dtypes.dtype(zy.dtype)
     low, high = dtype.range()
     conv = QuantizedConv(op.integers().conv(), int(zx.reshape(())), int(zy.reshape(())), dtype, int(low), int(high))
-    return b.add(conv, x, b.constant(codes.astype(np.int8)), b.constant(sums), b.constant(factor))
+    return b.add(conv, x, b.constant(w), b.constant(sums), b.constant(factor), None, b.constant(zeros) if zeros.any() else None)
 
 
 def _rewrite_qlinear_add(b: Builder, xs: Inputs) -> Result:
@@ -111,32 +112,26 @@ def _fused_multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return b.Cast(b.Add(b.Multiply(wide[0], wide[1]), wide[2]), to=dtypes.f32)
 
 
-class NonEmptyReduceMin(ReduceMin, is_registered=False):
-    """ReduceMin that refuses an empty tensor. An operator of the engine alone. Raises EngineError [quantize.empty]."""
-
-    def evaluate(self, xp: Namespace, x: Array, axes: Array = None) -> Array:
-        if 0 in x.shape:
-            raise EngineError("quantize.empty", "a tensor without elements has no range")
-        return super().evaluate(xp, x, axes)
-
-
-def _dynamic_quantize(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
-    """Compute DynamicQuantizeLinear: codes, scale and zero point."""
-    (x,) = xs
-    assert x is not None
-    zero, maximum = b.constant(np.float32(0)), b.constant(np.float32(255))
-    axes = b.constant(np.arange(len(x.dims)))
-    minimum = b.Minimum(b.add(NonEmptyReduceMin(keepdims=False), x, axes)[0], zero)
-    span = b.Subtract(b.Maximum(b.ReduceMax(x, axes, keepdims=False), zero), minimum)
-    scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, maximum))
-    point = b.Round(b.Clip(b.Subtract(zero, b.Divide(minimum, scale)), zero, maximum))
-    return quantize_value(b, b.Divide(x, scale), point, dtypes.u8), scale, b.Cast(point, to=dtypes.u8)
+def _rewrite_matmul_integer_to_float(b: Builder, op: MatMulIntegerToFloat, xs: Inputs) -> Result:
+    x, w, x_scale, w_scale, zx, zw, bias = (*xs, None, None, None)[:7]
+    assert x is not None and w is not None and x_scale is not None and w_scale is not None
+    parameters: list[Array] = [value.constant for value in (w_scale, bias) if value is not None]
+    if x_scale.dtype is dtypes.f32 and has_single_element(x_scale) and all(array is not None for array in parameters):
+        count = w.dims[-1]
+        if isinstance(count, int) and all(array.size in (1, count) for array in parameters):
+            columns = [np.broadcast_to(array.reshape(-1), (count,)) for array in parameters]
+            if (result := integer_product(b, x, w, zx, zw, Rescaling(x_scale, *columns))) is not None:
+                return result
+    return _decompose(b, op, xs)
 
 
 def _rewrite_conv_integer(b: Builder, op: ConvInteger, xs: Inputs) -> Result:
     x, w, zx, zw = (*xs, None, None)[:4]
+    assert x is not None and w is not None
+    if (result := integer_conv(b, op.conv(), x, w, zx, zw)) is not None:
+        return result
     weights = _centered_weights_of(w, zw, lambda point, rank: as_channels(np, point, rank - 1))
-    if x is None or weights is None:
+    if weights is None:
         return None
     count = _part_count_of(weights, _max_magnitude_of(x, zx), 1)
     if count is None or (count > 1 and op.group > 1):
@@ -147,8 +142,11 @@ def _rewrite_conv_integer(b: Builder, op: ConvInteger, xs: Inputs) -> Result:
 
 def _rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result:
     x, w, zx, zw = (*xs, None, None)[:4]
+    assert x is not None and w is not None
+    if (result := integer_product(b, x, w, zx, zw)) is not None:
+        return result
     weights = _centered_weights_of(w, zw, lambda point, rank: as_columns(np, point))
-    if x is None or weights is None or len(x.dims) < 2 or weights.ndim < 2:
+    if weights is None or len(x.dims) < 2 or weights.ndim < 2:
         return None
     count = _part_count_of(weights, _max_magnitude_of(x, zx), weights.ndim - 2)
     if count is None:

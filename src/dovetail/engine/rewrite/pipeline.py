@@ -10,10 +10,11 @@ import numpy as np
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
+from dovetail.engine.rewrite.integer_conv import fuse_integer_product
 from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op
 from dovetail.engine.rewrite.nms import rewrite_nms
 from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
-from dovetail.engine.rewrite.recurrent import rewrite_layer, with_checked_lengths
+from dovetail.engine.rewrite.recurrent import rewrite_layer, rewrite_quantized_layer, with_checked_lengths
 from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.evaluate import fold_op
@@ -53,6 +54,7 @@ from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import ConcatFromSequence
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
@@ -86,6 +88,8 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     unpack = _unpacking_rule()
     rewrite(new, unpack)
     fold(new)
+    if rewrite(new, fuse_integer_product):
+        remove_dead(new)
     _rewrite_in_rounds(new, unpack)
     rewrite(new, fold_into_weights)
     remove_dead(new)
@@ -226,6 +230,12 @@ def _rewrite_layer(b: Builder, node: Node) -> Result:
     return _decompose_with(b, op, with_checked_lengths(b, op, node.inputs)) if is_short else None
 
 
+def _rewrite_quantized_layer(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, DynamicQuantizeLSTM)
+    result: Result = rewrite_quantized_layer(b, node.op, node.inputs)
+    return result
+
+
 def _rewrite_cell(b: Builder, node: Node) -> Result:
     op: Any = node.op
     if not _has_known_f32_inputs(node.inputs):
@@ -334,6 +344,7 @@ REWRITES: dict[type[Op], Rule] = {
     CastLike: _rewrite_cast_like,
     DFT: _rewrite_dft,
     Dropout: _rewrite_dropout,
+    DynamicQuantizeLSTM: _rewrite_quantized_layer,
     Einsum: _decompose_f32,
     FakeQuantize: _decompose_f32,
     FeatureVectorizer: _decompose_any_type,

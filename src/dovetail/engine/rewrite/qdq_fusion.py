@@ -46,12 +46,12 @@ class QuantizedTensor(NamedTuple):
     quantization: Quantization
 
 
-class QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> y: R3", is_registered=False):
+class QuantizedConv(Op, sig="x: R, w: R2, bias: i32, factor: f32, other?: R3, w_zero?: i32 -> y: R4", is_registered=False):
     """``q = round(sum * factor) + zero``, clipped to [``low``, ``high``]; an operator of the engine alone.
 
-    ``sum`` is that of ``conv`` over ``(x - x_zero) * w + bias``; q has the type ``dtype``. With ``other``, a residual, the result
-    is ``round((q - zero) * own + (other - other_zero) * beside) + last_zero``, clipped to [``last_low``, ``last_high``], of the
-    type ``last_dtype``.
+    ``sum`` is that of ``conv`` over ``(x - x_zero) * (w - w_zero) + bias``; q has the type ``dtype``. With ``other``, a residual,
+    the result is ``round((q - zero) * own + (other - other_zero) * beside) + last_zero``, clipped to [``last_low``,
+    ``last_high``], of the type ``last_dtype``.
     """
 
     conv: Conv
@@ -77,12 +77,15 @@ class QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> 
             return (x.shape[0], w.dims[0], *x.shape[2:])
         return self.conv.shape(x, w)
 
-    def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array, factor: Array, other: Array = None) -> Array:
+    def evaluate(
+        self, xp: Namespace, x: Array, w: Array, bias: Array, factor: Array, other: Array = None, w_zero: Array = None
+    ) -> Array:
         per_channel = (1, len(bias), *(1,) * (x.ndim - 2))
         if 0 in x.shape[2:]:
             return np.empty((len(x), len(w), *x.shape[2:]), (self.last_dtype or self.dtype).numpy)
         # f64 represents the sums exactly.
-        products = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, w.astype(np.float64))
+        weights = w.astype(np.float64) - (0 if w_zero is None else w_zero.reshape(-1, *(1,) * (w.ndim - 1)))
+        products = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, weights)
         sums = products + bias.reshape(per_channel)
         rounded = np.round(sums.astype(np.float32) * factor.reshape(per_channel))
         rounded = np.clip(rounded, self.low - self.zero, self.high - self.zero)
@@ -307,7 +310,8 @@ def _fuse_residual(b: Builder, inputs: list[Value | None], output: Quantization,
             last_low=low,
             last_high=high,
         )
-        return b.add(changed, *conv.inputs, other_codes)
+        x, w, bias, factor, _, w_zero = (*conv.inputs, None, None)[:6]
+        return b.add(changed, x, w, bias, factor, other_codes, w_zero)
     return None
 
 

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from dovetail.arrays import Array, Namespace
+from dovetail.engine.rewrite.integer_conv import Rescaling, integer_product
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Unknown, View
 from dovetail.ops.recurrent.cell_math import ArrayBackend, GraphBackend, unroll
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM, QuantizedArrayBackend, QuantizedMatrix
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, X_AXES, linear_gru_step
 from dovetail.ops.recurrent.layouts import convert_form, pad_inputs
 
 
 class RecurrentSteps(
     Op,
-    sig="projected: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -> y: F, last_h: F, last_c: F",
+    sig="projected: F, r: R, inner?: F, lengths?: I, h?: F, c?: F, r_scale?: f32, r_zero?: i32 -> y: F, last_h: F, last_c: F",
     is_registered=False,
 ):
     """The time steps of a recurrent ``layer`` (sequence first), given W x + b of all steps. An operator of the engine alone.
 
     ``projected``, W x + b: [sequence, batch, directions * gates * hidden]. ``inner``: [directions, hidden], the recurrent bias of
-    the candidate gate of a GRU, added before the reset gate is applied.
+    the candidate gate of a GRU, added before the reset gate is applied. With ``r_scale`` and ``r_zero``, [directions, gates *
+    hidden], r is quantized, and so is h at each time step (DynamicQuantizeLSTM).
     """
 
     layer: RNN | GRU | LSTM
@@ -43,8 +48,11 @@ class RecurrentSteps(
         lengths: Array = None,
         h: Array = None,
         c: Array = None,
+        r_scale: Array = None,
+        r_zero: Array = None,
     ) -> Array:
-        m, layer, size = ArrayBackend(xp), self.layer, r.shape[2]
+        m = ArrayBackend(xp) if r_scale is None else QuantizedArrayBackend(xp)
+        layer, size = self.layer, r.shape[2]
         rows = layer.gate_count * size
         layer.check_lengths(xp, lengths, {"s": projected.shape[0]})
         outputs, last = [], []
@@ -54,8 +62,11 @@ class RecurrentSteps(
                 f, g = layer.make_activations(m, direction)
                 recurrent = m.prepare_weights(r[direction, ...])
                 step = linear_gru_step(m, f, g, recurrent, None if inner is None else inner[direction, ...], size)
-            else:
+            elif r_scale is None or r_zero is None:
                 step, _ = layer.make_step(m, direction, size, r[direction, ...], None)
+            else:
+                weights = QuantizedMatrix(r[direction, ...].T, r_scale[direction, ...], r_zero[direction, ...])
+                step, _ = layer.make_step(m, direction, size, weights, None)
             own = [projected[t, :, direction * rows : (direction + 1) * rows] for t in range(projected.shape[0])]
             backwards = layer.direction == "reverse" or direction == 1
             steps, end = unroll(m, own, step, tuple(begin[: layer.state_count]), lengths, backwards)
@@ -130,3 +141,46 @@ def cell_of(op: RNN | GRU | LSTM) -> str:
     if any(direction != defaults for direction in names):
         return ""
     return "lstm" if isinstance(op, LSTM) else "gru" if isinstance(op, GRU) and op.linear_before_reset else ""
+
+
+def rewrite_quantized_layer(b: Builder, op: DynamicQuantizeLSTM, xs: list[Value | None]) -> Sequence[Value] | None:
+    """Return a DynamicQuantizeLSTM as RecurrentSteps, where the kernel has its cell and the weights are constant; else None."""
+    x, w, r, bias, lengths, h, c, peepholes, *parameters = pad_inputs(op, xs)
+    if x is None or w is None or r is None or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0:
+        return None
+    if not cell_of(op) or op.layout != "sequence_first" or lengths is not None or peepholes is not None:
+        return None
+    if any(value is not None and value.constant is None for value in (w, r, bias, *parameters)):
+        return None
+    w_scale, w_zero, r_scale, r_zero = (None if value is None else value.constant for value in parameters)
+    columns = op.gate_count * r.constant.shape[1]
+    per_column: list[Array] = [
+        _per_column(array, op.directions, columns, dtype)
+        for array, dtype in ((w_scale, np.float32), (w_zero, np.int32), (r_scale, np.float32), (r_zero, np.int32))
+    ]
+    if any(array is None for array in per_column):
+        return None
+    w_scale, w_zero, r_scale, r_zero = per_column
+    summed = None if bias is None else bias.constant
+    if summed is not None and not op.summed_bias:
+        summed = summed[:, :columns] + summed[:, columns:]
+    matrix = np.ascontiguousarray(np.moveaxis(w.constant, 0, 1)).reshape(w.constant.shape[1], -1)
+    codes, scale, point = b.DynamicQuantizeLinear(x)
+    rescaling = Rescaling(scale, w_scale.reshape(-1), None if summed is None else summed.reshape(-1))
+    projected = integer_product(b, codes, b.constant(matrix), point, b.constant(w_zero.reshape(-1)), rescaling)
+    if projected is None:
+        return None
+    recurrent = b.constant(np.ascontiguousarray(np.moveaxis(r.constant, 1, 2)))
+    layer = RecurrentSteps(layer=op, outputs=op.outputs)
+    return b.add(layer, projected, recurrent, None, None, h, c, b.constant(r_scale), b.constant(r_zero))
+
+
+def _per_column(values: Array, directions: int, columns: int, dtype: type) -> Array:
+    """Return scales or zero points of each direction, or of each column of it, as [directions, columns]; None for any others."""
+    if values is None:
+        return np.zeros((directions, columns), dtype)
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.shape[0] != directions or values.shape[1] not in (1, columns):
+        return None
+    return np.array(np.broadcast_to(values, (directions, columns)), dtype)

@@ -14,7 +14,7 @@ import numpy as np
 from dovetail import symbolic
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
-from dovetail.engine.rewrite.integer_ops import NonEmptyReduceMin
+from dovetail.engine.rewrite.integer_conv import IntegerConv
 from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
 from dovetail.engine.rewrite.recurrent import RecurrentSteps, cell_of
@@ -54,6 +54,7 @@ from dovetail.ops.nn.normalization import LayerNormalization
 from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.nn.sliding_window import Geometry
+from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from dovetail.ops.random import RandomUniform
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.cumulative import CumSum
@@ -240,15 +241,17 @@ def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> Kern
 
 
 def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
-    steps, r, *optional = (*reads, *[None] * 6)[:6]
+    steps, r, *optional = (*reads, *[None] * 8)[:8]
     assert steps is not None and r is not None
-    if not _is_f32(steps, r) or r.data is None:
+    is_quantized = optional[4] is not None
+    if not _is_f32(steps) or r.data is None or not (is_quantized or _is_f32(r)):
         return "a recurrent layer whose weights are no constants of f32"
     if not steps.count:
         return "a recurrent layer over an empty sequence"
     layer = op.layer
     names = ("has_inner", "has_lengths", "has_h", "has_c")
-    attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=True)}
+    attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=False)}
+    attributes["is_quantized"] = int(is_quantized)
     attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "weights_format", "iofc")}
     attributes["input_forget"] = int(getattr(layer, "input_forget", False))
     present: Reads = [steps, r, *(tensor for tensor in optional if tensor is not None)]
@@ -256,24 +259,50 @@ def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writ
 
 
 def _select_quantized_conv(op: QuantizedConv, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
-    x, w, bias, factor, residual = (*reads, None)[:5]
+    x, w, bias, factor, residual, w_zero = (*reads, None, None)[:6]
     assert x is not None and w is not None
     if any(tensor is None or tensor.data is None for tensor in (w, bias, factor)):
         return "weights that are no constants"
     if 0 in x.sizes[2:]:
         return "a product of no rows"
     geometry = op.conv.geometry(x.sizes[2:], w.sizes[2:])
-    attributes = window_attributes(geometry) | {"x_zero": op.x_zero, "has_residual": int(residual is not None)}
+    attributes = window_attributes(geometry) | {
+        "x_zero": op.x_zero,
+        "has_residual": int(residual is not None),
+        "has_w_zero": int(w_zero is not None),
+    }
     numbers: dict[str, float] = {"low": op.low - op.zero, "high": op.high - op.zero, "y_zero": op.zero}
     if residual is not None:
         numbers |= {"own": op.own, "beside": op.beside, "other_zero": op.other_zero, "y_zero": op.last_zero}
         numbers |= {"last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
     attributes |= {name: float(number) for name, number in numbers.items()}
-    # The kernel reads up to 4 channels in any layout.
-    candidates = [tensor for tensor in (x, writes[0], residual) if tensor is not None]
-    channels_last = tuple(tensor for tensor in candidates if tensor is not x or x.sizes[1] > 4)
-    present = [x, w, bias, factor] if residual is None else [x, w, bias, factor, residual]
-    return KernelCall("quantized_conv", (node,), present, writes, attributes, channels_last)
+    present: Reads = [tensor for tensor in (x, w, bias, factor, w_zero, residual) if tensor is not None]
+    return KernelCall("quantized_conv", (node,), present, writes, attributes, _channels_last(x, writes[0], residual))
+
+
+def _channels_last(x: RunTensor, *others: RunTensor | None) -> tuple[RunTensor, ...]:
+    """Return the images of quantized_conv that must be channels-last: it reads up to 4 channels in any layout."""
+    images = others if x.sizes[1] <= 4 else (x, *others)
+    return tuple(tensor for tensor in images if tensor is not None)
+
+
+def _select_integer_conv(op: IntegerConv, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    x, w, *optional = (*reads, *[None] * 5)[:7]
+    assert x is not None and w is not None
+    x_zero, w_zero, x_scale, _, bias = optional
+    attributes = window_attributes(op.conv.geometry(x.sizes[2:], w.sizes[2:])) | {
+        "results": "sums" if x_scale is None else "floats",
+        "has_x_zero": int(x_zero is not None),
+        "has_w_zero": int(w_zero is not None),
+        "has_bias": int(bias is not None),
+        "has_residual": 0,
+    }
+    present: Reads = [x, w, *(tensor for tensor in optional if tensor is not None)]
+    return KernelCall("quantized_conv", (node,), present, writes, attributes, _channels_last(x, writes[0]))
+
+
+def _select_dynamic_quantize(op: DynamicQuantizeLinear, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+    return KernelCall("dynamic_quantize", (node,), reads, writes, {})
 
 
 def _global_pool(mode: str) -> Selector:
@@ -296,8 +325,6 @@ def _reduce(mode: str) -> Selector:
         if axes is not None and axes.data is None:
             return "axes that are known only at run time"
         reduced = op.axes_of(len(x.sizes), None if axes is None else axes.data)
-        if isinstance(op, NonEmptyReduceMin) and any(x.sizes[axis] == 0 for axis in reduced):
-            return "a reduction of no elements"
         return KernelCall("reduce", (node,), [x], writes, {"mode": mode, "axes": list(reduced)})
 
     return select
@@ -401,6 +428,7 @@ KERNELS: dict[type[Op], Selector] = {
     ConvTranspose: _select_conv_transpose,
     CumSum: select_cum_sum,
     DFT: select_dft,
+    DynamicQuantizeLinear: _select_dynamic_quantize,
     Gather: select_gather,
     GatherElements: select_gather_elements,
     GatherND: select_gather_nd,
@@ -408,6 +436,7 @@ KERNELS: dict[type[Op], Selector] = {
     GlobalAveragePool: _global_pool("mean"),
     GlobalMaxPool: _global_pool("max"),
     GridSample: select_grid_sample,
+    IntegerConv: _select_integer_conv,
     LRN: _select_lrn,
     LabelEncoder: select_label_encoder,
     LayerNormalization: _select_layer_norm,
@@ -415,7 +444,6 @@ KERNELS: dict[type[Op], Selector] = {
     MatMul: _select_matmul,
     MaxPool: _select_max_pool,
     NmsTable: select_nms,
-    NonEmptyReduceMin: _reduce("min"),
     QuantizedConv: _select_quantized_conv,
     RandomUniform: select_random_uniform,
     Range: select_range,

@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-class _QuantizedWeights(NamedTuple):
+class QuantizedMatrix(NamedTuple):
     """Quantized weights with their scale and zero point, for each direction."""
 
     codes: Data
     scale: Data
     point: Data
 
-    def of(self, direction: int) -> _QuantizedWeights:
-        return _QuantizedWeights(*(None if part is None else part[direction] for part in self))
+    def of(self, direction: int) -> QuantizedMatrix:
+        return QuantizedMatrix(*(None if part is None else part[direction] for part in self))
 
 
 class _KeepsIntegers:
     """Keep weights quantized until their product is computed."""
 
     def widen(self, x: Data) -> Any:
-        return x if isinstance(x, _QuantizedWeights) else super().widen(x)  # type: ignore[misc]
+        return x if isinstance(x, QuantizedMatrix) else super().widen(x)  # type: ignore[misc]
 
     def index(self, x: Data, i: int) -> Any:
-        return x.of(i) if isinstance(x, _QuantizedWeights) else super().index(x, i)  # type: ignore[misc]
+        return x.of(i) if isinstance(x, QuantizedMatrix) else super().index(x, i)  # type: ignore[misc]
 
     def prepare_weights(self, weights: Data) -> Any:
         return weights
@@ -54,7 +54,9 @@ class _ExactWeights(NamedTuple):
     scale: Data
 
 
-class _QuantizedArrayBackend(_KeepsIntegers, ArrayBackend):
+class QuantizedArrayBackend(_KeepsIntegers, ArrayBackend):
+    """Compute products with quantized weights as DynamicQuantizeMatMul."""
+
     def prepare_weights(self, weights: Data) -> Any:
         """Convert the weights once for all time steps: BLAS has no integer matrix product."""
         if not is_numpy(self.xp):
@@ -105,7 +107,7 @@ class DynamicQuantizeLSTM(
         return super().sizes_of(xs[0], *map(_transposed_shape_of, xs[1:3]), *xs[3:8])
 
     def evaluate(self, xp: Namespace, *xs: Array | None) -> Any:
-        return self._compute(_QuantizedArrayBackend(xp), self.sizes_of(*xs), *_group_weights(xs))
+        return self._compute(QuantizedArrayBackend(xp), self.sizes_of(*xs), *_group_weights(xs))
 
     def decompose(self, b: Builder, *xs: Value | None) -> Any:
         sizes = self.sizes_of(*xs)
@@ -126,4 +128,4 @@ def _transposed_shape_of(weights: Data) -> Any:
 def _group_weights(xs: Sequence[Data]) -> list[Any]:
     """Return the inputs in LSTM's order, each weight together with its scale and zero point."""
     x, w, r, bias, lengths, h, c, peephole, w_scale, w_point, r_scale, r_point = xs
-    return [x, _QuantizedWeights(w, w_scale, w_point), _QuantizedWeights(r, r_scale, r_point), bias, lengths, h, c, peephole]
+    return [x, QuantizedMatrix(w, w_scale, w_point), QuantizedMatrix(r, r_scale, r_point), bias, lengths, h, c, peephole]
