@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 
 from dovetail.dtypes import f32
 from dovetail.engine.memory.affine_layout import Layout
-from dovetail.engine.memory.aliasing import AliasMap, assign_aliases, windows_to_copy
+from dovetail.engine.memory.alias_assignment import assign_aliases
+from dovetail.engine.memory.aliasing import AliasMap, windows_to_copy
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.ir.op import Window, Windows
 from dovetail.ir.types import Tensor

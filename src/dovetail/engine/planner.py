@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.engine.memory.affine_layout import row_major_strides
-from dovetail.engine.memory.aliasing import AliasMap, assign_aliases
+from dovetail.engine.memory.alias_assignment import assign_aliases
+from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.allocation import allocate
+from dovetail.engine.memory.overlay import overlay_roots
 from dovetail.engine.memory.physical_layout import PhysicalLayouts, choose_layouts
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.plan import Plan
@@ -91,6 +93,7 @@ def _plan_calls(
         aliases.external.update(tensor for tensor in call.operands() if tensor.data is not None)
     if elide != "none":
         assign_aliases(calls, aliases)
+        overlay_roots(calls, aliases, (tensor_map.of(value) for value in graph.outputs))
     for tensor in strided_inputs:
         if any(layouts.layout(view) is None for view in aliases.members(tensor)):
             raise NonAffineInput(tensor.name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense_layout
+from dovetail.engine.memory.affine_layout import Layout, Mode, common_refinement, compose, dense_layout
 from dovetail.engine.memory.aliasing import covers_outputs, windows_to_copy
 from dovetail.engine.memory.copy_cost import reason_to_copy
 from dovetail.engine.memory.physical_layout import PhysicalLayouts
@@ -141,7 +141,7 @@ class StepBuilder:
 
     def _add_strided_copy(self, source: RunTensor, read: Layout, target: RunTensor, written: Layout, reason: str) -> None:
         """Append a copy between two layouts of as many elements; two copies where their modes have no common refinement."""
-        refined = _common_refinement(read.modes, written.modes)
+        refined = common_refinement(read.modes, written.modes)
         if refined is None:
             temporary = RunTensor(f"{source.name} (dense)", source.type, (read.elements,), source.dtype)
             dense = dense_layout(read.elements)
@@ -167,21 +167,3 @@ def fills_by_call(calls: Sequence[KernelCall], layouts: PhysicalLayouts) -> dict
         # A tensor that contains another filled tensor is filled before it.
         fills.setdefault(id(first), []).insert(0, call)
     return fills
-
-
-def _common_refinement(first: Sequence[Mode], second: Sequence[Mode]) -> tuple[tuple[int, ...], ...] | None:
-    """Return two lists of modes over the same elements as one box: sizes, strides, strides. None where sizes do not divide."""
-    first_modes, second_modes = list(first), list(second)
-    rows: list[tuple[int, int, int]] = []
-    while first_modes:
-        (size, stride), (other_size, other_stride) = first_modes.pop(), second_modes.pop()
-        count = min(size, other_size)
-        if size % count or other_size % count:
-            return None
-        rows.append((count, stride, other_stride))
-        if size > count:
-            first_modes.append((size // count, stride * count))
-        if other_size > count:
-            second_modes.append((other_size // count, other_stride * count))
-    rows.reverse()
-    return tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows)

@@ -123,6 +123,24 @@ def strides_of(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(strides)
 
 
+def common_refinement(first: Sequence[Mode], second: Sequence[Mode]) -> tuple[tuple[int, ...], ...] | None:
+    """Return two lists of modes over the same elements as one box: sizes, strides, strides. None where sizes do not divide."""
+    first_modes, second_modes = list(first), list(second)
+    rows: list[tuple[int, int, int]] = []
+    while first_modes:
+        (size, stride), (other_size, other_stride) = first_modes.pop(), second_modes.pop()
+        count = min(size, other_size)
+        if size % count or other_size % count:
+            return None
+        rows.append((count, stride, other_stride))
+        if size > count:
+            first_modes.append((size // count, stride * count))
+        if other_size > count:
+            second_modes.append((other_size // count, other_stride * count))
+    rows.reverse()
+    return tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows)
+
+
 def _digits_of(modes: Sequence[Mode], index: int) -> tuple[list[int], list[int]]:
     """Return the mixed-radix digits of an index, and the radix weight of each."""
     digits, radices = [0] * len(modes), [0] * len(modes)

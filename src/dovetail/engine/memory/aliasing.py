@@ -1,8 +1,8 @@
 """Alias analysis: decides which tensors share a buffer. Each tensor is an affine view of one root; each root has one buffer.
 
 Outputs of Reshape, Split, Slice, Transpose and Expand alias their input; inputs of Concat and Pad are written directly into their
-output. Only the operators' windows are read, never their names: a tensor that one window covers completely aliases the window's
-source, and a tensor that is one window of a target is written in place into the target where its root allows that.
+output. Only the operators' windows are read, never their names. `alias_assignment` chooses the aliases; this module has the map
+that holds them, and the windows that they leave to be copied.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from math import prod
 from typing import NamedTuple
 
 from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense_layout, invert
-from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
+from dovetail.engine.memory.index_map import IndexMap, index_map
+from dovetail.engine.memory.tensor import KernelCall, RunTensor
 from dovetail.ir.op import Window
 
 
@@ -32,6 +33,16 @@ class AliasMap:
         self._members: dict[RunTensor, list[RunTensor]] = {}
         self.external: set[RunTensor] = set()
         """Roots outside the arena: inputs, constants, outputs."""
+
+    def fork(self) -> AliasMap:
+        """Return a map without aliases that has the same external roots."""
+        forked = AliasMap()
+        forked.external = self.external
+        return forked
+
+    def adopt(self, other: AliasMap) -> None:
+        """Take over the aliases of another map."""
+        self._parents, self._root_views, self._members = other._parents, other._root_views, other._members
 
     def of(self, tensor: RunTensor) -> TensorView:
         """Return the root of a tensor, and the tensor's layout in it."""
@@ -58,7 +69,8 @@ class AliasMap:
         """Return all tensors that are views of a root, itself included."""
         return [root, *self._members.get(root, ())]
 
-    def _alias(self, tensor: RunTensor, view: TensorView) -> None:
+    def alias(self, tensor: RunTensor, view: TensorView) -> None:
+        """Make a root, with all of its members, a view."""
         self._parents[tensor] = view
         members = self._members.setdefault(view.root, [])
         members.append(tensor)
@@ -72,7 +84,7 @@ class AliasMap:
         root, layout = self.of(source)
         composed = compose(layout, window.source_offset, axes)
         if composed is not None and composed.elements == tensor.count:
-            self._alias(tensor, TensorView(root, composed))
+            self.alias(tensor, TensorView(root, composed))
 
     def write_into(self, tensor: RunTensor, target: RunTensor, window: Window) -> bool:
         """Make the root of ``tensor`` a view of ``target``, so that it is written in place; returns whether that is possible.
@@ -81,7 +93,7 @@ class AliasMap:
         """
         view = self._view_inside(tensor, target, window)
         if view is not None:
-            self._alias(self.of(tensor).root, view)
+            self.alias(self.of(tensor).root, view)
         return view is not None
 
     def _view_inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
@@ -95,11 +107,21 @@ class AliasMap:
         written = None if axes is None else compose(into.layout, window.target_offset, axes)
         if inverse is None or written is None:
             return None
-        # None for a window of only a part of the tensor; a root with further elements fails _is_affine_in.
+        # None for a window of only a part of the tensor; a root with further elements fails is_affine_in.
         composed = compose(written, inverse.offset, inverse.modes)
-        return None if composed is None or not self._is_affine_in(root, composed) else TensorView(into.root, composed)
+        return None if composed is None or not self.is_affine_in(root, composed) else TensorView(into.root, composed)
 
-    def _is_affine_in(self, root: RunTensor, layout: Layout) -> bool:
+    def map_of(self, call: KernelCall, window: Window) -> tuple[RunTensor, RunTensor, IndexMap] | None:
+        """Return the roots that a window reads and writes, and the map between their elements; None where it is not affine."""
+        if 0 in window.sizes:
+            return None
+        source, target = self.of(source_of(call, window)), self.of(call.writes[window.output])
+        read = compose(source.layout, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
+        written = compose(target.layout, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
+        moved = None if read is None or written is None else index_map(read, written)
+        return None if moved is None else (source.root, target.root, moved)
+
+    def is_affine_in(self, root: RunTensor, layout: Layout) -> bool:
         """Return whether every member of ``root`` composes with ``layout``, the root's layout in another root."""
         views = [self.of(tensor).layout for tensor in self.members(root)]
         return all(compose(layout, view.offset, view.modes) is not None for view in views)
@@ -124,58 +146,29 @@ def _dense_strides(sizes: list[int]) -> list[int]:
     return strides[::-1]
 
 
-def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
-    """Alias the outputs and inputs of data movement. :func:`windows_to_copy` has the windows that no alias covers."""
-    moves = [call for call in calls if call.kernel == MOVE]
-    for call in moves:
-        _alias_outputs(call, aliases)
-    # The last first: an outer target is then written into before its parts have members that would have to compose again.
-    for call in reversed(moves):
-        _alias_inputs(call, aliases)
-
-
-def _alias_outputs(call: KernelCall, aliases: AliasMap) -> None:
-    if not covers_outputs(call):
-        return
-    by_output: dict[int, list[Window]] = {}
-    for window in _windows_of(call):
-        by_output.setdefault(window.output, []).append(window)
-    for index, tensor in enumerate(call.writes):
-        windows = by_output.get(index, [])
-        if len(windows) == 1:
-            (window,) = windows
-            aliases.alias_source(tensor, _source_of(call, window), window)
-
-
 def covers_outputs(call: KernelCall) -> bool:
     """Return whether the windows leave no element to be filled. (Windows of a call with a fill value do not overlap.)"""
     return _window_elements(call) >= sum(tensor.count for tensor in call.writes)
 
 
 def _window_elements(call: KernelCall) -> int:
-    return sum(prod(window.sizes) for window in _windows_of(call))
+    return sum(prod(window.sizes) for window in windows_of(call))
 
 
-def _windows_of(call: KernelCall) -> tuple[Window, ...]:
+def windows_of(call: KernelCall) -> tuple[Window, ...]:
+    """Return the windows of a data movement."""
     assert call.windows is not None
     return call.windows.windows
 
 
-def _source_of(call: KernelCall, window: Window) -> RunTensor:
+def source_of(call: KernelCall, window: Window) -> RunTensor:
+    """Return the tensor that a window reads."""
     tensor = call.reads[window.input]
     assert tensor is not None
     return tensor
 
 
-def _alias_inputs(call: KernelCall, aliases: AliasMap) -> None:
-    if _has_overlap(call):
-        return
-    for window in _windows_of(call):
-        # A tensor that is read more than once is written in place for the first window and copied for the others.
-        aliases.write_into(_source_of(call, window), call.writes[window.output], window)
-
-
-def _has_overlap(call: KernelCall) -> bool:
+def has_overlap(call: KernelCall) -> bool:
     """Return whether some window may write over another: then their order matters, and each is copied."""
     return _window_elements(call) > sum(tensor.count for tensor in call.writes)
 
@@ -183,8 +176,8 @@ def _has_overlap(call: KernelCall) -> bool:
 def windows_to_copy(call: KernelCall, aliases: AliasMap) -> list[Window]:
     """Return the windows of a data movement that no alias makes superfluous."""
     windows = []
-    for window in _windows_of(call):
-        tensor, target = _source_of(call, window), call.writes[window.output]
+    for window in windows_of(call):
+        tensor, target = source_of(call, window), call.writes[window.output]
         if 0 in window.sizes or target.data is not None:
             continue
         source, into = aliases.of(tensor), aliases.of(target)

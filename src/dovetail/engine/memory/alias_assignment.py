@@ -1,0 +1,181 @@
+"""Choice of aliases: which tensor becomes a view of which, so that data movement copies as little as possible.
+
+A tensor that windows compose from one affine piece of a root is a view of that root. A root all of whose elements land in one
+affine piece of another root, by one window or by several of its parts, is written in place there. Where two targets want one
+tensor, it is written into the one that leaves less to copy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from dovetail.engine.memory.affine_layout import Layout, compose, permuted_strides, strided_layout, strides_of
+from dovetail.engine.memory.aliasing import (
+    AliasMap,
+    TensorView,
+    covers_outputs,
+    has_overlap,
+    source_of,
+    windows_of,
+    windows_to_copy,
+)
+from dovetail.engine.memory.index_map import IndexMap, whole_map
+from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
+from dovetail.ir.op import Window
+
+MAX_TRIALS = 8
+"""Assignments tried for tensors that two targets want."""
+MAX_TRIAL_CALLS = 20_000
+"""Calls that are assigned aliases in all trials together: a bound on planning time."""
+
+Denied = frozenset[tuple[int, RunTensor]]
+"""Calls by number, each with a root that is not to be written in place into the call's outputs."""
+
+
+def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
+    """Alias the outputs and inputs of data movement. :func:`windows_to_copy` has the windows that no alias covers."""
+    calls = list(calls)
+    best = _Assignment(calls, aliases.fork(), frozenset())
+    contested = best.contested()
+    if contested:
+        cost = best.cost()
+        for origin, number in contested[: min(MAX_TRIALS, MAX_TRIAL_CALLS // len(calls))]:
+            trial = _Assignment(calls, aliases.fork(), best.denied | best.denials(origin, number))
+            if trial.cost() < cost:
+                best, cost = trial, trial.cost()
+    aliases.adopt(best.aliases)
+
+
+class _Assignment:
+    """One assignment of aliases to all calls."""
+
+    def __init__(self, calls: Sequence[KernelCall], aliases: AliasMap, denied: Denied) -> None:
+        self.aliases = aliases
+        self.denied = denied
+        self._calls = calls
+        self._moves = [(number, call) for number, call in enumerate(calls) if call.kernel == MOVE]
+        self._operands = {tensor for call in calls if call.kernel != MOVE for tensor in call.operands() if tensor.count}
+        self._landed: defaultdict[tuple[RunTensor, RunTensor], list[IndexMap]] = defaultdict(list)
+        for _, call in self._moves:
+            self._alias_outputs(call)
+        sources = {source_of(call, window) for _, call in self._moves for window in windows_of(call)}
+        self._origins = {source: aliases.of(source).root for source in sources}
+        # The last first: an outer target is then written into before its parts have members that would have to compose again.
+        for number, call in reversed(self._moves):
+            self._alias_joined_outputs(call)
+            if not has_overlap(call):
+                self._alias_inputs(number, call)
+
+    # Assignment
+
+    def _alias_outputs(self, call: KernelCall) -> None:
+        """Alias each output that is one window."""
+        if covers_outputs(call):
+            for tensor, windows in _windows_by_output(call):
+                if len(windows) == 1:
+                    self.aliases.alias_source(tensor, source_of(call, windows[0]), windows[0])
+
+    def _alias_joined_outputs(self, call: KernelCall) -> None:
+        """Alias each output whose windows read one affine piece of one root."""
+        if not covers_outputs(call) or has_overlap(call):
+            return
+        for tensor, windows in _windows_by_output(call):
+            roots = {self.aliases.of(source_of(call, window)).root for window in windows}
+            if len(windows) < 2 or len(roots) > 1 or tensor in self.aliases.external or not self.aliases.is_root(tensor):
+                continue
+            (root,) = roots
+            maps = [self._read_map(call, window) for window in windows]
+            layout = None if None in maps or root is tensor else whole_map(filter(None, maps), tensor.count)
+            if layout is not None and self._stays_strided(tensor, root, layout):
+                self.aliases.alias(tensor, TensorView(root, layout))
+
+    def _read_map(self, call: KernelCall, window: Window) -> IndexMap | None:
+        """Return the map from the elements of the root that a window writes to those of the root that it reads."""
+        moved = self.aliases.map_of(call, window)
+        return None if moved is None else moved[2].inverse()
+
+    def _alias_inputs(self, number: int, call: KernelCall) -> None:
+        """Write inputs in place: each that is one window, then roots all of whose parts have landed in one root."""
+        pairs = []
+        for window in windows_of(call):
+            source, target = source_of(call, window), call.writes[window.output]
+            if (number, self._origins[source]) in self.denied:
+                continue
+            # A tensor that is read more than once is written in place for the first window and copied for the others.
+            if self.aliases.write_into(source, target, window):
+                continue
+            moved = self.aliases.map_of(call, window)
+            if moved is not None and moved[0] is not moved[1]:
+                self._landed[moved[:2]].append(moved[2])
+                pairs.append(moved[:2])
+        for root, target in dict.fromkeys(pairs):
+            maps = self._landed[root, target]
+            if root in self.aliases.external or not (self.aliases.is_root(root) and self.aliases.is_root(target)):
+                continue
+            if len(maps) > 1 and sum(each.elements for each in maps) >= root.count:
+                layout = whole_map(maps, root.count)
+                if layout is not None and self._stays_strided(root, target, layout):
+                    self.aliases.alias(root, TensorView(target, layout))
+
+    def _stays_strided(self, root: RunTensor, target: RunTensor, layout: Layout) -> bool:
+        """Return whether every member of ``root`` is affine in ``target``, and kernels keep the single stride per axis that
+        spares them a copy."""
+        for tensor in self.aliases.members(root):
+            view = self.aliases.of(tensor).layout
+            composed = compose(layout, view.offset, view.modes)
+            if composed is None:
+                return False
+            if tensor in self._operands and not is_strided(tensor, target, composed) and is_strided(tensor, root, view):
+                return False
+        return True
+
+    # Choice between targets
+
+    def contested(self) -> list[tuple[RunTensor, int]]:
+        """Return roots that are written in place into one target and copied to another, with the call that copies, the largest
+        copy first."""
+        found: dict[tuple[RunTensor, int], int] = defaultdict(int)
+        for number, call in self._moves:
+            if has_overlap(call):
+                continue
+            for window in windows_to_copy(call, self.aliases):
+                origin = self._origins[source_of(call, window)]
+                if origin not in self.aliases.external and not self.aliases.is_root(origin):
+                    found[origin, number] += prod(window.sizes) * origin.itemsize
+        return sorted(found, key=lambda key: -found[key])
+
+    def denials(self, origin: RunTensor, number: int) -> Denied:
+        """Return what keeps a root out of the targets of all calls but one."""
+        return frozenset((other, origin) for other, _ in self._moves if other != number)
+
+    def cost(self) -> int:
+        """Return the bytes that are copied, by data movement and for kernels that need a single stride per axis."""
+        copied = 0
+        for _, call in self._moves:
+            for window in windows_to_copy(call, self.aliases):
+                copied += prod(window.sizes) * source_of(call, window).itemsize
+        for tensor in self._operands:
+            root, layout = self.aliases.of(tensor)
+            copied += 0 if root is tensor or is_strided(tensor, root, layout) else tensor.nbytes
+        return copied
+
+
+def is_strided(tensor: RunTensor, root: RunTensor, layout: Layout) -> bool:
+    """Return whether a view has a single stride per axis where its root is row-major or channels-last."""
+    if strides_of(layout, tensor.sizes) is not None:
+        return True
+    if len(root.sizes) < 3:
+        return False
+    channels_last = strided_layout(root.sizes, permuted_strides(root.sizes, (0, *range(2, len(root.sizes)), 1)))
+    composed = compose(channels_last, layout.offset, layout.modes)
+    return composed is not None and strides_of(composed, tensor.sizes) is not None
+
+
+def _windows_by_output(call: KernelCall) -> list[tuple[RunTensor, list[Window]]]:
+    by_output: dict[int, list[Window]] = {}
+    for window in windows_of(call):
+        if 0 not in window.sizes:
+            by_output.setdefault(window.output, []).append(window)
+    return [(tensor, by_output.get(index, [])) for index, tensor in enumerate(call.writes)]

@@ -1,0 +1,217 @@
+"""Overlays: a root of which only a part lands in a target is written there too, over elements that are written later.
+
+In ``a, b = Split(y); Concat(a, f(b))`` the output of Concat holds all of ``y`` until ``f(b)`` is written over ``b``. Every access to
+the other elements of the root has to precede the first write of what the target holds there, or to be a read that the writing
+kernel may overwrite.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from math import gcd
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.engine.memory.affine_layout import Layout, compose, strided_layout
+from dovetail.engine.memory.alias_assignment import is_strided
+from dovetail.engine.memory.aliasing import AliasMap, TensorView, covers_outputs, has_overlap, source_of, windows_to_copy
+from dovetail.engine.memory.in_place import overwritable_reads
+from dovetail.engine.memory.index_map import IndexMap, extend_to
+from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
+
+MAX_ATTEMPTS = 64
+"""Pairs of a root and a target that are examined: a bound on planning time."""
+MAX_ELEMENTS = 1 << 22
+"""Elements of the largest table of times, in units of the greatest common divisor of all layouts."""
+
+NEVER = -1
+ALWAYS = np.iinfo(np.int32).max
+
+Marks = np.ndarray[Any, np.dtype[np.int32]]
+
+
+class _Access(NamedTuple):
+    """A read or write of a part of a root by the call of a number. ``tensor``: None for a copied window."""
+
+    number: int
+    is_write: bool
+    layout: Layout
+    tensor: RunTensor | None
+
+
+class _Pair(NamedTuple):
+    """A root, a target that some of the root's elements are copied into, and the maps of these copies."""
+
+    root: RunTensor
+    target: RunTensor
+    maps: list[IndexMap]
+
+
+def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Iterable[RunTensor]) -> None:
+    """Alias roots into targets that they fit in only by time. ``results``: tensors that are read after the last call."""
+    results = list(results)
+    pairs = _pairs_of(calls, aliases)
+    accesses = _accesses_of(calls, aliases, results) if pairs else {}
+    for root, target, maps in pairs[:MAX_ATTEMPTS]:
+        if not (aliases.is_root(root) and aliases.is_root(target)) or any(
+            call.windows is not None and not covers_outputs(call) and aliases.of(call.writes[0]).root in (root, target)
+            for call in calls
+        ):
+            # Fills of several calls in one buffer come before its first write.
+            continue
+        for layout in _layouts_of(maps, root, target, aliases):
+            if _precedes(accesses[root], accesses.get(target, []), maps, layout, target, calls):
+                aliases.alias(root, TensorView(target, layout))
+                accesses = _accesses_of(calls, aliases, results)
+                break
+
+
+def _pairs_of(calls: Sequence[KernelCall], aliases: AliasMap) -> list[_Pair]:
+    """Return the pairs that copies connect, the largest copies first."""
+    found: defaultdict[tuple[RunTensor, RunTensor], list[IndexMap]] = defaultdict(list)
+    for call in calls:
+        if call.kernel != MOVE or has_overlap(call):
+            continue
+        for window in windows_to_copy(call, aliases):
+            moved = aliases.map_of(call, window)
+            if moved is not None and moved[0] is not moved[1] and moved[0] not in aliases.external:
+                found[moved[:2]].append(moved[2])
+    pairs = [_Pair(*roots, maps) for roots, maps in found.items()]
+    return sorted(pairs, key=lambda pair: -sum(each.elements for each in pair.maps) * pair.root.itemsize)
+
+
+def _layouts_of(maps: Sequence[IndexMap], root: RunTensor, target: RunTensor, aliases: AliasMap) -> Iterator[Layout]:
+    """Yield layouts of all of ``root`` within ``target`` that continue one of the maps, and keep each member affine."""
+    for joined in sorted(maps, key=lambda each: -each.elements)[:2]:
+        layout = extend_to(joined, root.count)
+        if layout is None:
+            continue
+        reaches = [(size - 1) * stride for size, stride in layout.modes]
+        low = layout.offset + sum(reach for reach in reaches if reach < 0)
+        high = layout.offset + sum(reach for reach in reaches if reach > 0)
+        if low >= 0 and high < target.count and _stays_strided(root, target, layout, aliases):
+            yield layout
+
+
+def _stays_strided(root: RunTensor, target: RunTensor, layout: Layout, aliases: AliasMap) -> bool:
+    for tensor in aliases.members(root):
+        view = aliases.of(tensor).layout
+        composed = compose(layout, view.offset, view.modes)
+        if composed is None or not (is_strided(tensor, target, composed) or not is_strided(tensor, root, view)):
+            return False
+    return True
+
+
+def _accesses_of(
+    calls: Sequence[KernelCall], aliases: AliasMap, results: Iterable[RunTensor]
+) -> defaultdict[RunTensor, list[_Access]]:
+    """Return the accesses to each root in the order of calls."""
+    accesses: defaultdict[RunTensor, list[_Access]] = defaultdict(list)
+
+    def add(number: int, is_write: bool, tensor: RunTensor) -> None:
+        root, layout = aliases.of(tensor)
+        if tensor.count:
+            accesses[root].append(_Access(number, is_write, layout, tensor))
+
+    for number, call in enumerate(calls):
+        if call.kernel == MOVE:
+            for window in windows_to_copy(call, aliases):
+                source, target = aliases.of(source_of(call, window)), aliases.of(call.writes[window.output])
+                read = compose(source.layout, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
+                written = compose(target.layout, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
+                # A window that is not affine is read or written by way of all of its tensor.
+                accesses[source.root].append(_Access(number, False, read or source.layout, None))
+                accesses[target.root].append(_Access(number, True, written or target.layout, None))
+        else:
+            for tensor in call.present_reads:
+                add(number, False, tensor)
+            for tensor in call.writes:
+                add(number, True, tensor)
+    for tensor in results:
+        add(len(calls), False, tensor)
+    return accesses
+
+
+def _precedes(
+    own: Sequence[_Access],
+    others: Sequence[_Access],
+    maps: Sequence[IndexMap],
+    layout: Layout,
+    target: RunTensor,
+    calls: Sequence[KernelCall],
+) -> bool:
+    """Return whether all accesses to a root at ``layout`` in ``target`` precede what other calls write over its elements.
+
+    What lands, and so is read as the target, must not be written over at all.
+    """
+    moved = [(access, compose(layout, access.layout.offset, access.layout.modes)) for access in own]
+    if any(region is None for _, region in moved):
+        return False
+    regions = [(access, region) for access, region in moved if region is not None]
+    landed = [region for each in maps if (region := _far_of(each)) == _image_of(each, layout)]
+    writes = [access for access in others if access.is_write and not (access.tensor is None and access.layout in landed)]
+    unit = _unit_of(target.count, [region for _, region in regions] + landed + [access.layout for access in writes])
+    if not landed or target.count // unit > MAX_ELEMENTS:
+        return False
+    last: Marks = np.full(target.count // unit, NEVER, np.int32)
+    for access, region in regions:
+        np.maximum(view := _view(last, region, unit), access.number, out=view)
+    for region in landed:
+        _view(last, region, unit)[...] = ALWAYS
+    for write in writes:
+        latest = int(_view(last, write.layout, unit).max())
+        if latest > write.number or (latest == write.number and not _may_overwrite(write, calls[latest], regions, np.zeros_like(last), unit)):
+            return False
+    return True
+
+
+def _far_of(each: IndexMap) -> Layout:
+    """Return the elements of the target that a map writes, as a layout."""
+    return strided_layout([size for size, _, _ in each.axes], [far for _, _, far in each.axes], each.far)
+
+
+def _image_of(each: IndexMap, layout: Layout) -> Layout | None:
+    """Return the elements of the target that a map reads, where the root has ``layout`` there."""
+    return compose(layout, each.near, [(size, near) for size, near, _ in each.axes])
+
+
+def _may_overwrite(write: _Access, call: KernelCall, regions: Sequence[tuple[_Access, Layout]], marks: Marks, unit: int) -> bool:
+    """Return whether a call may write over what it reads of a root: each such read has the elements of the result, and the
+    kernel declares that it reads an element before it writes it."""
+    if write.tensor is None:
+        return False
+    _view(marks, write.layout, unit)[...] = ALWAYS
+    overwritable = overwritable_reads(call.kernel, call.attributes, len(call.reads), len(call.writes))
+    own = [(access, region) for access, region in regions if access.number == write.number]
+    for access, region in own:
+        is_apart = not (_view(marks, region, unit) == ALWAYS).any()
+        if is_apart:
+            continue
+        positions = {position for position, tensor in enumerate(call.reads) if tensor is access.tensor}
+        tensor = access.tensor
+        if access.is_write or tensor is None or region != write.layout or not positions <= overwritable:
+            return False
+        if (tensor.sizes, tensor.itemsize) != (write.tensor.sizes, write.tensor.itemsize):
+            return False
+    return True
+
+
+def _unit_of(count: int, layouts: Iterable[Layout]) -> int:
+    """Return the largest number of elements in whose multiples all layouts lie: their contiguous runs, strides and offsets."""
+    unit = count
+    for layout in layouts:
+        unit = gcd(unit, layout.offset)
+        if not any(stride == 1 for _, stride in layout.modes):
+            return 1
+        for size, stride in layout.modes:
+            unit = gcd(unit, size if stride == 1 else stride)
+    return unit
+
+
+def _view(marks: Marks, layout: Layout, unit: int) -> Marks:
+    """Return the marks of a layout's elements."""
+    modes = [(size // unit, 1) if stride == 1 else (size, stride // unit) for size, stride in layout.modes]
+    sizes, strides = [size for size, _ in modes], [stride * marks.itemsize for _, stride in modes]
+    return np.lib.stride_tricks.as_strided(marks[layout.offset // unit :], sizes, strides)
