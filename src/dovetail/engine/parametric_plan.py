@@ -83,7 +83,7 @@ def make_parametric_plan(
         shapes = [tuple(int(symbolic.substitute(dim, numbers)) for dim in value.dims) for value in graph.inputs]
         tensor_map = TensorMap(graph, numbers, shapes, shape_nodes.shared)
         shape_nodes.evaluate(tensor_map)
-        plan = make_plan(graph, tensor_map, (), elide, [buffer.offset for buffer in like.buffers] if like else None)
+        plan = make_plan(graph, tensor_map, (), elide, like)
         if like is not None and _lifetimes_of(plan) != _lifetimes_of(like):
             # The offsets belong to other buffers.
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -90,6 +91,8 @@ class Plan:
     """The graph's tensors that are delivered in ``outputs``."""
     constant_bytes: int
     """The bytes of the constants of this plan alone, computed from the sizes of the run."""
+    order: Sequence[int] | None = None
+    """The numbers of the kernel calls in the order of execution; None for the order of the graph."""
 
     @property
     def copied_bytes(self) -> int:

@@ -10,6 +10,7 @@ from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.allocation import allocate
 from dovetail.engine.memory.overlay import overlay_roots
 from dovetail.engine.memory.physical_layout import PhysicalLayouts, choose_layouts
+from dovetail.engine.memory.schedule import schedule_calls
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.plan import Plan
 from dovetail.engine.select.fusion import fuse
@@ -30,20 +31,36 @@ class NonAffineInput(Exception):
     """An input (named) whose strides do not allow a view that the plan needs: a dense copy has to take its place."""
 
 
-def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, offsets: Sequence[int] | None = None) -> Plan:
+def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, like: Plan | None = None) -> Plan:
     """Return the plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
 
-    ``offsets``: offsets of the arena's buffers in their order, in place of assigned ones. Raises NonAffineInput.
+    ``like``: a plan whose order of calls and offsets of buffers this one has. Raises NonAffineInput.
     """
     nodes = _needed_nodes(graph, tensor_map)
     for node in nodes:
         _check_types(node, tensor_map)
     calls = fuse([select_kernel(node, tensor_map) for node in nodes], graph, tensor_map)
-    try:
-        return _plan_calls(graph, tensor_map, calls, strides, elide, offsets)
-    except NonAffineLayout:
-        # Without aliases every tensor has a dense buffer of its own.
-        return _plan_calls(graph, tensor_map, calls, strides, "none", offsets)
+
+    def plan_in(order: Sequence[int] | None) -> tuple[Plan, AliasMap]:
+        ordered = calls if order is None else [calls[number] for number in order]
+        offsets = None if like is None else [buffer.offset for buffer in like.buffers]
+        try:
+            plan, aliases = _plan_calls(graph, tensor_map, ordered, strides, elide, offsets)
+        except NonAffineLayout:
+            # Without aliases every tensor has a dense buffer of its own.
+            plan, aliases = _plan_calls(graph, tensor_map, ordered, strides, "none", offsets)
+        plan.order = order
+        return plan, aliases
+
+    if like is not None:
+        return plan_in(like.order if like.order is None or len(like.order) == len(calls) else None)[0]
+    plan, aliases = plan_in(None)
+    order = schedule_calls(calls, aliases)
+    if order is not None:
+        other, _ = plan_in(order)
+        if other.arena_bytes < plan.arena_bytes and other.copied_bytes <= plan.copied_bytes:
+            return other
+    return plan
 
 
 def _check_types(node: Node, tensor_map: TensorMap) -> None:
@@ -84,7 +101,7 @@ def _plan_calls(
     strides: Strides,
     elide: str,
     offsets: Sequence[int] | None,
-) -> Plan:
+) -> tuple[Plan, AliasMap]:
     aliases = AliasMap()
     layouts = PhysicalLayouts(aliases)
     aliases.external.update(tensor_map.inputs)
@@ -108,7 +125,7 @@ def _plan_calls(
         builder.add(call)
     steps, buffers, arena_bytes, lower_bound = allocate(builder.steps, layouts, (*tensor_map.inputs, *outputs), offsets)
     own_constants = {id(data): data.nbytes for step in steps for data in step.constants() if not tensor_map.shares([data])}
-    return Plan(
+    plan = Plan(
         inputs=tensor_map.inputs,
         outputs=outputs,
         steps=steps,
@@ -120,6 +137,7 @@ def _plan_calls(
         results=results,
         constant_bytes=sum(own_constants.values()),
     )
+    return plan, aliases
 
 
 def _set_input_strides(inputs: Sequence[RunTensor], strides: Strides, layouts: PhysicalLayouts) -> list[RunTensor]:

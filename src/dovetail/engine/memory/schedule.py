@@ -1,0 +1,178 @@
+"""Schedule: the order of kernel calls that keeps the fewest bytes live, found by a beam search of bounded steps.
+
+A state is the set of calls that ran, the bytes live after them, and their peak. Calls that raise neither are run at once; of the
+others each is tried, and the states with the lowest peak are kept. The search is deterministic and counts its steps, so that a
+plan does not depend on the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dovetail.engine.memory.aliasing import AliasMap, source_of, windows_to_copy
+from dovetail.engine.memory.arena import align
+from dovetail.engine.memory.in_place import overwritable_reads
+from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor
+
+BEAM = 16
+"""States kept after each call."""
+MAX_TRIALS = 6_000
+"""Calls tried in all states together; a search that needs more is given up."""
+MIN_GAIN = 0.02
+"""The least part of the peak that a new order has to save."""
+
+
+class _Call(NamedTuple):
+    """A call in the search: the roots that it accesses, the calls before it as a bit set, and the roots that it may overwrite."""
+
+    roots: tuple[int, ...]
+    before: int
+    overwritable: frozenset[int]
+
+
+class _State(NamedTuple):
+    peak: int
+    live: int
+    done: int
+    ready: tuple[int, ...]
+    last: int
+    parent: _State | None
+
+
+def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> list[int] | None:
+    """Return the numbers of the calls in a better order; None where none was found.
+
+    Interpreted calls keep their order among themselves: they may draw random numbers.
+    """
+    search = _Search(calls, aliases)
+    peak, least = search.peak_of(range(len(calls)))
+    if peak <= least * (1 + MIN_GAIN):
+        return None
+    best = search.run(int(peak * (1 - MIN_GAIN)))
+    return None if best is None else best
+
+
+class _Search:
+    def __init__(self, calls: Sequence[KernelCall], aliases: AliasMap) -> None:
+        self._aliases = aliases
+        self._numbers: dict[RunTensor, int] = {}
+        self._nbytes: list[int] = []
+        self._calls: list[_Call] = []
+        self._after: list[list[int]] = [[] for _ in calls]
+        writers: dict[RunTensor, int] = {}
+        interpreted = 0
+        for number, call in enumerate(calls):
+            before = interpreted if call.kernel == INTERPRET else 0
+            for tensor in call.present_reads:
+                if tensor in writers:
+                    before |= 1 << writers[tensor]
+            writers.update((tensor, number) for tensor in call.writes)
+            if call.kernel == INTERPRET:
+                interpreted = 1 << number
+            self._calls.append(self._call_of(call, before))
+        for number, one in enumerate(self._calls):
+            for other in _bits_of(one.before):
+                self._after[other].append(number)
+        self._users = [0] * len(self._nbytes)
+        for number, one in enumerate(self._calls):
+            for root in one.roots:
+                self._users[root] |= 1 << number
+
+    def _call_of(self, call: KernelCall, before: int) -> _Call:
+        if call.kernel == MOVE:
+            tensors = [
+                tensor
+                for window in windows_to_copy(call, self._aliases)
+                for tensor in (source_of(call, window), call.writes[window.output])
+            ]
+            return _Call(self._roots_of(tensors), before, frozenset())
+        positions = overwritable_reads(call.kernel, call.attributes, len(call.reads), len(call.writes))
+        overwritable = [tensor for position, tensor in enumerate(call.reads) if position in positions and tensor is not None]
+        return _Call(self._roots_of(call.operands()), before, frozenset(self._roots_of(overwritable)))
+
+    def _roots_of(self, tensors: Iterable[RunTensor]) -> tuple[int, ...]:
+        roots = {self._aliases.of(tensor).root: None for tensor in tensors if tensor.count and not tensor.is_dynamic}
+        return tuple(self._number_of(root) for root in roots if root not in self._aliases.external)
+
+    def _number_of(self, root: RunTensor) -> int:
+        if root not in self._numbers:
+            self._numbers[root] = len(self._nbytes)
+            self._nbytes.append(align(root.nbytes))
+        return self._numbers[root]
+
+    def _change(self, number: int, done: int) -> tuple[int, int]:
+        """Return the bytes that a call adds while it runs, and the bytes that it frees."""
+        call = self._calls[number]
+        after = done | 1 << number
+        added, freed, reused = 0, 0, 0
+        for root in call.roots:
+            users = self._users[root]
+            if not users & done:
+                added += self._nbytes[root]
+            elif not users & ~after and root in call.overwritable:
+                reused = max(reused, self._nbytes[root])
+            if not users & ~after:
+                freed += self._nbytes[root]
+        # A result takes over the buffer of an input that dies.
+        taken = reused if reused == added else 0
+        return added - taken, freed - taken
+
+    def peak_of(self, order: Iterable[int]) -> tuple[int, int]:
+        """Return the peak of an order, and the largest working set of a call, below which no order gets."""
+        peak = live = done = least = 0
+        for number in order:
+            added, freed = self._change(number, done)
+            own = sum(self._nbytes[root] for root in self._calls[number].roots)
+            least = max(least, own - max((self._nbytes[root] for root in self._calls[number].overwritable), default=0))
+            peak = max(peak, live + added)
+            live += added - freed
+            done |= 1 << number
+        return peak, least
+
+    def run(self, limit: int) -> list[int] | None:
+        """Return the best order found whose peak is at most ``limit``."""
+        ready = tuple(number for number, call in enumerate(self._calls) if not call.before)
+        states = [_State(0, 0, 0, ready, -1, None)]
+        trials = 0
+        for _ in self._calls:
+            following: dict[int, _State] = {}
+            for state in states:
+                trials += len(state.ready)
+                for new in self._expand(state, limit):
+                    old = following.get(new.done)
+                    if old is None or new.peak < old.peak:
+                        following[new.done] = new
+            if not following or trials > MAX_TRIALS:
+                return None
+            states = sorted(following.values(), key=lambda state: (state.peak, state.live, state.ready))[:BEAM]
+        order = []
+        state: _State | None = states[0]
+        while state is not None and state.parent is not None:
+            order.append(state.last)
+            state = state.parent
+        return order[::-1]
+
+    def _expand(self, state: _State, limit: int) -> list[_State]:
+        """Return the states after one more call: only one where some call raises neither the peak nor the live bytes."""
+        states = []
+        for number in state.ready:
+            added, freed = self._change(number, state.done)
+            peak = max(state.peak, state.live + added)
+            if peak > limit:
+                continue
+            done = state.done | 1 << number
+            enabled = [other for other in self._after[number] if not self._calls[other].before & ~done]
+            ready = tuple(sorted({*state.ready, *enabled} - {number}))
+            new = _State(peak, state.live + added - freed, done, ready, number, state)
+            if added <= freed and peak == state.peak:
+                return [new]
+            states.append(new)
+        return states
+
+
+def _bits_of(mask: int) -> Iterable[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
