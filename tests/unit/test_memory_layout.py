@@ -169,7 +169,7 @@ CHANNELS_LAST: dict[str, tuple[Callable[[Builder], Any], Laid]] = {
         lambda b: (lambda x: [
             conv(b, b.Exp(x)), b.Conv(b.Slice(x, [2, 2], [3, 3], [2, 3]), np.ones((8, 8, 1, 1), np.float32))
         ])(made(b)),
-        Laid(["0231", "0231", "0231", "01"], [RESULT]),
+        Laid(["0231", "0231", "01", "0231"], [RESULT]),
     ),
     "a factor that is a row of numbers": (
         lambda b: b.GlobalAveragePool(

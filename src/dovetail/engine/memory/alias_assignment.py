@@ -8,7 +8,7 @@ tensor, it is written into the one that leaves less to copy.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import prod
 
 from dovetail.engine.memory.affine_layout import Layout, compose, permuted_strides, strided_layout, strides_of
@@ -38,10 +38,10 @@ def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
     """Alias the outputs and inputs of data movement. :func:`windows_to_copy` has the windows that no alias covers."""
     calls = list(calls)
     best = _Assignment(calls, aliases.fork(), frozenset())
-    contested = best.contested()
-    if contested:
+    contests = best.find_contests()
+    if contests:
         cost = best.cost()
-        for origin, number in contested[: min(MAX_TRIALS, MAX_TRIAL_CALLS // len(calls))]:
+        for origin, number in contests[: min(MAX_TRIALS, MAX_TRIAL_CALLS // len(calls))]:
             trial = _Assignment(calls, aliases.fork(), best.denied | best.denials(origin, number))
             if trial.cost() < cost:
                 best, cost = trial, trial.cost()
@@ -56,7 +56,7 @@ class _Assignment:
         self.denied = denied
         self._calls = calls
         self._moves = [(number, call) for number, call in enumerate(calls) if call.kernel == MOVE]
-        self._operands = {tensor for call in calls if call.kernel != MOVE for tensor in call.operands() if tensor.count}
+        self._operands = kernel_operands(calls)
         self._landed: defaultdict[tuple[RunTensor, RunTensor], list[IndexMap]] = defaultdict(list)
         for _, call in self._moves:
             self._alias_outputs(call)
@@ -88,7 +88,7 @@ class _Assignment:
             (root,) = roots
             maps = [self._read_map(call, window) for window in windows]
             layout = None if None in maps or root is tensor else whole_map(filter(None, maps), tensor.count)
-            if layout is not None and self._stays_strided(tensor, root, layout):
+            if layout is not None and is_strided_within(tensor, root, layout, self.aliases, self._operands):
                 self.aliases.alias(tensor, TensorView(root, layout))
 
     def _read_map(self, call: KernelCall, window: Window) -> IndexMap | None:
@@ -116,24 +116,12 @@ class _Assignment:
                 continue
             if len(maps) > 1 and sum(each.elements for each in maps) >= root.count:
                 layout = whole_map(maps, root.count)
-                if layout is not None and self._stays_strided(root, target, layout):
+                if layout is not None and is_strided_within(root, target, layout, self.aliases, self._operands):
                     self.aliases.alias(root, TensorView(target, layout))
-
-    def _stays_strided(self, root: RunTensor, target: RunTensor, layout: Layout) -> bool:
-        """Return whether every member of ``root`` is affine in ``target``, and kernels keep the single stride per axis that
-        spares them a copy."""
-        for tensor in self.aliases.members(root):
-            view = self.aliases.of(tensor).layout
-            composed = compose(layout, view.offset, view.modes)
-            if composed is None:
-                return False
-            if tensor in self._operands and not is_strided(tensor, target, composed) and is_strided(tensor, root, view):
-                return False
-        return True
 
     # Choice between targets
 
-    def contested(self) -> list[tuple[RunTensor, int]]:
+    def find_contests(self) -> list[tuple[RunTensor, int]]:
         """Return roots that are written in place into one target and copied to another, with the call that copies, the largest
         copy first."""
         found: dict[tuple[RunTensor, int], int] = defaultdict(int)
@@ -160,6 +148,26 @@ class _Assignment:
             root, layout = self.aliases.of(tensor)
             copied += 0 if root is tensor or is_strided(tensor, root, layout) else tensor.nbytes
         return copied
+
+
+def kernel_operands(calls: Iterable[KernelCall]) -> set[RunTensor]:
+    """Return the tensors that kernels read and write, which need a single stride per axis."""
+    return {tensor for call in calls if call.kernel != MOVE for tensor in call.operands() if tensor.count}
+
+
+def is_strided_within(
+    root: RunTensor, target: RunTensor, layout: Layout, aliases: AliasMap, operands: Container[RunTensor]
+) -> bool:
+    """Return whether every member of ``root`` is affine in ``target``, and operands of kernels keep the single stride per axis
+    that spares them a copy."""
+    for tensor in aliases.members(root):
+        view = aliases.of(tensor).layout
+        composed = compose(layout, view.offset, view.modes)
+        if composed is None:
+            return False
+        if tensor in operands and not is_strided(tensor, target, composed) and is_strided(tensor, root, view):
+            return False
+    return True
 
 
 def is_strided(tensor: RunTensor, root: RunTensor, layout: Layout) -> bool:

@@ -1,21 +1,21 @@
 """Overlays: a root of which only a part lands in a target is written there too, over elements that are written later.
 
-In ``a, b = Split(y); Concat(a, f(b))`` the output of Concat holds all of ``y`` until ``f(b)`` is written over ``b``. Every access to
-the other elements of the root has to precede the first write of what the target holds there, or to be a read that the writing
+In ``a, b = Split(y); Concat(a, f(b))`` the output of Concat holds all of ``y`` until ``f(b)`` is written over ``b``. Every access
+to the other elements of the root has to precede the first write of what the target holds there, or to be a read that the writing
 kernel may overwrite.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dovetail.engine.memory.affine_layout import Layout, compose, strided_layout
-from dovetail.engine.memory.alias_assignment import is_strided
+from dovetail.engine.memory.alias_assignment import is_strided_within, kernel_operands
 from dovetail.engine.memory.aliasing import AliasMap, TensorView, covers_outputs, has_overlap, source_of, windows_to_copy
 from dovetail.engine.memory.in_place import overwritable_reads
 from dovetail.engine.memory.index_map import IndexMap, extend_to
@@ -53,15 +53,17 @@ def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Itera
     """Alias roots into targets that they fit in only by time. ``results``: tensors that are read after the last call."""
     results = list(results)
     pairs = _pairs_of(calls, aliases)
+    operands = kernel_operands(calls)
     accesses = _accesses_of(calls, aliases, results) if pairs else {}
-    for root, target, maps in pairs[:MAX_ATTEMPTS]:
+    for pair in pairs[:MAX_ATTEMPTS]:
+        root, target, maps = pair
         if not (aliases.is_root(root) and aliases.is_root(target)) or any(
             call.windows is not None and not covers_outputs(call) and aliases.of(call.writes[0]).root in (root, target)
             for call in calls
         ):
             # Fills of several calls in one buffer come before its first write.
             continue
-        for layout in _layouts_of(maps, root, target, aliases):
+        for layout in _layouts_of(pair, aliases, operands):
             if _precedes(accesses[root], accesses.get(target, []), maps, layout, target, calls):
                 aliases.alias(root, TensorView(target, layout))
                 accesses = _accesses_of(calls, aliases, results)
@@ -82,8 +84,9 @@ def _pairs_of(calls: Sequence[KernelCall], aliases: AliasMap) -> list[_Pair]:
     return sorted(pairs, key=lambda pair: -sum(each.elements for each in pair.maps) * pair.root.itemsize)
 
 
-def _layouts_of(maps: Sequence[IndexMap], root: RunTensor, target: RunTensor, aliases: AliasMap) -> Iterator[Layout]:
+def _layouts_of(pair: _Pair, aliases: AliasMap, operands: Container[RunTensor]) -> Iterator[Layout]:
     """Yield layouts of all of ``root`` within ``target`` that continue one of the maps, and keep each member affine."""
+    root, target, maps = pair
     for joined in sorted(maps, key=lambda each: -each.elements)[:2]:
         layout = extend_to(joined, root.count)
         if layout is None:
@@ -91,17 +94,8 @@ def _layouts_of(maps: Sequence[IndexMap], root: RunTensor, target: RunTensor, al
         reaches = [(size - 1) * stride for size, stride in layout.modes]
         low = layout.offset + sum(reach for reach in reaches if reach < 0)
         high = layout.offset + sum(reach for reach in reaches if reach > 0)
-        if low >= 0 and high < target.count and _stays_strided(root, target, layout, aliases):
+        if low >= 0 and high < target.count and is_strided_within(root, target, layout, aliases, operands):
             yield layout
-
-
-def _stays_strided(root: RunTensor, target: RunTensor, layout: Layout, aliases: AliasMap) -> bool:
-    for tensor in aliases.members(root):
-        view = aliases.of(tensor).layout
-        composed = compose(layout, view.offset, view.modes)
-        if composed is None or not (is_strided(tensor, target, composed) or not is_strided(tensor, root, view)):
-            return False
-    return True
 
 
 def _accesses_of(
@@ -162,7 +156,9 @@ def _precedes(
         _view(last, region, unit)[...] = ALWAYS
     for write in writes:
         latest = int(_view(last, write.layout, unit).max())
-        if latest > write.number or (latest == write.number and not _may_overwrite(write, calls[latest], regions, np.zeros_like(last), unit)):
+        if latest > write.number or (
+            latest == write.number and not _may_overwrite(write, calls[latest], regions, np.zeros_like(last), unit)
+        ):
             return False
     return True
 

@@ -19,11 +19,11 @@ BEAM = 16
 """States kept after each call."""
 MAX_TRIALS = 6_000
 """Calls tried in all states together; a search that needs more is given up."""
-MIN_GAIN = 0.02
+MIN_GAIN = 0.04
 """The least part of the peak that a new order has to save."""
 
 
-class _Call(NamedTuple):
+class _ScheduledCall(NamedTuple):
     """A call in the search: the roots that it accesses, the calls before it as a bit set, and the roots that it may overwrite."""
 
     roots: tuple[int, ...]
@@ -31,13 +31,13 @@ class _Call(NamedTuple):
     overwritable: frozenset[int]
 
 
-class _State(NamedTuple):
+class _ScheduleState(NamedTuple):
     peak: int
     live: int
     done: int
     ready: tuple[int, ...]
-    last: int
-    parent: _State | None
+    call: int
+    parent: _ScheduleState | None
 
 
 def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> list[int] | None:
@@ -45,20 +45,19 @@ def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> list[int] 
 
     Interpreted calls keep their order among themselves: they may draw random numbers.
     """
-    search = _Search(calls, aliases)
-    peak, least = search.peak_of(range(len(calls)))
-    if peak <= least * (1 + MIN_GAIN):
+    search = _ScheduleSearch(calls, aliases)
+    peak, minimum = search.peak_of(range(len(calls)))
+    if peak <= minimum * (1 + MIN_GAIN):
         return None
-    best = search.run(int(peak * (1 - MIN_GAIN)))
-    return None if best is None else best
+    return search.run(int(peak * (1 - MIN_GAIN)))
 
 
-class _Search:
+class _ScheduleSearch:
     def __init__(self, calls: Sequence[KernelCall], aliases: AliasMap) -> None:
         self._aliases = aliases
         self._numbers: dict[RunTensor, int] = {}
         self._nbytes: list[int] = []
-        self._calls: list[_Call] = []
+        self._calls: list[_ScheduledCall] = []
         self._after: list[list[int]] = [[] for _ in calls]
         writers: dict[RunTensor, int] = {}
         interpreted = 0
@@ -79,17 +78,17 @@ class _Search:
             for root in one.roots:
                 self._users[root] |= 1 << number
 
-    def _call_of(self, call: KernelCall, before: int) -> _Call:
+    def _call_of(self, call: KernelCall, before: int) -> _ScheduledCall:
         if call.kernel == MOVE:
             tensors = [
                 tensor
                 for window in windows_to_copy(call, self._aliases)
                 for tensor in (source_of(call, window), call.writes[window.output])
             ]
-            return _Call(self._roots_of(tensors), before, frozenset())
+            return _ScheduledCall(self._roots_of(tensors), before, frozenset())
         positions = overwritable_reads(call.kernel, call.attributes, len(call.reads), len(call.writes))
         overwritable = [tensor for position, tensor in enumerate(call.reads) if position in positions and tensor is not None]
-        return _Call(self._roots_of(call.operands()), before, frozenset(self._roots_of(overwritable)))
+        return _ScheduledCall(self._roots_of(call.operands()), before, frozenset(self._roots_of(overwritable)))
 
     def _roots_of(self, tensors: Iterable[RunTensor]) -> tuple[int, ...]:
         roots = {self._aliases.of(tensor).root: None for tensor in tensors if tensor.count and not tensor.is_dynamic}
@@ -120,23 +119,23 @@ class _Search:
 
     def peak_of(self, order: Iterable[int]) -> tuple[int, int]:
         """Return the peak of an order, and the largest working set of a call, below which no order gets."""
-        peak = live = done = least = 0
+        peak = live = done = minimum = 0
         for number in order:
             added, freed = self._change(number, done)
             own = sum(self._nbytes[root] for root in self._calls[number].roots)
-            least = max(least, own - max((self._nbytes[root] for root in self._calls[number].overwritable), default=0))
+            minimum = max(minimum, own - max((self._nbytes[root] for root in self._calls[number].overwritable), default=0))
             peak = max(peak, live + added)
             live += added - freed
             done |= 1 << number
-        return peak, least
+        return peak, minimum
 
     def run(self, limit: int) -> list[int] | None:
         """Return the best order found whose peak is at most ``limit``."""
         ready = tuple(number for number, call in enumerate(self._calls) if not call.before)
-        states = [_State(0, 0, 0, ready, -1, None)]
+        states = [_ScheduleState(0, 0, 0, ready, -1, None)]
         trials = 0
         for _ in self._calls:
-            following: dict[int, _State] = {}
+            following: dict[int, _ScheduleState] = {}
             for state in states:
                 trials += len(state.ready)
                 for new in self._expand(state, limit):
@@ -147,13 +146,13 @@ class _Search:
                 return None
             states = sorted(following.values(), key=lambda state: (state.peak, state.live, state.ready))[:BEAM]
         order = []
-        state: _State | None = states[0]
-        while state is not None and state.parent is not None:
-            order.append(state.last)
-            state = state.parent
+        last = states[0]
+        while last.parent is not None:
+            order.append(last.call)
+            last = last.parent
         return order[::-1]
 
-    def _expand(self, state: _State, limit: int) -> list[_State]:
+    def _expand(self, state: _ScheduleState, limit: int) -> list[_ScheduleState]:
         """Return the states after one more call: only one where some call raises neither the peak nor the live bytes."""
         states = []
         for number in state.ready:
@@ -164,7 +163,7 @@ class _Search:
             done = state.done | 1 << number
             enabled = [other for other in self._after[number] if not self._calls[other].before & ~done]
             ready = tuple(sorted({*state.ready, *enabled} - {number}))
-            new = _State(peak, state.live + added - freed, done, ready, number, state)
+            new = _ScheduleState(peak, state.live + added - freed, done, ready, number, state)
             if added <= freed and peak == state.peak:
                 return [new]
             states.append(new)
