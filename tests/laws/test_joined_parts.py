@@ -6,6 +6,7 @@ several Concats, and in nested blocks; some are computed in between, so that the
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def parts_of(draw: Any, b: Builder, x: Value, axis: int) -> list[Value]:
     if draw(st.booleans()):
         return list(b.Split(x, lengths, axis=axis, outputs=count))
     bounds = np.cumsum([0, *lengths]).tolist()
-    return [b.Slice(x, [start], [end], [axis]) for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [b.Slice(x, [start], [end], [axis]) for start, end in pairwise(bounds)]
 
 
 def moved(draw: Any, b: Builder, x: Value) -> Value:

@@ -43,7 +43,7 @@ class _ScheduleState(NamedTuple):
 def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> list[int] | None:
     """Return the numbers of the calls in a better order; None where none was found.
 
-    Interpreted calls keep their order among themselves: they may draw random numbers.
+    Interpreted calls and calls of subgraphs keep their order among themselves: they may draw random numbers.
     """
     search = _ScheduleSearch(calls, aliases)
     peak, minimum = search.peak_of(range(len(calls)))
@@ -60,15 +60,16 @@ class _ScheduleSearch:
         self._calls: list[_ScheduledCall] = []
         self._after: list[list[int]] = [[] for _ in calls]
         writers: dict[RunTensor, int] = {}
-        interpreted = 0
+        last_draw = 0
         for number, call in enumerate(calls):
-            before = interpreted if call.kernel == INTERPRET else 0
+            may_draw = call.kernel == INTERPRET or any(node.op.holds_graphs for node in call.nodes)
+            before = last_draw if may_draw else 0
             for tensor in call.present_reads:
                 if tensor in writers:
                     before |= 1 << writers[tensor]
             writers.update((tensor, number) for tensor in call.writes)
-            if call.kernel == INTERPRET:
-                interpreted = 1 << number
+            if may_draw:
+                last_draw = 1 << number
             self._calls.append(self._call_of(call, before))
         for number, one in enumerate(self._calls):
             for other in _bits_of(one.before):
