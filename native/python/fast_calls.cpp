@@ -27,11 +27,13 @@ namespace {
 
 using Shape = std::vector<npy_intp>;
 
-// An input or output of the model: a row of Python's (name, dtype, conversion).
+// An input or output of the model: a row of Python's (name, dtype, conversion, codes, takes_unknown).
 struct Port {
     nb::object name;
     nb::object dtype;
-    nb::object conversion;  // what makes an output of its array; None: the array itself
+    nb::object conversion;  // makes an output of its array; None: the array itself
+    nb::object codes;       // the codes (i64) of the strings that an input may hold, a dict; None: the array itself
+    bool takes_unknown;     // a string without a code has the code -1
 
     PyArray_Descr* descr() const { return reinterpret_cast<PyArray_Descr*>(dtype.ptr()); }
 };
@@ -45,6 +47,31 @@ bool is_dense(PyObject* object, const Port& port) {
     constexpr int kDense = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
     if ((PyArray_FLAGS(array) & kDense) != kDense) return false;
     return PyArray_DESCR(array) == port.descr() || PyArray_EquivTypes(PyArray_DESCR(array), port.descr());
+}
+
+// A new array with the codes of an array of strings; null for other arrays, and for a string without a code. An error may be set.
+PyObject* encoded(PyObject* object, const Port& port) {
+    if (object == nullptr || !PyArray_CheckExact(object)) return nullptr;
+    PyArrayObject* strings = as_array(object);
+    if (PyArray_TYPE(strings) != NPY_OBJECT || !PyArray_IS_C_CONTIGUOUS(strings)) return nullptr;
+    PyArray_Descr* descr = port.descr();
+    Py_INCREF(descr);
+    PyObject* codes =
+        PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(strings), PyArray_DIMS(strings), nullptr, nullptr, 0, nullptr);
+    if (codes == nullptr) return nullptr;
+    PyObject* const* const items = static_cast<PyObject* const*>(PyArray_DATA(strings));
+    auto* const to = static_cast<std::int64_t*>(PyArray_DATA(as_array(codes)));
+    for (npy_intp i = 0; i < PyArray_SIZE(strings); ++i) {
+        PyObject* code =
+            items[i] != nullptr && PyUnicode_CheckExact(items[i]) ? PyDict_GetItemWithError(port.codes.ptr(), items[i]) : nullptr;
+        const bool is_string = items[i] != nullptr && PyUnicode_CheckExact(items[i]);
+        if (!is_string || (code == nullptr && !port.takes_unknown)) {
+            Py_DECREF(codes);
+            return nullptr;
+        }
+        to[i] = code == nullptr ? -1 : PyLong_AsLongLong(code);
+    }
+    return codes;
 }
 
 bool has_shape(PyArrayObject* array, const Shape& shape) {
@@ -192,7 +219,7 @@ private:
 
     static std::vector<Port> ports_of(const nb::tuple& rows) {
         std::vector<Port> ports;
-        for (const nb::handle row : rows) ports.push_back({row[0], row[1], row[2]});
+        for (const nb::handle row : rows) ports.push_back({row[0], row[1], row[2], row[3], nb::cast<bool>(row[4])});
         return ports;
     }
 
@@ -209,10 +236,20 @@ private:
     bool collect_named(PyObject* dict, Arrays& arrays) const {
         if (PyDict_Size(dict) != static_cast<Py_ssize_t>(inputs_.size())) return false;
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
-            PyObject* item = PyDict_GetItemWithError(dict, inputs_[i].name.ptr());
-            if (!is_dense(item, inputs_[i])) return false;
-            arrays.borrow(i, item);
+            if (!collect_input(PyDict_GetItemWithError(dict, inputs_[i].name.ptr()), i, arrays)) return false;
         }
+        return true;
+    }
+
+    bool collect_input(PyObject* item, std::size_t index, Arrays& arrays) const {
+        const Port& port = inputs_[index];
+        if (!port.codes.is_none()) {
+            PyObject* codes = encoded(item, port);
+            if (codes != nullptr) arrays.steal(index, codes);
+            return codes != nullptr;
+        }
+        if (!is_dense(item, port)) return false;
+        arrays.borrow(index, item);
         return true;
     }
 
@@ -221,9 +258,7 @@ private:
         if ((is_list ? PyList_Size(sequence) : PyTuple_Size(sequence)) != static_cast<Py_ssize_t>(inputs_.size())) return false;
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
             const auto at = static_cast<Py_ssize_t>(i);
-            PyObject* item = is_list ? PyList_GetItem(sequence, at) : PyTuple_GetItem(sequence, at);
-            if (!is_dense(item, inputs_[i])) return false;
-            arrays.borrow(i, item);
+            if (!collect_input(is_list ? PyList_GetItem(sequence, at) : PyTuple_GetItem(sequence, at), i, arrays)) return false;
         }
         return true;
     }

@@ -13,7 +13,7 @@ import pytest
 import dovetail
 from dovetail import native_core
 from dovetail.engine.engine import MAX_EXECUTABLES
-from dovetail.errors import EngineError
+from dovetail.errors import DovetailError, EngineError
 from dovetail.interpreter.results import Results
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
@@ -285,3 +285,60 @@ def test_maps_are_made_of_the_delivered_arrays() -> None:
     with pytest.raises(EngineError) as raised:
         program(x, out={"of_sum": np.empty((2, 2), np.float32)})
     assert raised.value.code == "output.array"
+
+
+def lookups(zeros: bool) -> Model:
+    with Builder("lookups") as b:
+        color, size = b.input("color", "string", ("n", 2)), b.input("size", "string", ("n",))
+        x = b.input("x", "f32", ("n", 1))
+        first = b.Gather(color, b.constant(np.array([0])), axis=1)
+        hot = b.Flatten(b.OneHotEncoder(first, cats_strings=("red", "green", "blue"), zeros=zeros), axis=1)
+        keys, values = np.array(["s", "m", "red", "m"], object), np.array([1, 2, 3, 4], np.float32)
+        joined = b.Concat(b.Unsqueeze(size, [1]), color, axis=1)
+        numbers = b.LabelEncoder(joined, b.constant(keys), b.constant(values), b.constant(np.float32(-2)))
+        b.output("y", b.Concat(hot, numbers, x, axis=1))
+    return b.model
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_strings_are_looked_up_by_the_core(zeros: bool) -> None:
+    program, reference = dovetail.compile(lookups(zeros), "native"), dovetail.compile(lookups(zeros), "interpreter")
+    chance = np.random.default_rng(4)
+    for n in (3, 1, 0, 3):
+        colors = np.array(chance.choice(["red", "green", "blue"], (n, 2)), object)
+        sizes = np.array(chance.choice(["s", "m", "other", ""], n), object)
+        inputs = {"color": colors, "size": sizes, "x": np.ones((n, 1), np.float32)}
+        want = reference(inputs)["y"]
+        for _ in range(2):
+            np.testing.assert_array_equal(program(inputs)["y"], want)
+        assert is_served(program, inputs) == (zeros or ("other" not in sizes.tolist() and "" not in sizes.tolist()))
+        # Other kinds of strings, and strings that are not dense, are left to the engine.
+        for kind in (colors.astype("U5"), np.repeat(colors, 2, 1)[:, ::2]):
+            np.testing.assert_array_equal(program(inputs | {"color": kind})["y"], want)
+
+
+def test_an_unknown_string_is_the_error_of_the_engine() -> None:
+    program = dovetail.compile(lookups(False), "native")
+    inputs = {"color": np.array([["red", "pink"]], object), "size": np.array(["s"], object), "x": np.ones((1, 1), np.float32)}
+    program(inputs)
+    # Nothing looks up the second column in the strict table.
+    np.testing.assert_array_equal(program(inputs)["y"], dovetail.compile(lookups(False), "interpreter")(inputs)["y"])
+    with pytest.raises(DovetailError) as raised:
+        program(inputs | {"color": np.array([["pink", "red"]], object)})
+    assert raised.value.code == "feature.categories"
+    total = np.array([["pink", "red"]], object)
+    loose = dovetail.compile(lookups(True), "native")
+    for _ in range(2):
+        np.testing.assert_array_equal(loose(inputs | {"color": total})["y"], [[0, 0, 0, 1, -2, 3, 1]])
+
+
+def test_strings_that_are_results_stay_strings() -> None:
+    with Builder("kept") as b:
+        x = b.input("x", "string", ("n",))
+        b.output("x2", b.Identity(x))
+        b.output("hot", b.OneHotEncoder(x, cats_strings=("a", "b")))
+    program, words = dovetail.compile(b.model, "native"), np.array(["a", "c"], object)
+    for _ in range(2):
+        results = program(words)
+        assert results["x2"].tolist() == ["a", "c"]
+        np.testing.assert_array_equal(results["hot"], [[1, 0], [0, 0]])

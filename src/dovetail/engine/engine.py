@@ -20,12 +20,13 @@ from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
+from dovetail.engine.rewrite.string_inputs import encode_strings
 from dovetail.engine.run.executable import Executable, output_bytes_of
 from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
-from dovetail.errors import EngineError, RuleError
+from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.forks import ForkLock
 from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
@@ -69,6 +70,8 @@ class Engine:
         self._weight_cache: object = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
         self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
         self._output_pool = OutputPool()
+        self._encoded = encode_strings(model) if self._core and outer is None else None
+        self._encoded_engine: Engine | None = None
         self.fast_calls = self._create_fast_calls() if outer is None else None
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
@@ -83,12 +86,30 @@ class Engine:
         new._pool = self._core.ThreadPool(1) if self._core else None
         new._output_pool = OutputPool()
         new.fast_calls = new._create_fast_calls()
+        new._encoded_engine = None
         return new
 
     def _create_fast_calls(self) -> FastCalls | None:
         if self._core is None:
             return None
-        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, MAX_EXECUTABLES)
+        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, self._encoded, MAX_EXECUTABLES)
+
+    def _plan_with_codes(self, arrays: Sequence[Array]) -> None:
+        """Plan the call with codes in place of strings, so that the core serves the next one of these shapes."""
+        if self._encoded is None or self.fast_calls is None or self.fast_calls.call is None:
+            return
+        codes = [array if is_array(array) else self._encoded.encode(array) for array in arrays]
+        if any(array is None for array in codes):
+            return
+        try:
+            if self._encoded_engine is None:
+                engine = Engine(self._encoded.model, self.threads, self.elide)
+                engine.fast_calls = self.fast_calls
+                self._encoded_engine = engine
+            self._encoded_engine.bind(codes)
+        except DovetailError:
+            # The calls with strings report it.
+            self._encoded = None
 
     def bind(self, inputs: Mapping[str, Array] | Sequence[Array]) -> tuple[Executable, list[Array]]:
         """Return the executable for these inputs, and the inputs as arrays in the model's order."""
@@ -268,6 +289,7 @@ class Engine:
         dynamic = {name: outputs[name] for name, tensor in tensors if tensor.is_dynamic and name not in targets}
         if dynamic:
             outputs |= copy_shared_outputs(dynamic, arrays)
+        self._plan_with_codes(arrays)
         return convert_outputs(self._conversions, outputs, names, out) if self._conversions else outputs
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.arrays import Array
 from dovetail.engine.rewrite.output_conversions import Conversions
+from dovetail.engine.rewrite.string_inputs import EncodedStrings, is_string
 from dovetail.engine.run.executable import Executable
 from dovetail.engine.run.output_pool import MIN_POOLED_BYTES
 from dovetail.interpreter.results import Results
@@ -25,17 +26,28 @@ class FastCalls:
     unknown shapes, arrays that are not dense numpy arrays of the model's types, errors.
     """
 
-    def __init__(self, core: ModuleType, model: Model, outputs: Sequence[Value], conversions: Conversions, capacity: int) -> None:
+    def __init__(
+        self,
+        core: ModuleType,
+        model: Model,
+        outputs: Sequence[Value],
+        conversions: Conversions,
+        encoded: EncodedStrings | None,
+        capacity: int,
+    ) -> None:
         self._core: Any = None
-        ports = (model.inputs, outputs)
-        if model.limits.seconds is None and all(_is_plain(value) for values in ports for value in values):
+        inputs = model.inputs if encoded is None else encoded.model.inputs
+        if model.limits.seconds is None and all(map(_is_plain, (*inputs, *outputs))):
+            codes = [encoded.codes if encoded is not None and is_string(value) else None for value in model.inputs]
             rules = {index: partial(_convert, node) for index, node in conversions.items()}
-            names = [value.name for value in model.outputs]
             self._core = core.FastCalls(
-                tuple((value.name, _numpy_type(value), None) for value in model.inputs),
                 tuple(
-                    (name, _numpy_type(value), rules.get(index))
-                    for index, (name, value) in enumerate(zip(names, outputs, strict=True))
+                    (x.name, _numpy_type(x), None, table, encoded is not None and encoded.takes_unknown)
+                    for x, table in zip(inputs, codes, strict=True)
+                ),
+                tuple(
+                    (value.name, _numpy_type(y), rules.get(index), None, False)
+                    for index, (value, y) in enumerate(zip(model.outputs, outputs, strict=True))
                 ),
                 Results,
                 capacity,
