@@ -25,6 +25,13 @@ struct GatherPlan {
     bool zeros = false;  // an index out of range yields zeros instead of an error
 };
 
+#define DOVETAIL_GATHER_ROW gather_row<Index, Element>
+
+template <typename Index, typename Element>
+GatherRow<Index, Element> select_gather_row() {
+    return DOVETAIL_SELECT_ISA(DOVETAIL_GATHER_ROW)();
+}
+
 class Gather : public Kernel {
 public:
     Gather(const Spec& spec, GatherPlan plan)
@@ -72,6 +79,7 @@ private:
                      const IndexReader<Index>& reader) const {
         if (is_element_ && !plan_.zeros) switch (slice_.run) {
                 case 1: return copy_elements<std::uint8_t>(to, data, index, length, reader);
+                case 2: return copy_elements<std::uint16_t>(to, data, index, length, reader);
                 case 4: return copy_elements<std::uint32_t>(to, data, index, length, reader);
                 case 8: return copy_elements<std::uint64_t>(to, data, index, length, reader);
                 default: break;
@@ -92,6 +100,14 @@ private:
                        const IndexReader<Index>& prototype) const {
         const IndexReader<Index> reader = prototype;
         const GatherAxis row = slices_.row();
+        constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+        const bool is_dense = row.to == kSize && row.index == static_cast<std::int64_t>(sizeof(Index)) && reader.count == 1;
+        if (is_dense && row.data % kSize == 0 && reader.axes[0].stride % kSize == 0) {
+            const GatherRow<Index, Element> gather = select_gather_row<Index, Element>();
+            return gather(reinterpret_cast<Element*>(to), reinterpret_cast<const Element*>(data),
+                          reinterpret_cast<const Index*>(index), length, row.data / kSize, reader.axes[0].stride / kSize,
+                          reader.wraps ? reader.axes[0].size : 0);
+        }
         const auto copy_all = [&](const auto& read) {
             for (std::int64_t i = 0; i < length; ++i, to += row.to, data += row.data, index += row.index) {
                 std::int64_t source = 0;

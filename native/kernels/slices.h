@@ -9,6 +9,7 @@
 
 #include "int_math.h"
 #include "kernel.h"
+#include "kernels/gather_rows.h"
 
 namespace dovetail {
 
@@ -145,6 +146,7 @@ constexpr std::int64_t kIndicesPerTask = 4096;
 template <typename Index>
 bool are_in_range(const Run& run, const SliceSpace& space, const std::byte* indices, const IndexReader<Index>& prototype) {
     const std::int64_t count = space.count(), step = space.row().index;
+    const RangeCheck<Index> check = DOVETAIL_SELECT_ISA(range_check<Index>)();
     std::atomic<bool> in_range{true};
     run.pool->parallel_for(ceil_div(count, kIndicesPerTask), [&](std::int64_t task, int) {
         const std::int64_t end = min(count, (task + 1) * kIndicesPerTask);
@@ -153,7 +155,9 @@ bool are_in_range(const Run& run, const SliceSpace& space, const std::byte* indi
             const std::byte* index = indices + at.index;
             std::int64_t unused = 0;
             bool all = true;
-            if (reader.count == 1)
+            if (reader.count == 1 && step == static_cast<std::int64_t>(sizeof(Index)))
+                all = check(reinterpret_cast<const Index*>(index), length, reader.axes[0].size, reader.wraps);
+            else if (reader.count == 1)
                 for (std::int64_t i = 0; i < length; ++i, index += step) all &= reader.read_one(reader.axes[0], index, unused);
             else
                 for (std::int64_t i = 0; i < length; ++i, index += step) all &= reader.read(index, unused);
