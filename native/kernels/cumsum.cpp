@@ -1,4 +1,4 @@
-// CumSum along one axis; each line is summed in order.
+// CumSum and CumProd along one axis; each line is combined in order.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -15,15 +15,14 @@ constexpr std::int64_t kColumns = 64;  // lines summed together
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
 
 // Integers wrap around.
-template <typename T>
-T add(T x, T y) {
-    if constexpr (std::is_integral_v<T>)
-        return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) + static_cast<std::make_unsigned_t<T>>(y));
-    else
-        return x + y;
+template <bool kIsProduct, typename T>
+T combine(T x, T y) {
+    using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+    const auto a = static_cast<Wrapping>(x), b = static_cast<Wrapping>(y);
+    return static_cast<T>(kIsProduct ? a * b : a + b);
 }
 
-template <typename T>
+template <typename T, bool kIsProduct>
 class CumSum : public Kernel {
 public:
     CumSum(const Spec& spec, std::size_t axis)
@@ -36,7 +35,7 @@ public:
         y_stride_ = -y_stride_;
     }
 
-    std::string name() const override { return std::string("cumsum ") + name_of(x_.element); }
+    std::string name() const override { return std::string(kIsProduct ? "cumprod " : "cumsum ") + name_of(x_.element); }
 
     void run(const Run& run) const override {
         if (y_.count() == 0) return;
@@ -59,14 +58,15 @@ private:
     template <std::int64_t kMaxLines>
     void sum_lines(const std::byte* x, std::byte* y, std::int64_t width) const {
         if (kMaxLines == 1) width = 1;
-        T totals[kMaxLines] = {};
+        T totals[kMaxLines];
+        std::fill(totals, totals + width, T{kIsProduct});
         if (!is_exclusive_) std::memcpy(totals, x, static_cast<std::size_t>(width) * sizeof(T));
         for (std::int64_t i = 0;; y += y_stride_) {
             std::memcpy(y, totals, static_cast<std::size_t>(width) * sizeof(T));
             if (++i == size_) return;
             if (!is_exclusive_) x += x_stride_;
             const T* row = reinterpret_cast<const T*>(x);
-            for (std::int64_t c = 0; c < width; ++c) totals[c] = add(totals[c], row[c]);
+            for (std::int64_t c = 0; c < width; ++c) totals[c] = combine<kIsProduct>(totals[c], row[c]);
             if (is_exclusive_) x += x_stride_;
         }
     }
@@ -85,6 +85,12 @@ void require(bool holds, const Spec& spec, const char* what) {
     if (!holds) throw std::invalid_argument(spec.kernel + ": " + what);
 }
 
+template <typename T>
+std::unique_ptr<Kernel> make(const Spec& spec, std::size_t axis) {
+    if (spec.integer("product") != 0) return std::make_unique<CumSum<T, true>>(spec, axis);
+    return std::make_unique<CumSum<T, false>>(spec, axis);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_cumsum(const Spec& spec, WeightCache&) {
@@ -94,10 +100,10 @@ std::unique_ptr<Kernel> make_cumsum(const Spec& spec, WeightCache&) {
     require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec,
             "axis must be in range, and input and output equal in shape and type");
     switch (x.element) {
-        case Element::f32: return std::make_unique<CumSum<float>>(spec, axis);
-        case Element::f64: return std::make_unique<CumSum<double>>(spec, axis);
-        case Element::i32: return std::make_unique<CumSum<std::int32_t>>(spec, axis);
-        case Element::i64: return std::make_unique<CumSum<std::int64_t>>(spec, axis);
+        case Element::f32: return make<float>(spec, axis);
+        case Element::f64: return make<double>(spec, axis);
+        case Element::i32: return make<std::int32_t>(spec, axis);
+        case Element::i64: return make<std::int64_t>(spec, axis);
         default: throw std::invalid_argument("cumsum: element type must be f32, f64, i32 or i64");
     }
 }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 32;  // elements compared with the threshold together
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
+constexpr std::int64_t kMaxInserted = 16;  // the most entries that are kept in order by insertion
 
 // A sort key and an index: the greater entry comes first, and of equal keys the smaller index has the greater entry.
 using WideEntry = std::pair<std::uint64_t, std::uint64_t>;
@@ -53,10 +54,10 @@ public:
 private:
     void run_line(const Run& run, std::int64_t line, Entry* entries) const {
         const std::byte* x = run.at(x_) + lines_.start(0, line);
-        select(x, entries);
+        k_ <= kMaxInserted ? insert(x, entries) : select(x, entries);
         if (sorts_by_index_)
             std::sort(entries, entries + k_, [](const Entry& a, const Entry& b) { return position_of(a) < position_of(b); });
-        else
+        else if (k_ > kMaxInserted)
             std::sort(entries, entries + k_, std::greater<Entry>());
         std::byte* value = run.at(values_) + lines_.start(1, line);
         std::byte* index = run.at(indices_) + lines_.start(2, line);
@@ -67,6 +68,28 @@ private:
                 *reinterpret_cast<std::int64_t*>(index) = position;
             else
                 *reinterpret_cast<std::int32_t*>(index) = static_cast<std::int32_t>(position);
+        }
+    }
+
+    // Keeps the first `k_` of the elements so far in `entries`, in order; the last of them is the threshold for all that follow.
+    void insert(const std::byte* x, Entry* entries) const {
+        std::int64_t count = 0;
+        T limit{};
+        T buffer[kBlock];
+        for (std::int64_t first = 0; first < size_; first += kBlock) {
+            const std::int64_t length = std::min(kBlock, size_ - first);
+            const T* block = block_at(x + first * stride_, length, buffer);
+            if (count == k_ && length == kBlock && !any_reaches(block, limit)) continue;
+            for (std::int64_t i = 0; i < length; ++i) {
+                if (count == k_ && !reaches(block[i], limit)) continue;
+                const auto key = sort_key(block[i]);
+                const Entry entry = entry_of(is_largest_ ? key : ~key, first + i);
+                if (count == k_ && entry < entries[k_ - 1]) continue;
+                std::int64_t at = count == k_ ? k_ - 1 : count++;
+                for (; at > 0 && entries[at - 1] < entry; --at) entries[at] = entries[at - 1];
+                entries[at] = entry;
+                limit = *reinterpret_cast<const T*>(x + position_of(entries[count - 1]) * stride_);
+            }
         }
     }
 

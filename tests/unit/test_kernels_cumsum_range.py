@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail import native_core
-from dovetail.ops.reduction.cumulative import CumSum
+from dovetail.ops.reduction.cumulative import CumProd, CumSum
 from kernel_runner import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
@@ -29,6 +29,20 @@ def test_running_sums(shape: tuple[int, ...], kind: str, layout: str) -> None:
         attributes = {"axis": axis, "exclusive": int(is_exclusive), "reverse": int(is_reverse)}
         run("cumsum", [LAYOUTS[layout](x)], [y], attributes)
         assert y.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_running_products(shape: tuple[int, ...], kind: str, layout: str) -> None:
+    x = random(shape, kind)
+    for axis, is_exclusive, is_reverse in itertools.product(range(4), (False, True), (False, True)):
+        with np.errstate(all="ignore"):
+            expected = CumProd(exclusive=is_exclusive, reverse=is_reverse).evaluate(np, x, np.array(axis))
+        y = LAYOUTS[layout](np.ones_like(x))
+        attributes = {"axis": axis, "exclusive": int(is_exclusive), "reverse": int(is_reverse), "product": 1}
+        run("cumsum", [LAYOUTS[layout](x)], [y], attributes)
+        np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])

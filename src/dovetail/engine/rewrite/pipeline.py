@@ -13,6 +13,7 @@ from dovetail.engine.rewrite.half_precision import compute_half_in_f32
 from dovetail.engine.rewrite.integer_conv import fuse_integer_product
 from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op
 from dovetail.engine.rewrite.nms import rewrite_nms
+from dovetail.engine.rewrite.positions import POSITION_REWRITES
 from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
 from dovetail.engine.rewrite.recurrent import rewrite_layer, rewrite_quantized_layer, with_checked_lengths
 from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
@@ -21,7 +22,7 @@ from dovetail.interpreter.evaluate import fold_op
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, has
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
@@ -31,7 +32,9 @@ from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.elementwise.activation import PRelu, Sigmoid
 from dovetail.ops.elementwise.binary import Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.unary import ErfInv
 from dovetail.ops.linalg.einsum import Einsum
+from dovetail.ops.linalg.grouped_matmul import GroupedMatMul
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
 from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
@@ -49,7 +52,7 @@ from dovetail.ops.nn.normalization import (
     RMSNormalization,
     is_parameter,
 )
-from dovetail.ops.nn.pool import MaxPool
+from dovetail.ops.nn.pool import GlobalLpPool, LpPool, MaxPool
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
@@ -59,6 +62,7 @@ from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import ConcatFromSequence
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.ops.signal.stft import ISTFT, STFT
+from dovetail.ops.tensor.onehot_trilu_eye import EyeLike
 from dovetail.ops.tensor.scatter import ScatterElements
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
@@ -146,7 +150,11 @@ def _unpacking_rule() -> Rule:
 
 
 def _rewrite_node(b: Builder, node: Node) -> Result:
-    rule = REWRITES.get(type(node.op))
+    kind = type(node.op)
+    rule = REWRITES.get(kind)
+    if rule is None and has(kind, "decompose") and not has(kind, "evaluate"):
+        # The interpreter evaluates the same decomposition.
+        rule = _decompose_known_ranks
     return None if rule is None else rule(b, node)
 
 
@@ -173,6 +181,11 @@ def _decompose_f32(b: Builder, node: Node) -> Result:
 def _decompose_any_type(b: Builder, node: Node) -> Result:
     """Return the decomposition for inputs of known rank and any type: the features of an ai.onnx.ml model."""
     return _decompose(b, node) if all(x is not None and x.shape is not None for x in node.inputs) else None
+
+
+def _decompose_known_ranks(b: Builder, node: Node) -> Result:
+    """Return the decomposition for inputs of known rank, of which some may be omitted."""
+    return _decompose(b, node) if all(x is None or x.shape is not None for x in node.inputs) else None
 
 
 def _rewrite_sequence(b: Builder, node: Node) -> Result:
@@ -336,6 +349,7 @@ def _rewrite_prelu(b: Builder, node: Node) -> Result:
 
 
 REWRITES: dict[type[Op], Rule] = {
+    **POSITION_REWRITES,
     **dict.fromkeys(SEQUENCE_READERS, _rewrite_sequence),
     **dict.fromkeys(INTEGER_OPS, _rewrite_integer_op),
     Attention: _decompose_f32,
@@ -346,13 +360,17 @@ REWRITES: dict[type[Op], Rule] = {
     Dropout: _rewrite_dropout,
     DynamicQuantizeLSTM: _rewrite_quantized_layer,
     Einsum: _decompose_f32,
+    ErfInv: _decompose_any_type,
+    EyeLike: _decompose_any_type,
     FakeQuantize: _decompose_f32,
     FeatureVectorizer: _decompose_any_type,
     GRU: _rewrite_layer,
     GRUCell: _rewrite_cell,
     Gemm: _rewrite_gemm,
     GroupConv: _rewrite_group_conv,
+    GlobalLpPool: _decompose_any_type,
     GroupNormalization: _decompose_f32,
+    GroupedMatMul: _decompose_known_ranks,
     IRDFT: _decompose_any_type,
     ISTFT: _decompose_any_type,
     Imputer: _decompose_any_type,
@@ -362,6 +380,7 @@ REWRITES: dict[type[Op], Rule] = {
     LinearClassifier: _decompose_any_type,
     LinearRegressor: _decompose_any_type,
     LpNormalization: _decompose_f32,
+    LpPool: _decompose_any_type,
     MatMul: _rewrite_matmul,
     MatMulNBits: _rewrite_matmul_nbits,
     MaxPool: _rewrite_max_pool,

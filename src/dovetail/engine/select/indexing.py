@@ -7,7 +7,7 @@ from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.ir.graph import Node
 from dovetail.ir.types import axis_in
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
-from dovetail.ops.reduction.cumulative import CumSum
+from dovetail.ops.reduction.cumulative import CumProd, CumSum
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from dovetail.ops.tensor.onehot_trilu_eye import Trilu
 from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
@@ -119,13 +119,13 @@ def select_nms(op: NmsTable, node: Node, reads: Reads, writes: Writes) -> Kernel
     return KernelCall("nms", (node,), reads, writes, {"center": int(op.center_point_box), "inclusive": int(op.inclusive)})
 
 
-def select_cum_sum(op: CumSum, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
+def select_cumulative(op: CumSum | CumProd, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, axis = reads[:2]
     assert x is not None and x.dtype is not None and axis is not None and axis.data is not None
     if x.dtype.name not in SORTABLE:
-        return f"cumulative sum of {x.dtype}"
+        return f"cumulation of {x.dtype}"
     attributes = {"axis": axis_in(int(axis.data.reshape(())), len(x.sizes))}
-    attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}
+    attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse), "product": int(isinstance(op, CumProd))}
     return KernelCall("cumsum", (node,), [x], writes, attributes)
 
 

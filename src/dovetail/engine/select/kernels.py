@@ -25,7 +25,7 @@ from dovetail.engine.select.indexing import (
     Reads,
     Writes,
     select_arg_min_max,
-    select_cum_sum,
+    select_cumulative,
     select_gather,
     select_gather_elements,
     select_gather_nd,
@@ -57,7 +57,7 @@ from dovetail.ops.nn.sliding_window import Geometry
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from dovetail.ops.random import RandomUniform
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
-from dovetail.ops.reduction.cumulative import CumSum
+from dovetail.ops.reduction.cumulative import CumProd, CumSum
 from dovetail.ops.reduction.reduce import (
     ReduceAll,
     ReduceAny,
@@ -426,7 +426,8 @@ KERNELS: dict[type[Op], Selector] = {
     Clip: _select_clip,
     Conv: _select_conv,
     ConvTranspose: _select_conv_transpose,
-    CumSum: select_cum_sum,
+    CumProd: select_cumulative,
+    CumSum: select_cumulative,
     DFT: select_dft,
     DynamicQuantizeLinear: _select_dynamic_quantize,
     Gather: select_gather,

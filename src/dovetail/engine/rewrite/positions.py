@@ -1,0 +1,75 @@
+"""Rewrite of operators that are defined by positions to comparisons with a Range: OneHot, Hardmax; Softmax over several axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.engine.select.indexing import SORTABLE
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import axis_in
+from dovetail.ops.reduction.softmax import Hardmax, LogSoftmax, Softmax
+from dovetail.ops.tensor.onehot_trilu_eye import OneHot
+
+MAX_POSITIONS = 1 << 20
+"""The longest axis of positions; a longer one is left to the interpreter."""
+Result = Value | Sequence[Value] | None
+
+
+def _rewrite_one_hot(b: Builder, node: Node) -> Result:
+    op, (indices, depth, on_value, off_value) = node.op, node.inputs
+    assert isinstance(op, OneHot) and indices is not None and depth is not None
+    if indices.shape is None or depth.constant is None or on_value is None or off_value is None:
+        return None
+    axis, count = axis_in(op.axis, len(indices.shape) + 1), int(depth.constant.reshape(()).item())
+    if not 0 <= count <= MAX_POSITIONS:
+        return None
+    wide = indices if indices.dtype.name == "i64" else b.Cast(indices, to=dtypes.i64)
+    if op.negative_indices:
+        wide = b.Where(b.Less(wide, b.constant(0)), b.Add(wide, b.constant(count)), wide)
+    is_hot = _equals_position(b, b.Unsqueeze(wide, [axis]), count, len(indices.shape) - axis)
+    return b.Where(is_hot, b.Reshape(on_value, []), b.Reshape(off_value, []))
+
+
+def _rewrite_hardmax(b: Builder, node: Node) -> Result:
+    op, x = node.op, node.input(0)
+    assert isinstance(op, Hardmax)
+    if x.shape is None or x.dtype.name not in SORTABLE:
+        return None
+    axis = axis_in(op.axis, len(x.shape))
+    if op.coerce_to_2d and axis != len(x.shape) - 1:
+        flat: Value = op.decompose(b, x)
+        return flat
+    count = x.shape[axis]
+    if not isinstance(count, int) or not 1 <= count <= MAX_POSITIONS:
+        return None
+    is_first = _equals_position(b, b.ArgMax(x, axis=axis, keepdims=True), count, len(x.shape) - 1 - axis)
+    return b.Cast(is_first, to=x.dtype)
+
+
+def _equals_position(b: Builder, indices: Value, count: int, trailing: int) -> Value:
+    """Compare ``indices``, whose axis before the last ``trailing`` ones has size 1, with the positions along that axis."""
+    result: Value = b.Equal(indices, b.constant(np.arange(count).reshape((count,) + (1,) * trailing)))
+    return result
+
+
+def _rewrite_softmax(b: Builder, node: Node) -> Result:
+    """Rewrite a softmax over several axes to one over the last axis."""
+    op, x = node.op, node.input(0)
+    assert isinstance(op, Softmax | LogSoftmax)
+    is_single = not op.coerce_to_2d or x.shape is None or axis_in(op.axis, len(x.shape)) == len(x.shape) - 1
+    result: Value | None = None if is_single else op.decompose(b, x)
+    return result
+
+
+POSITION_REWRITES: dict[type[Op], Callable[[Builder, Node], Result]] = {
+    Hardmax: _rewrite_hardmax,
+    LogSoftmax: _rewrite_softmax,
+    OneHot: _rewrite_one_hot,
+    Softmax: _rewrite_softmax,
+}
+"""The rewrite of each operator of this module."""
