@@ -44,7 +44,7 @@ CACHED = "cached"
 PROGRAMS = {
     FLOOR: BEGIN,
     "dovetail": f"{BEGIN}import dovetail\ndovetail.compile(path, threads=threads)(feed)\n",
-    CACHED: f"{BEGIN}import dovetail\ndovetail.compile(path, threads=threads)(feed)\n",
+    CACHED: f"{BEGIN}import dovetail\ndovetail.compile(path, threads=threads, cache_dir=cache)(feed)\n",
     "onnxruntime": f"""{BEGIN}import onnxruntime
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = threads

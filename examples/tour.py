@@ -45,6 +45,7 @@ def convert(model: Model, folder: Path) -> Model:
     """Write a model in both formats and read the OpenVINO IR."""
     dovetail.save(model, folder / "tour.onnx", opset=18)
     dovetail.save(model, folder / "tour.xml")
+    dovetail.compile(folder / "tour.onnx", cache_dir=folder / "plans")
     diagnostics: list[Diagnostic] = dovetail.check(folder / "tour.xml")
     assert diagnostics == []
     model = dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -13,21 +14,15 @@ import numpy as np
 
 from dovetail import native_core
 from dovetail.errors import EngineError, printable
-from dovetail.formats import load
-from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.gc_pause import pause_gc
-from dovetail.interpreter.interpret import copy_into, copy_shared_outputs, interpret
 from dovetail.interpreter.results import Results
-from dovetail.interpreter.session import InitialStates, Session, inputs_by_name
-from dovetail.ir.edit import copy_model
-from dovetail.ir.graph import Model, Value
-from dovetail.ir.op import bodies
-from dovetail.ir.state import state_inputs
-from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
 from dovetail.limits import DEFAULT, Limits, active, counting, within_memory
 
+# What a program from the cache of plans does not need is imported in functions, for its start-up time.
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
+    from dovetail.interpreter.session import Session
+    from dovetail.ir.graph import Model, Value
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
@@ -49,6 +44,9 @@ class Program:
     """
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
+        from dovetail.interpreter.session import InitialStates
+        from dovetail.ir.edit import copy_model
+
         self.model = copy_model(model)
         self.engine = engine
         self.options = options
@@ -155,10 +153,15 @@ class Program:
 
     def session(self) -> Session:
         """Return a Session, which keeps the states between calls."""
+        from dovetail.interpreter.session import Session
+
         return Session(self)
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """Return the inputs by name, with the initial values of states that are not among them."""
+        from dovetail.interpreter.session import inputs_by_name
+        from dovetail.ir.state import state_inputs
+
         arrays = inputs_by_name(self.model, inputs)
         assert self._initial_states is not None
         if all(name in arrays for name in state_inputs(self.model)):
@@ -191,6 +194,8 @@ class Program:
         return _restore, (self.model, self.engine, self.options)
 
     def _interpret(self, inputs: Any) -> dict[str, Any]:
+        from dovetail.interpreter.interpret import copy_shared_outputs, interpret
+
         outputs = interpret(self.model, inputs)
         try:
             return copy_shared_outputs(outputs, inputs.values() if isinstance(inputs, Mapping) else inputs)
@@ -210,6 +215,8 @@ def _ports_text(values: Sequence[Value]) -> str:
 
 def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
     """Return whether a single list argument holds the inputs in order, and not the elements of the only input."""
+    from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
+
     if len(model.inputs) != 1:
         return True
     if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
@@ -223,6 +230,8 @@ def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
 
 
 def _has_subgraphs(op: Any) -> bool:
+    from dovetail.ir.op import bodies
+
     return next(iter(bodies(op)), None) is not None
 
 
@@ -238,6 +247,8 @@ def _restore(model: Model, engine: str, options: dict[str, Any]) -> Program:
 
 def _write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
     """Copy the outputs that ``out`` names into its arrays, and return all outputs."""
+    from dovetail.interpreter.interpret import copy_into
+
     for name, array in (out or {}).items():
         outputs[name] = copy_into(array, outputs[name], name)
     return outputs
@@ -251,6 +262,7 @@ def compile(
     max_memory: int | None = None,
     elide: str = "auto",
     limits: Limits | None = None,
+    cache_dir: str | PathLike[str] | None = None,
 ) -> Program:
     """Compile ``model`` (a Model or the path of one) to a Program.
 
@@ -263,10 +275,37 @@ def compile(
     ``limits.memory``, the maximum bytes of one run. The arena, outputs and constant tables are checked against it before they
     are allocated, and the outputs of loops while they grow.
 
-    Raises EngineError [engine.unknown], [engine.option], [engine.threads], and the errors of ``load``.
+    ``cache_dir``: a folder for plans of model files, by default the variable DOVETAIL_CACHE_DIR; without either nothing is
+    written. The first call of a program writes its plan there. A later process, with the same content of the file, options,
+    version and processor, starts from it, and loads the model only for other shapes or attributes (docs/howto/start.md).
+
+    Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], and the errors of ``load``.
     """
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
+    folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
+    if folder and isinstance(model, str | PathLike) and engine != "interpreter" and native_core.is_compiled:
+        from dovetail.plan_cache.prepared_program import compile_with_cache
+
+        options = {"threads": threads, "elide": elide}
+        return compile_with_cache(folder, os.fspath(model), limits, max_memory, options)
+    return compile_anew(model, engine, threads, max_memory, elide, limits)
+
+
+def compile_anew(
+    model: Model | str | PathLike[str],
+    engine: str,
+    threads: int | None,
+    max_memory: int | None,
+    elide: str,
+    limits: Limits | None,
+) -> Program:
+    """Compile without the cache of plans; the arguments are those of :func:`compile`."""
+    from dovetail.formats import load
+    from dovetail.formats.mapped_files import check_mapped_files
+    from dovetail.ir.edit import copy_model
+    from dovetail.ir.graph import Model
+
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     check_mapped_files(loaded.graph, loaded.file)
     chosen = loaded.limits if limits is None else limits
@@ -291,6 +330,9 @@ def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **
     the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
     """
     from dovetail.engine.plan_report import report
+    from dovetail.formats import load
+    from dovetail.ir.edit import copy_model
+    from dovetail.ir.graph import Model
 
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     if limits is not None:

@@ -19,7 +19,7 @@ import dovetail
 PACKAGE = Path(dovetail.__file__).parent
 
 LAYERS = (
-    "errors forks gc_pause",
+    "errors forks gc_pause threads",
     "dtypes symbolic ir.types arrays native_core array_ops limits",
     "ir.graph",
     "ir.state",
@@ -27,7 +27,7 @@ LAYERS = (
     "ops",
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
-    "program streams compare equality backend ngraph catalog overview draw difference",
+    "program plan_cache streams compare equality backend ngraph catalog overview draw difference",
     "transform debug",
     "cli",
 )

@@ -47,7 +47,7 @@ def bench(
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.compare.benchmark import machine, measure, peers_for
     from dovetail.compare.random_inputs import flatten_outputs
-    from dovetail.engine.engine import thread_count
+    from dovetail.threads import thread_count
 
     if model == STREAM:
         raise click.UsageError("other engines read the model from its file: name it, - is not for bench")

@@ -250,8 +250,8 @@ def profile(
     Raises EngineError [run.time], [profile.engine]; UnsupportedError [runtime.missing] for an engine that is not installed. A
     peer that refuses the model has the reason in its ``notes``.
     """
-    from dovetail.engine.engine import thread_count
     from dovetail.engine.step_profile import profile_steps
+    from dovetail.threads import thread_count
 
     for engine in engines:
         _check_engine(engine)

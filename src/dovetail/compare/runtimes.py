@@ -14,9 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dovetail.errors import EngineError
 
 Call = Callable[[], Any]
 BF16 = "bfloat16"
@@ -266,7 +269,7 @@ def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
     return found
 
 
-def failure(code: str, what: str, error: Exception, model: str | bytes) -> Exception:
+def failure(code: str, what: str, error: Exception, model: str | bytes) -> EngineError:
     from dovetail.errors import EngineError
 
     return EngineError(code, f"{what}: {' '.join(str(error).split())[:500]}", file=model if isinstance(model, str) else None)

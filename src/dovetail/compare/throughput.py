@@ -153,8 +153,10 @@ def _onnxruntime(path: str, names: Names, inputs: Mapping[str, Any], threads: in
         for worker in workers:
             worker.join()
 
-    one = {f"{threads} threads in a call": sequential}
-    return one if threads == 1 else {**one, f"{threads} calls of one thread": concurrent}
+    ways: dict[str, Work] = {f"{threads} threads in a call": sequential}
+    if threads > 1:
+        ways[f"{threads} calls of one thread"] = concurrent
+    return ways
 
 
 def _openvino(path: str, names: Names, inputs: Mapping[str, Any], threads: int) -> dict[str, Work]:

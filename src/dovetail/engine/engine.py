@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -33,6 +32,7 @@ from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, na
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor
 from dovetail.limits import Limits, refuse_memory, within_memory
+from dovetail.threads import thread_count
 
 MAX_EXECUTABLES = 16
 """The maximum numbers of executables and of parametric plans that an engine caches; the least recently used is dropped."""
@@ -64,6 +64,8 @@ class Engine:
         self._executables: OrderedDict[Any, Executable | None] = OrderedDict()
         self._parametric_plans: OrderedDict[Any, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        self.on_plan: Callable[[Executable, Graph], None] | None = None
+        """Called with the first executable that is planned, and its graph."""
         self._lock = ForkLock()
         self._core = native_core.core()
         self._pool: object = outer._pool if outer else self._core.ThreadPool(self.threads) if self._core else None
@@ -79,7 +81,7 @@ class Engine:
     def copy_for_one_thread(self) -> Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
         new = copy(self)
-        new.threads = 1
+        new.threads, new.on_plan = 1, None
         new._executables, new._parametric_plans, new._sizes = OrderedDict(), OrderedDict(), {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
@@ -226,9 +228,13 @@ class Engine:
         self._check_memory(plan)
         verify_plan(plan, graph, tensor_map)
         log_plan(plan, self.model.file, sizes)
-        return Executable(
+        executable = Executable(
             plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool
         )
+        on_plan, self.on_plan = self.on_plan, None
+        if on_plan is not None:
+            on_plan(executable, graph)
+        return executable
 
     def _make_plan(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> tuple[Plan, Graph, TensorMap]:
         with pause_gc():
@@ -291,21 +297,6 @@ class Engine:
             outputs |= copy_shared_outputs(dynamic, arrays)
         self._plan_with_codes(arrays)
         return convert_outputs(self._conversions, outputs, names, out) if self._conversions else outputs
-
-
-def thread_count(threads: int | None) -> int:
-    """Return ``threads``, else the variable DOVETAIL_THREADS, else the number of processors that this process may use."""
-    if threads is None:
-        variable = os.environ.get("DOVETAIL_THREADS", "")
-        if variable and not variable.isdigit():
-            raise EngineError("engine.threads", f"DOVETAIL_THREADS must be a number, got {variable!r}")
-        if variable:
-            threads = int(variable)
-        else:
-            threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not isinstance(threads, int) or threads < 1:
-        raise EngineError("engine.threads", f"threads must be an integer of at least 1, got {threads!r}")
-    return threads
 
 
 def _element_strides_of(array: Array) -> tuple[int, ...] | None:

@@ -38,6 +38,26 @@ _policy: ContextVar[str] = ContextVar("dovetail-mapping", default="auto")
 _HAS_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
 
 
+_opened: ContextVar[list[tuple[str, os.stat_result]] | None] = ContextVar("dovetail-opened", default=None)
+
+
+@contextmanager
+def record_files() -> Iterator[list[tuple[str, os.stat_result]]]:
+    """Collect the paths of the files that are opened in a block, each with its status."""
+    opened: list[tuple[str, os.stat_result]] = []
+    token = _opened.set(opened)
+    try:
+        yield opened
+    finally:
+        _opened.reset(token)
+
+
+def _record(path: str, descriptor: int) -> None:
+    opened = _opened.get()
+    if opened is not None:
+        opened.append((path, os.fstat(descriptor)))
+
+
 def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
     """Read the whole regular file at ``path``, which the user chose.
 
@@ -207,6 +227,7 @@ class Folder:
             refuse_kind(info, name, self.file)
             if info.st_nlink > 1:
                 raise FormatError("path.link", f"{name!r} must have one name, got {info.st_nlink} hard links", file=self.file)
+            _record(os.path.join(self.path, name), descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -251,6 +272,7 @@ def _open_user_path(path: StrPath) -> int:
         raise unreadable(error, name, name) from None
     try:
         refuse_kind(os.fstat(descriptor), name, name)
+        _record(name, descriptor)
     except BaseException:
         os.close(descriptor)
         raise

@@ -1,0 +1,203 @@
+"""The folder of cached plans: entries are read only if this user wrote them whole, and replaced in one step.
+
+An entry is a magic number, the digest of the rest, the length of a header in JSON, the header, and blobs at multiples of 64
+bytes. It is data: reading it executes nothing and opens nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.errors import EngineError
+from dovetail.plan_cache.digest import digest_of
+
+LOGGER = logging.getLogger("dovetail")
+MAGIC = b"dovetail plan 1\n"
+_DIGEST_END = len(MAGIC) + 32
+_HEADER_BEGIN = _DIGEST_END + 8
+ALIGNMENT = 64
+MAX_HEADER_BYTES = 1 << 28
+MAX_FOLDER_BYTES = 8 << 30
+"""The most bytes of all entries together; the least recently used are removed."""
+MAX_DRAFT_SECONDS = 3600
+"""The age at which a draft is that of a killed process."""
+SUFFIX = ".plan"
+_DRAFT = re.compile(r"\.[0-9a-f]{16}\.draft")
+_HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd and hasattr(os, "O_DIRECTORY")
+_NAME_LENGTH = 64 + len(SUFFIX)
+
+Blob = np.ndarray[Any, Any]
+
+
+class Entry(NamedTuple):
+    """The header of an entry, and all of its bytes, mapped."""
+
+    header: dict[str, Any]
+    data: np.ndarray[Any, Any]
+    blobs: list[tuple[int, int]]
+    """Offset and size in bytes of each blob."""
+
+
+class CacheFolder:
+    """A folder of entries, which belongs to this user and that no other user may write. It is created with the mode 0700.
+
+    Raises EngineError [cache.folder] where the path is no such folder. Every access checks the folder anew, and goes through its
+    descriptor where the system has such calls.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        try:
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise EngineError("cache.folder", f"{self.path!r} must be a folder for cached plans: {error}") from None
+        with self._open():
+            pass
+
+    @contextmanager
+    def _open(self) -> Iterator[int | None]:
+        """Open the folder. Yields its descriptor; None where the system opens no files relative to one."""
+        descriptor = None
+        try:
+            if _HAS_DESCRIPTORS:
+                descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            info = os.stat(self.path if descriptor is None else descriptor)
+        except (OSError, ValueError) as error:
+            raise EngineError("cache.folder", f"{self.path!r} must be a folder for cached plans: {error}") from None
+        try:
+            if not stat.S_ISDIR(info.st_mode) or not _is_own(info):
+                message = "must be a folder that belongs to this user and that no other user may write"
+                raise EngineError("cache.folder", f"{self.path!r} {message}, got mode {info.st_mode & 0o777:04o}")
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _at(self, name: str, folder: int | None) -> str:
+        return os.path.join(self.path, name) if folder is None else name
+
+    def read(self, name: str) -> Entry | None:
+        """Return the entry called ``name``; None where there is none, or one that is not whole or not of this user."""
+        name += SUFFIX
+        with self._open() as folder:
+            content = self._map(name, folder)
+            if content is None:
+                return None
+            with suppress(OSError):
+                os.utime(self._at(name, folder), dir_fd=folder)
+        entry = _parse(content)
+        if entry is None:
+            LOGGER.info("the cached plan %s is damaged, and is not used", os.path.join(self.path, name))
+        return entry
+
+    def _map(self, name: str, folder: int | None) -> mmap.mmap | None:
+        flags = os.O_RDONLY | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK") | _flag("O_CLOEXEC") | _flag("O_BINARY")
+        try:
+            descriptor = os.open(self._at(name, folder), flags, dir_fd=folder)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode) or not _is_own(info) or info.st_size < _HEADER_BEGIN:
+                return None
+            return mmap.mmap(descriptor, info.st_size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):
+            return None
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
+        """Write an entry in one step, and remove old ones beyond MAX_FOLDER_BYTES. Returns whether it was written."""
+        text = json.dumps({**header, "blobs": [blob.nbytes for blob in blobs]}, separators=(",", ":")).encode()
+        if len(text) > MAX_HEADER_BYTES or sum(blob.nbytes for blob in blobs) > MAX_FOLDER_BYTES // 2:
+            return False
+        body = bytearray(len(text).to_bytes(8, "little") + text)
+        for blob in blobs:
+            body += bytes(-(_DIGEST_END + len(body)) % ALIGNMENT)
+            body += blob.reshape(-1).view(np.uint8).data
+        draft = f".{secrets.token_hex(8)}.draft"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flag("O_NOFOLLOW") | _flag("O_CLOEXEC") | _flag("O_BINARY")
+        with self._open() as folder:
+            try:
+                descriptor = os.open(self._at(draft, folder), flags, 0o600, dir_fd=folder)
+                try:
+                    with os.fdopen(descriptor, "wb") as stream:
+                        stream.write(MAGIC + digest_of(body))
+                        stream.write(body)
+                    source, target = self._at(draft, folder), self._at(name + SUFFIX, folder)
+                    os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+                except BaseException:
+                    os.unlink(self._at(draft, folder), dir_fd=folder)
+                    raise
+            except OSError as error:
+                LOGGER.info("the plan was not cached: %s", error)
+                return False
+            self._remove_old(name + SUFFIX, folder)
+        return True
+
+    def _remove_old(self, keep: str, folder: int | None) -> None:
+        """Remove the least recently used entries until all fit into MAX_FOLDER_BYTES, and drafts of killed processes.
+
+        Other files are left alone.
+        """
+        with suppress(OSError):
+            files = {item.name: item.stat(follow_symlinks=False) for item in os.scandir(self.path if folder is None else folder)}
+            entries = [(info.st_mtime_ns, name, info) for name, info in files.items() if _is_entry(name)]
+            total = 0
+            for _, name, info in sorted(entries, key=lambda row: (row[1] == keep, row[0]), reverse=True):
+                total += info.st_size
+                if total > MAX_FOLDER_BYTES and name != keep:
+                    os.unlink(self._at(name, folder), dir_fd=folder)
+            for name, info in files.items():
+                if _DRAFT.fullmatch(name) and time.time() - info.st_mtime > MAX_DRAFT_SECONDS:
+                    os.unlink(self._at(name, folder), dir_fd=folder)
+
+
+def _parse(content: mmap.mmap) -> Entry | None:
+    """Return the entry, if its digest is that of its bytes and its header describes them."""
+    view = memoryview(content)
+    if view[: len(MAGIC)] != MAGIC or view[len(MAGIC) : _DIGEST_END] != digest_of(view[_DIGEST_END:]):
+        return None
+    length = int.from_bytes(view[_DIGEST_END:_HEADER_BEGIN], "little")
+    end = _HEADER_BEGIN + length
+    if length > MAX_HEADER_BYTES or end > len(view):
+        return None
+    try:
+        header = json.loads(bytes(view[_HEADER_BEGIN:end]))
+        blobs = []
+        for size in header["blobs"]:
+            end += -end % ALIGNMENT
+            if not isinstance(size, int) or size < 0 or end + size > len(view):
+                return None
+            blobs.append((end, size))
+            end += size
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return Entry(header, np.frombuffer(content, np.uint8), blobs)
+
+
+def _is_entry(name: str) -> bool:
+    return len(name) == _NAME_LENGTH and name.endswith(SUFFIX)
+
+
+def _is_own(info: os.stat_result) -> bool:
+    """Return whether a file belongs to this user, and no other user may write it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return info.st_uid == os.geteuid() and not info.st_mode & 0o022
+
+
+def _flag(name: str) -> int:
+    return int(getattr(os, name, 0))

@@ -1,0 +1,22 @@
+"""The number of threads of an engine."""
+
+from __future__ import annotations
+
+import os
+
+from dovetail.errors import EngineError
+
+
+def thread_count(threads: int | None) -> int:
+    """Return ``threads``, else the variable DOVETAIL_THREADS, else the number of processors that this process may use."""
+    if threads is None:
+        variable = os.environ.get("DOVETAIL_THREADS", "")
+        if variable and not variable.isdigit():
+            raise EngineError("engine.threads", f"DOVETAIL_THREADS must be a number, got {variable!r}")
+        if variable:
+            threads = int(variable)
+        else:
+            threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not isinstance(threads, int) or threads < 1:
+        raise EngineError("engine.threads", f"threads must be an integer of at least 1, got {threads!r}")
+    return threads
