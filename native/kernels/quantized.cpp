@@ -2,6 +2,7 @@
 #include "kernels/quantized.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -150,6 +151,9 @@ private:
         requantization_.zero = real("y_zero");
         requantization_.is_full =
             y_.element == Element::u8 && real(spec.integer("has_residual") ? "last_high" : "high") + requantization_.zero >= 255;
+        requantization_.y_is_signed = y_.element == Element::i8;
+        requantization_.is_small = true;
+        for (const float factor : factor_) requantization_.is_small &= std::abs(factor) <= 0.5f;
         if (spec.integer("has_residual") == 0) return;
         // The residual is the last operand.
         residual_ = spec.inputs.back();
@@ -163,6 +167,8 @@ private:
         requantization_.beside = real("beside");
         requantization_.last_low = real("last_low");
         requantization_.last_high = real("last_high");
+        constexpr float kMaxFactor = 1 << 20;
+        requantization_.is_small &= std::abs(requantization_.own) <= kMaxFactor && std::abs(requantization_.beside) <= kMaxFactor;
     }
 
     std::int64_t patch_rows(std::int64_t lines) const { return (lines - 1) * stride_[0] + (kernel_[0] - 1) * dilation_[0] + 1; }

@@ -59,7 +59,9 @@ struct Requantization {
     float zero;
     float other_zero, own, beside;
     float last_low, last_high;
-    bool is_full;  // true if the only upper bound of y is 255
+    bool is_full;   // true if the only upper bound of y is 255
+    bool is_small;  // true if an i32 holds every value that is rounded
+    bool y_is_signed;
 };
 
 // Conversion of the accumulators of some pixels to f32: y = accumulator * (scale * factor) + bias, each operation rounded.

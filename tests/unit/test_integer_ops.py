@@ -125,3 +125,27 @@ def test_a_range_of_nothing_is_an_error() -> None:
 def test_places_that_nobody_needs_are_not_sought() -> None:
     model = made("f32", (1, 4, 9, 9), lambda b, x: b.MaxPool(x, kernel_shape=(3, 3), outputs=2)[0])
     check(model, CHANCE.standard_normal((1, 4, 9, 9)).astype(np.float32))
+
+
+FUNCTIONS: dict[str, tuple[tuple[int, ...], Callable[[Any, Any], Any]]] = {
+    "QLinearSigmoid": ((3, 70), lambda b, x: b.QLinearSigmoid(x, real(0.04), np.int8(3), real(0.004), np.int8(-120))),
+    "QLinearLeakyRelu": ((3, 70), lambda b, x: b.QLinearLeakyRelu(x, real(0.04), None, real(0.03), np.int8(5), alpha=0.1)),
+    "QLinearSoftmax": ((3, 70), lambda b, x: b.QLinearSoftmax(x, real(0.04), np.int8(3), real(0.0078125), np.int8(-128))),
+    "QLinearGlobalAveragePool": (
+        (2, 5, 9, 7), lambda b, x: b.QLinearGlobalAveragePool(x, real(0.04), np.int8(3), real(0.02), np.int8(7))
+    ),
+    "QLinearGlobalAveragePool of channels last": (
+        (2, 9, 7, 5),
+        lambda b, x: b.QLinearGlobalAveragePool(x, real(0.04), np.int8(3), real(0.02), np.int8(7), channels_last=True),
+    ),
+    "QLinearAveragePool": (
+        (2, 5, 9, 7),
+        lambda b, x: b.QLinearAveragePool(x, real(0.04), np.int8(3), real(0.02), np.int8(7), kernel_shape=(3, 2)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_codes(name: str) -> None:
+    shape, write = FUNCTIONS[name]
+    check(made("i8", shape, write), codes("int8", *shape))

@@ -158,28 +158,111 @@ DOVETAIL_INLINE Bytes bytes_of(Floats value, Floats low, Floats high, Ints zero)
 #endif
 }
 
+// One vector of accumulators, rescaled; with a residual, the second value before its rounding.
+template <bool has_other, bool other_is_signed>
+DOVETAIL_INLINE Floats rescaled(const Requantization& run, const std::int32_t* from, Floats factor, Bytes other) {
+    Ints accumulators;
+    __builtin_memcpy(&accumulators, from, sizeof accumulators);
+    const Floats value = __builtin_convertvector(accumulators, Floats) * factor;
+    if (!has_other) return value;
+    // The bounds are integers: rounding after clamping stays within them.
+    const Floats added = floats_of<other_is_signed>(other) - splat(run.other_zero);
+    return fma(added, splat(run.beside), round_even(clamp(value, splat(run.low), splat(run.high))) * splat(run.own));
+}
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+// The columns of two panels, packed by saturating conversions to 16 and to 8 bits. Each value fits an i32.
+#if defined(__AVX512F__)
+typedef __m512i Packed;
+constexpr int kPackedPixels = 2;
+#define DOVETAIL_PACKED(name) _mm512_##name
+#else
+typedef __m256i Packed;
+constexpr int kPackedPixels = 1;
+#define DOVETAIL_PACKED(name) _mm256_##name
+#endif
+
+template <bool y_is_signed>
+DOVETAIL_INLINE Packed pack_bytes(const Packed (&integers)[4], Packed zero, Packed low, Packed high) {
+    const Packed first = DOVETAIL_PACKED(adds_epi16)(DOVETAIL_PACKED(packs_epi32)(integers[0], integers[1]), zero);
+    const Packed second = DOVETAIL_PACKED(adds_epi16)(DOVETAIL_PACKED(packs_epi32)(integers[2], integers[3]), zero);
+    Packed bytes;
+    if (y_is_signed) {
+        bytes = DOVETAIL_PACKED(packs_epi16)(first, second);
+        bytes = DOVETAIL_PACKED(min_epi8)(DOVETAIL_PACKED(max_epi8)(bytes, low), high);
+    } else {
+        bytes = DOVETAIL_PACKED(packus_epi16)(first, second);
+        bytes = DOVETAIL_PACKED(min_epu8)(DOVETAIL_PACKED(max_epu8)(bytes, low), high);
+    }
+    // The conversions work within 128 bits.
+#if defined(__AVX512F__)
+    return _mm512_maskz_permutexvar_epi32(kAllLanes, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+                                          bytes);
+#else
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#endif
+}
+
+DOVETAIL_INLINE Packed integers_of(Floats value) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_cvtps_epi32(kAllLanes, (__m512)value);
+#else
+    return _mm256_cvtps_epi32((__m256)value);
+#endif
+}
+
+template <bool y_is_signed, bool has_other, bool other_is_signed>
+void requantize_packed(const Requantization& run) {
+    constexpr int kVectors = (int)kAccumulatorPitch / kLanes;
+    const Packed zero = DOVETAIL_PACKED(set1_epi16)((short)run.zero);
+    const float low_code = (has_other ? run.last_low : run.low) + run.zero,
+                high_code = (has_other ? run.last_high : run.high) + run.zero;
+    const Packed low = DOVETAIL_PACKED(set1_epi8)((char)(int)low_code), high = DOVETAIL_PACKED(set1_epi8)((char)(int)high_code);
+    Floats factor[kVectors];
+    for (int v = 0; v < kVectors; ++v) factor[v] = load(run.factor + v * kLanes);
+    std::byte* y = run.y;
+    const std::byte* other = run.other;
+    const std::int32_t* from = run.accumulators;
+    for (std::int64_t p = 0; p < run.pixels; p += kPackedPixels, y += kPackedPixels * run.y_step) {
+        // Of an odd last pixel, both halves are computed and one is stored.
+        const bool is_last = p + 1 >= run.pixels;
+        const std::int64_t next = kPackedPixels == 2 && !is_last ? 1 : 0;
+        Packed integers[4];
+        for (int i = 0; i < 4; ++i) {
+            const std::int64_t pixel = i / kVectors * next, v = i % kVectors;
+            const Bytes beside = has_other ? load_bytes<false>(other + pixel * run.other_step + v * kLanes, kLanes) : Bytes{};
+            integers[i] = integers_of(
+                rescaled<has_other, other_is_signed>(run, from + pixel * kAccumulatorPitch + v * kLanes, factor[v], beside));
+        }
+        const Packed bytes = pack_bytes<y_is_signed>(integers, zero, low, high);
+        __builtin_memcpy(y, &bytes, 32);
+        if (next) __builtin_memcpy(y + run.y_step, (const char*)&bytes + 32, 32);
+        from += kPackedPixels * kAccumulatorPitch;
+        other += has_other ? kPackedPixels * run.other_step : 0;
+    }
+}
+
+template <bool y_is_signed>
+void requantize_packed(const Requantization& run) {
+    if (run.other == nullptr) return requantize_packed<y_is_signed, false, false>(run);
+    run.other_is_signed ? requantize_packed<y_is_signed, true, true>(run) : requantize_packed<y_is_signed, true, false>(run);
+}
+#endif
+
 template <bool is_full, bool has_other, bool other_is_signed, bool is_partial>
 DOVETAIL_INLINE void requantize_columns(const Requantization& run, std::int64_t j) {
-    const Floats low = splat(run.low), high = splat(run.high), last_low = splat(run.last_low), last_high = splat(run.last_high);
-    const Floats factor = load(run.factor + j), own = splat(run.own), beside = splat(run.beside);
-    const Floats other_zero = splat(run.other_zero);
+    const Floats low = splat(has_other ? run.last_low : run.low), high = splat(has_other ? run.last_high : run.high);
+    const Floats factor = load(run.factor + j);
     const Ints zero = (std::int32_t)run.zero - Ints{};
     const std::int64_t valid = run.columns - j, y_step = run.y_step, other_step = run.other_step;
     std::byte* y = run.y + j;
     const std::byte* other = run.other + (has_other ? j : 0);
     const std::int32_t* from = run.accumulators + j;
     for (std::int64_t p = 0; p < run.pixels; ++p, y += y_step, from += kAccumulatorPitch) {
-        Ints accumulators;
-        __builtin_memcpy(&accumulators, from, sizeof accumulators);
-        Floats value = __builtin_convertvector(accumulators, Floats) * factor;
-        if (has_other) {
-            // The bounds are integers: rounding after clamping stays within them.
-            const Floats added = floats_of<other_is_signed>(load_bytes<is_partial>(other, valid)) - other_zero;
-            value = fma(added, beside, round_even(clamp(value, low, high)) * own);
-            other += other_step;
-        }
-        const Bytes bytes = bytes_of<is_full>(value, has_other ? last_low : low, has_other ? last_high : high, zero);
+        const Bytes beside = has_other ? load_bytes<is_partial>(other, valid) : Bytes{};
+        const Bytes bytes = bytes_of<is_full>(rescaled<has_other, other_is_signed>(run, from, factor, beside), low, high, zero);
         __builtin_memcpy(y, &bytes, is_partial ? (std::size_t)valid : sizeof bytes);
+        if (has_other) other += other_step;
     }
 }
 
@@ -196,7 +279,13 @@ void requantize_run(const Requantization& run) {
     run.other_is_signed ? requantize_run<is_full, true, true>(run) : requantize_run<is_full, true, false>(run);
 }
 
-void requantize(const Requantization& run) { run.is_full ? requantize_run<true>(run) : requantize_run<false>(run); }
+void requantize(const Requantization& run) {
+#if defined(__AVX512F__) || defined(__AVX2__)
+    if (run.is_small && run.columns == kAccumulatorPitch)
+        return run.y_is_signed ? requantize_packed<true>(run) : requantize_packed<false>(run);
+#endif
+    run.is_full ? requantize_run<true>(run) : requantize_run<false>(run);
+}
 
 template <int channels>
 void interleave_of(std::byte* to, const std::byte* from, std::int64_t count, std::int64_t plane) {

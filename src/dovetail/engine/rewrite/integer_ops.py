@@ -28,15 +28,36 @@ from dovetail.ops.quantization.integer_matmul_conv import (
     QLinearConv,
     QLinearMatMul,
 )
-from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearConcat, QLinearMul, zero_point_f32_value
+from dovetail.ops.quantization.qlinear import (
+    QLinearAdd,
+    QLinearAveragePool,
+    QLinearConcat,
+    QLinearGlobalAveragePool,
+    QLinearLeakyRelu,
+    QLinearMul,
+    QLinearSigmoid,
+    QLinearSoftmax,
+    zero_point_f32_value,
+)
 from dovetail.ops.quantization.quantize_linear import quantize_value
 from dovetail.ops.quantization.scales import as_channels, as_columns, as_rows_value, as_scalar_value, subtract_zero_point_value
 
 MAX_EXACT = 2**24
 """f32 represents every integer up to here."""
-DECOMPOSED: tuple[type[Op], ...] = (QGemm, QLinearConcat, QLinearConv, QLinearMatMul, QLinearMul)
+DECOMPOSED: tuple[type[Op], ...] = (
+    QGemm,
+    QLinearAveragePool,
+    QLinearConcat,
+    QLinearConv,
+    QLinearGlobalAveragePool,
+    QLinearMatMul,
+    QLinearMul,
+    QLinearSoftmax,
+)
 """Operators whose ``decompose`` rounds as ``evaluate`` does, and ends in operators with kernels."""
-INTEGER_OPS = (*DECOMPOSED, ConvInteger, DynamicQuantizeMatMul, MatMulInteger, MatMulIntegerToFloat, QLinearAdd)
+TABULATED: tuple[type[Op], ...] = (QLinearLeakyRelu, QLinearSigmoid)
+"""Functions of one byte: with constant scales and zero points a table of 256 results."""
+INTEGER_OPS = (*DECOMPOSED, *TABULATED, ConvInteger, DynamicQuantizeMatMul, MatMulInteger, MatMulIntegerToFloat, QLinearAdd)
 
 Inputs = list[Value | None]
 Result = Value | Sequence[Value] | None
@@ -51,6 +72,10 @@ def rewrite_integer_op(b: Builder, op: Op, xs: Inputs) -> Result:
             return result
         case QLinearAdd():
             return _rewrite_qlinear_add(b, xs)
+        case QLinearLeakyRelu() | QLinearSigmoid() if (result := _look_up(b, op, xs)) is not None:
+            return result
+        case QLinearGlobalAveragePool() if (result := _rewrite_global_average(b, op, xs)) is not None:
+            return result
         case DynamicQuantizeMatMul():
             assert xs[0] is not None
             codes, scale, point = b.DynamicQuantizeLinear(xs[0])
@@ -110,6 +135,38 @@ def _fused_multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """Compute x * y + z with one rounding to f32."""
     wide = [b.Cast(value, to=dtypes.f64) for value in (x, y, z)]
     return b.Cast(b.Add(b.Multiply(wide[0], wide[1]), wide[2]), to=dtypes.f32)
+
+
+def _look_up(b: Builder, op: Op, xs: Inputs) -> Value | None:
+    """Return a function of one byte as a Gather from the table of its results; None where a parameter is no constant."""
+    x, *parameters = xs
+    assert x is not None
+    if any(value is not None and value.constant is None for value in parameters):
+        return None
+    low, high = x.dtype.range()
+    codes = np.arange(int(low), int(high) + 1).astype(x.dtype.numpy)
+    evaluate: Callable[..., Array] = op.evaluate
+    table = evaluate(np, codes, *(None if value is None else value.constant for value in parameters))
+    index = b.Cast(x, to=dtypes.i32)
+    result: Value = b.Gather(b.constant(np.asarray(table)), index if low == 0 else b.Subtract(index, np.int32(low)), axis=0)
+    return result
+
+
+def _rewrite_global_average(b: Builder, op: QLinearGlobalAveragePool, xs: Inputs) -> Value | None:
+    """Return the mean with its integer sum in f32; None where f32 does not represent every sum."""
+    x, x_scale, zx, y_scale, zy = (*xs, None)[:5]
+    assert x is not None and x_scale is not None and zx is not None and y_scale is not None
+    axes = [axis for axis in range(1, len(x.dims)) if axis != (len(x.dims) - 1 if op.channels_last else 1)]
+    sizes = [x.dims[axis] for axis in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    count = int(np.prod([size for size in sizes if isinstance(size, int)]))
+    if count == 0 or 255 * count > MAX_EXACT:
+        return None
+    total = b.ReduceSum(subtract_zero_point_value(b, x, as_scalar_value(b, zx), dtypes.f32), axes, keepdims=True)
+    factor = b.Divide(as_scalar_value(b, x_scale), b.Multiply(as_scalar_value(b, y_scale), np.float32(count)))
+    codes: Value = quantize_value(b, b.Multiply(total, factor), zero_point_f32_value(b, zy), x.dtype)
+    return codes
 
 
 def _rewrite_matmul_integer_to_float(b: Builder, op: MatMulIntegerToFloat, xs: Inputs) -> Result:
