@@ -20,6 +20,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.ml.label_encoder import LabelEncoder
 from oracles import run_onnxruntime
 
 RNG = np.random.default_rng(39)
@@ -357,3 +358,20 @@ def test_a_length_that_grows_gives_the_bits_of_a_plan_of_its_own(monkeypatch: py
             assert_same_bits(found[name], alone[name], f"{name} at {length}")
         cache = found["next"]
     assert len(planned) < 5 or not native_core.is_compiled
+
+
+@pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
+def test_what_is_computed_from_strings_has_their_sizes() -> None:
+    """The numbers of string lookups are planned, and their readers run natively; strings stay in Python."""
+    with Builder() as b:
+        x = b.input("x", "string", ("n", 2))
+        table = b.constant(np.array(["a", "b"], object), "string"), b.constant(np.float32([1, 2])), b.constant(np.float32([-1]))
+        (numbers,) = b.add(LabelEncoder(), b.Concat(x, x, axis=1), *table)
+        b.output("y", b.ReduceSum(b.Exp(numbers), [1]))
+    program = dovetail.compile(b.model, engine="native")
+    for rows in (3, 1, 0, 3):
+        strings = np.array([["a", "c"], ["b", "b"], ["c", "c"]][:rows], object).reshape(rows, 2)
+        numbers = np.float32([[1, -1], [2, 2], [-1, -1]])[:rows]
+        np.testing.assert_allclose(program({"x": strings})["y"], 2 * np.exp(numbers).sum(1, keepdims=True), rtol=1e-6)
+    report = dovetail.plan(b.model, inputs={"x": np.array([["a", "b"]], object)}, rounds=0)
+    assert [step.kernel for step in report.interpreted] == ["Concat", "LabelEncoder"]

@@ -30,7 +30,7 @@ from dovetail.forks import ForkLock
 from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
 from dovetail.ir.graph import Graph, Model
-from dovetail.ir.types import Tensor
+from dovetail.ir.types import Tensor, Type
 from dovetail.limits import Limits, refuse_memory, within_memory
 from dovetail.threads import thread_count
 
@@ -248,11 +248,11 @@ class Engine:
         ]
         graph, tensor_map = self.graph, TensorMap(self.graph, sizes, shapes, self._constants)
         if any(tensor_map.of(value).is_dynamic for value in graph.values()):
-            return self._plan_for_shapes(shapes, input_strides)
+            return self._plan_for_shapes(shapes, sizes, input_strides)
         # A graph with an If has no parametric plan, and the sizes may decide the condition.
         self._shape_nodes.evaluate(tensor_map, include_parametric=has_branches(graph))
         if decides_branch(graph, tensor_map):
-            return self._plan_for_shapes(shapes, input_strides)
+            return self._plan_for_shapes(shapes, sizes, input_strides)
         plan = make_plan(graph, tensor_map, input_strides, self.elide)
         if self._shape_nodes.has_interpreted_step(plan):
             tensor_map = TensorMap(graph, sizes, shapes, self._constants)
@@ -260,9 +260,16 @@ class Engine:
             plan = make_plan(graph, tensor_map, input_strides, self.elide)
         return plan, graph, tensor_map
 
-    def _plan_for_shapes(self, shapes: Sequence[tuple[int, ...] | None], input_strides: Strides) -> tuple[Plan, Graph, TensorMap]:
+    def _plan_for_shapes(
+        self, shapes: Sequence[tuple[int, ...] | None], sizes: dict[str, int], input_strides: Strides
+    ) -> tuple[Plan, Graph, TensorMap]:
         """Plan a copy of the graph for these shapes, with the branches that they decide."""
-        graph = specialize(self.graph, shapes, self._constants, inlining_rule(self._constants), rewrite_again)
+        # Strings have no shape in a plan, but the shapes of what is computed from them may follow from theirs.
+        known = [
+            _shape_at(value.type, sizes) if shape is None else shape
+            for value, shape in zip(self.graph.inputs, shapes, strict=True)
+        ]
+        graph = specialize(self.graph, known, self._constants, inlining_rule(self._constants), rewrite_again)
         tensor_map = TensorMap(graph, {}, shapes, self._constants)
         return make_plan(graph, tensor_map, input_strides, self.elide), graph, tensor_map
 
@@ -297,6 +304,14 @@ class Engine:
             outputs |= copy_shared_outputs(dynamic, arrays)
         self._plan_with_codes(arrays)
         return convert_outputs(self._conversions, outputs, names, out) if self._conversions else outputs
+
+
+def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:
+    """Return the shape of a type at these sizes of its symbols; None where they do not determine it."""
+    if not isinstance(type, Tensor) or type.shape is None:
+        return None
+    shape = [size if isinstance(size, int) else sizes.get(str(size)) for size in type.shape]
+    return None if None in shape else tuple(size for size in shape if size is not None)
 
 
 def _element_strides_of(array: Array) -> tuple[int, ...] | None:
