@@ -342,8 +342,9 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
 }
 
 std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache) {
-    if (auto kernel = WinogradConv::create(spec, cache)) return kernel;
-    return std::make_unique<Conv>(spec, cache);
+    const Spec normalized = without_unit_axes(spec);
+    if (auto kernel = WinogradConv::create(normalized, cache)) return kernel;
+    return std::make_unique<Conv>(normalized, cache);
 }
 
 }  // namespace dovetail

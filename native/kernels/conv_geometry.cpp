@@ -47,6 +47,36 @@ void check_windows(const std::string& kernel, const std::vector<std::int64_t>& s
         if (pad < -kMax || pad > kMax) throw std::invalid_argument(kernel + ": padding out of range");
 }
 
+Spec without_unit_axes(Spec spec) {
+    const std::size_t rank = spec.inputs.at(0).rank();
+    const auto is_full = [rank](const Operand& operand) { return operand.rank() == rank; };
+    if (!is_full(spec.inputs.at(1)) || !is_full(spec.outputs.at(0))) return spec;
+    for (std::size_t axis = rank; axis-- > 2;) {
+        if (spec.inputs[0].rank() == 3) break;
+        const auto is_unit = [axis](const Operand& operand) { return operand.sizes[axis] == 1; };
+        const auto pads = spec.integers("pads_begin");
+        if (!is_unit(spec.inputs[0]) || !is_unit(spec.inputs[1]) || !is_unit(spec.outputs[0]) ||
+            (axis - 2 < pads.size() && pads[axis - 2] != 0))
+            continue;
+        const std::size_t full = spec.inputs[0].rank();
+        const auto drop = [axis](std::vector<std::int64_t>& values, std::size_t index) {
+            if (axis - index < values.size()) values.erase(values.begin() + static_cast<std::ptrdiff_t>(axis - index));
+        };
+        for (auto* operands : {&spec.inputs, &spec.outputs})
+            for (Operand& operand : *operands)
+                if (operand.rank() == full) {
+                    drop(operand.sizes, 0);
+                    drop(operand.strides, 0);
+                }
+        for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"}) {
+            const auto attribute = spec.attributes.find(name);
+            if (attribute == spec.attributes.end()) continue;
+            if (auto* values = std::get_if<std::vector<std::int64_t>>(&attribute->second)) drop(*values, 2);
+        }
+    }
+    return spec;
+}
+
 ConvGeometry::ConvGeometry(const Spec& spec, const Epilogue& epilogue) {
     const Operand &to = spec.outputs.at(0), &from = spec.inputs.at(0), &w = spec.inputs.at(1);
     const std::size_t rank = from.rank() - 2;

@@ -46,6 +46,13 @@ CASES = [
     (2, 33, 33, 33, (4, 1), (2, 3), (1, 1), (1, 1), (0, 1), (1, 1)),
     (1, 20, 20, 20, (3, 3), (3, 3), (1, 1), (1, 1), (3, 3), (3, 3)),
     (1, 5, 5, 5, (3, 4, 9), (2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 0), (0, 1, 2)),
+    # Axes of size 1 in input, window and output.
+    (2, 16, 40, 1, (30, 1), (5, 1), (1, 1), (1, 1), (2, 0), (0, 0)),
+    (1, 12, 20, 2, (1, 40), (1, 4), (1, 3), (1, 2), (0, 2), (0, 1)),
+    (1, 8, 24, 1, (1, 19, 1), (1, 3, 1), (1, 2, 1), (1, 1, 1), (0, 1, 0), (0, 1, 0)),
+    (2, 6, 10, 1, (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0)),
+    (1, 6, 10, 1, (9, 1), (3, 1), (1, 1), (1, 1), (1, 1), (1, 0)),
+    (2, 20, 20, 20, (40, 1), (3, 1), (1, 1), (1, 1), (1, 0), (1, 0)),
     # Rows so short that tiles go on in the next one.
     *(SHORT := [
         (2, 24, 40, 1, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
@@ -77,7 +84,7 @@ def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[14], CASES[16], *SHORT], ids=str)
+@pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[14], CASES[16], CASES[29], CASES[31], *SHORT], ids=str)
 def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w, bias = (

@@ -52,17 +52,63 @@ DOVETAIL_INLINE Floats apply_activation(Activation activation, float alpha, Floa
     }
 }
 
-// Applies the epilogue to one vector of accumulators with `count` valid columns.
-DOVETAIL_INLINE Floats apply_epilogue(const GemmTile& tile, Floats value, std::int64_t row, std::int64_t column,
-                                      std::int64_t count) {
-    value *= tile.scale;
-    if (tile.bias != nullptr) value += load_partial(tile.bias + column, count);
-    Floats residual{};
-    if (tile.residual != nullptr) residual = load_partial(tile.residual + row * tile.residual_stride + column, count);
-    if (!tile.residual_last && tile.residual != nullptr) value += residual;
-    value = clamp(value, splat(tile.low), splat(tile.high));
-    if (tile.activation != Activation::bounds) value = apply_activation(tile.activation, tile.alpha, value);
-    return tile.residual_last ? value + residual : value;
+// The epilogue of `count` rows of `vectors` vectors, from column `first` on, with one activation: a choice for each vector would
+// keep the rows from overlapping.
+template <Activation activation>
+DOVETAIL_INLINE void store_activated(const GemmTile& tile, const Floats* accumulators, int count, int vectors,
+                                     std::int64_t first) {
+    const Floats low = splat(tile.low), high = splat(tile.high), scale = splat(tile.scale);
+    const float alpha = tile.alpha, *residual = tile.residual;
+    const bool adds = residual != nullptr, is_last = tile.residual_last;
+    for (int v = 0; v < vectors && first + v * kLanes < tile.columns; ++v) {
+        const std::int64_t column = first + v * kLanes, valid = tile.columns - column;
+        const Floats bias = tile.bias != nullptr ? load_partial(tile.bias + column, valid) : Floats{};
+        const auto store_row = [&](int r, bool is_whole) __attribute__((always_inline)) {
+            Floats value = accumulators[r * vectors + v] * scale + bias, added{};
+            if (adds) {
+                const float* from = residual + r * tile.residual_stride + column;
+                added = is_whole ? load(from) : load_partial(from, valid);
+                if (!is_last) value += added;
+            }
+            value = apply_activation(activation, alpha, clamp(value, low, high));
+            if (adds && is_last) value += added;
+            float* to = tile.y + r * tile.y_stride + column;
+            if (is_whole)
+                store(to, value);
+            else
+                store_partial(to, value, valid);
+        };
+        if (valid >= kLanes)
+            for (int r = 0; r < count; ++r) store_row(r, true);
+        else
+            for (int r = 0; r < count; ++r) store_row(r, false);
+    }
+}
+
+// Writes accumulators through the epilogue of any tile.
+static inline void store_any(const GemmTile& tile, const Floats* accumulators, int count, int vectors, std::int64_t first) {
+    if (!tile.has_epilogue) {
+        for (int r = 0; r < count; ++r)
+            for (int v = 0; v < vectors && first + v * kLanes < tile.columns; ++v) {
+                const std::int64_t column = first + v * kLanes;
+                store_partial(tile.y + r * tile.y_stride + column, accumulators[r * vectors + v], tile.columns - column);
+            }
+        return;
+    }
+#define DOVETAIL_STORE(name) \
+    case Activation::name: return store_activated<Activation::name>(tile, accumulators, count, vectors, first)
+    switch (tile.activation) {
+        DOVETAIL_STORE(bounds);
+        DOVETAIL_STORE(leaky_relu);
+        DOVETAIL_STORE(elu);
+        DOVETAIL_STORE(sigmoid);
+        DOVETAIL_STORE(silu);
+        DOVETAIL_STORE(tanh);
+        DOVETAIL_STORE(hardswish);
+        DOVETAIL_STORE(gelu_erf);
+        DOVETAIL_STORE(gelu_tanh);
+    }
+#undef DOVETAIL_STORE
 }
 
 }  // namespace dovetail::DOVETAIL_ISA

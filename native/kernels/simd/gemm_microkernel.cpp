@@ -38,17 +38,6 @@ constexpr int kMinSingleChainRows = 3;
 #endif
 constexpr int chains_of(int count) { return count >= kMinSingleChainRows ? 1 : count >= 2 ? 2 : 4; }
 
-// The epilogue of any tile, from accumulators in memory.
-void store_any(const GemmTile& tile, const Floats* accumulators, int count, int vectors) {
-    for (int r = 0; r < count; ++r)
-        for (int v = 0; v < vectors && v * kLanes < tile.columns; ++v) {
-            const std::int64_t column = v * kLanes, valid = tile.columns - column;
-            Floats value = accumulators[r * vectors + v];
-            if (tile.has_epilogue) value = apply_epilogue(tile, value, r, column, valid);
-            store_partial(tile.y + r * tile.y_stride + column, value, valid);
-        }
-}
-
 // Loads the initial accumulators.
 void load_initial(const GemmTile& tile, Floats* accumulators, int count, int vectors) {
     for (int r = 0; r < count; ++r)
@@ -206,7 +195,7 @@ void multiply_tile(const GemmTile& tile) {
     for (int r = 0; r < count; ++r)
 #pragma GCC unroll 32
         for (int v = 0; v < vectors; ++v) stored[r * vectors + v] = accumulators[0][r][v];
-    store_any(tile, stored, count, vectors);
+    store_any(tile, stored, count, vectors, 0);
 }
 
 // The epilogue of a depthwise tile: `count` rows of one vector, with `valid` valid elements.
@@ -218,8 +207,7 @@ DOVETAIL_INLINE void store_channels(const GemmTile& tile, const Floats (&accumul
     Floats stored[count];
 #pragma GCC unroll 32
     for (int r = 0; r < count; ++r) stored[r] = accumulators[r][0];
-    for (int r = 0; r < count; ++r)
-        store_partial(tile.y + r * tile.y_stride + c, apply_epilogue(tile, stored[r], r, c, valid), valid);
+    store_any(tile, stored, count, 1, c);
 }
 
 // Depthwise convolution, one vector of channels at a time.

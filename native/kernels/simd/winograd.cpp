@@ -89,6 +89,8 @@ void output(const WinogradOutput& tile) {
     constexpr int kIn = kOut + 2;
     GemmTile epilogue = tile.epilogue;
     const float* residual = epilogue.residual;
+    epilogue.y_stride = tile.y_pixel;
+    epilogue.residual_stride = tile.residual_pixel;
     const bool is_simple = !epilogue.residual_last && epilogue.activation == Activation::bounds;
     for (std::int64_t c = 0; c < epilogue.columns; c += kLanes) {
         const std::int64_t valid = epilogue.columns - c;
@@ -115,12 +117,11 @@ void output(const WinogradOutput& tile) {
         if (is_simple && valid >= kLanes)
             store_outputs(tile, sums, c);
         else
-            for (int i = 0; i < tile.rows; ++i)
-                for (int j = 0; j < tile.pixels; ++j) {
-                    if (residual != nullptr) epilogue.residual = residual + i * tile.residual_row + j * tile.residual_pixel;
-                    store_partial(tile.y + i * tile.y_row + j * tile.y_pixel + c,
-                                  apply_epilogue(epilogue, sums[i][j], 0, c, valid), valid);
-                }
+            for (int i = 0; i < tile.rows; ++i) {
+                epilogue.y = tile.y + i * tile.y_row;
+                if (residual != nullptr) epilogue.residual = residual + i * tile.residual_row;
+                store_any(epilogue, sums[i], static_cast<int>(tile.pixels), 1, c);
+            }
     }
 }
 
