@@ -127,6 +127,40 @@ def test_places_that_nobody_needs_are_not_sought() -> None:
     check(model, CHANCE.standard_normal((1, 4, 9, 9)).astype(np.float32))
 
 
+@pytest.mark.parametrize("depth", [40, 1500])
+def test_products_of_two_inputs(depth: int) -> None:
+    with Builder() as b:
+        x, w = b.input("x", "u8", (2, 5, depth)), b.input("w", "i8", (2, depth, 9))
+        b.output("y", b.MatMulInteger(x, w, np.uint8(7), b.input("w_zero", "i8", ())))
+    feed = {"x": codes("uint8", 2, 5, depth), "w": codes("int8", 2, depth, 9), "w_zero": np.array(-3, np.int8)}
+    bound, _ = Engine(b.model, threads=2).bind(feed)
+    assert not bound.python_steps
+    expected = (feed["x"].astype(np.int64) - 7) @ (feed["w"].astype(np.int64) + 3)
+    np.testing.assert_array_equal(Engine(b.model)(feed)["y"], expected)
+
+
+def blocks(*sizes: int) -> Any:
+    return CHANCE.uniform(0.01, 0.1, sizes).astype(np.float32)
+
+
+PARAMETERS: dict[str, Callable[[Any, Any], Any]] = {
+    "by channels": lambda b, x: b.QuantizeLinear(x, blocks(6), codes("uint8", 6), axis=1),
+    "by channels, i16": lambda b, x: b.QuantizeLinear(x, blocks(6) / 9, codes("int16", 6) // 8, axis=1),
+    "in blocks": lambda b, x: b.QuantizeLinear(x, blocks(4, 2, 8), codes("int8", 4, 2, 8), axis=1, block_size=3),
+    "in uneven blocks": lambda b, x: b.QuantizeLinear(x, blocks(4, 2, 8), None, axis=1, block_size=4),
+    "a scale of the run": lambda b, x: b.QuantizeLinear(x, b.ReduceMax(x, keepdims=False), None),
+    "and back by channels": lambda b, x: b.DequantizeLinear(b.Cast(x, to="i8"), blocks(8), codes("int8", 8), axis=2),
+    "and back in blocks": lambda b, x: b.DequantizeLinear(b.Cast(x, to="u16"), blocks(4, 2, 8), axis=1, block_size=3),
+    "and back of i32": lambda b, x: b.DequantizeLinear(b.Cast(x, to="i32"), blocks(6), axis=1),
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_scales_of_channels_and_blocks(name: str) -> None:
+    model = made("f32", (4, 6, 8), PARAMETERS[name])
+    check(model, np.abs(CHANCE.standard_normal((4, 6, 8)).astype(np.float32)) * 20)
+
+
 FUNCTIONS: dict[str, tuple[tuple[int, ...], Callable[[Any, Any], Any]]] = {
     "QLinearSigmoid": ((3, 70), lambda b, x: b.QLinearSigmoid(x, real(0.04), np.int8(3), real(0.004), np.int8(-120))),
     "QLinearLeakyRelu": ((3, 70), lambda b, x: b.QLinearLeakyRelu(x, real(0.04), None, real(0.03), np.int8(5), alpha=0.1)),

@@ -6,6 +6,7 @@ elsewhere the product is split into parts that f32 represents, which are added i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -39,11 +40,20 @@ from dovetail.ops.quantization.qlinear import (
     QLinearSoftmax,
     zero_point_f32_value,
 )
-from dovetail.ops.quantization.quantize_linear import quantize_value
-from dovetail.ops.quantization.scales import as_channels, as_columns, as_rows_value, as_scalar_value, subtract_zero_point_value
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear, quantize_value
+from dovetail.ops.quantization.scales import (
+    as_channels,
+    as_columns,
+    as_columns_value,
+    as_rows_value,
+    as_scalar_value,
+    subtract_zero_point_value,
+)
 
 MAX_EXACT = 2**24
 """f32 represents every integer up to here."""
+MAX_PARTS = 16
+"""The most products that one is split into."""
 DECOMPOSED: tuple[type[Op], ...] = (
     QGemm,
     QLinearAveragePool,
@@ -95,6 +105,28 @@ def rewrite_integer_op(b: Builder, op: Op, xs: Inputs) -> Result:
 def _decompose(b: Builder, op: Op, xs: Inputs) -> Result:
     decompose: Callable[..., Result] = op.decompose
     return decompose(b, *xs)
+
+
+CODES = ("i8", "u8", "i16", "u16", "i32")
+"""Element types of codes that kernels cast."""
+
+
+def rewrite_quantization(b: Builder, op: QuantizeLinear | DequantizeLinear, xs: Inputs) -> Result:
+    """Return QuantizeLinear or DequantizeLinear in elementwise operators, where the parameters are not single f32 constants.
+
+    Operators with such parameters are instructions of fused kernels, by themselves.
+    """
+    x, scale, point = (*xs, None)[:3]
+    assert x is not None and scale is not None
+    codes, numbers = (x, scale) if isinstance(op, DequantizeLinear) else (None, x)
+    kind = op.target(None if point is None else point.dtype, point) if isinstance(op, QuantizeLinear) else x.dtype
+    if x.shape is None or scale.shape is None or kind is None or kind.name not in CODES:
+        return None
+    is_single = all(value is None or (value.constant is not None and value.constant.size == 1) for value in (scale, point))
+    is_narrow = kind.bits <= 16 and (codes is None or getattr(op, "output_dtype", None) in (None, dtypes.f32))
+    if is_single and not op.block_size and is_narrow and scale.dtype is dtypes.f32 and numbers.dtype is dtypes.f32:
+        return None
+    return _decompose(b, op, xs)
 
 
 def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
@@ -203,13 +235,36 @@ def _rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result
     if (result := integer_product(b, x, w, zx, zw)) is not None:
         return result
     weights = _centered_weights_of(w, zw, lambda point, rank: as_columns(np, point))
-    if weights is None or len(x.dims) < 2 or weights.ndim < 2:
+    if weights is None:
+        return _rewrite_variable_product(b, x, w, zx, zw)
+    if len(x.dims) < 2 or weights.ndim < 2:
         return None
     count = _part_count_of(weights, _max_magnitude_of(x, zx), weights.ndim - 2)
     if count is None:
         return None
     left = subtract_zero_point_value(b, x, None if zx is None else as_rows_value(b, zx, len(x.dims)), dtypes.f32)
     return _sum_of_parts(b, left, weights, len(x.dims) - 1, weights.ndim - 2, count, b.MatMul)
+
+
+def _rewrite_variable_product(b: Builder, x: Value, w: Value, zx: Value | None, zw: Value | None) -> Value | None:
+    """Return a product of two tensors that are no constants, in parts of a depth for which f32 represents every sum."""
+    if x.shape is None or w.shape is None or len(x.shape) < 2 or len(w.shape) < 2:
+        return None
+    depth = x.shape[-1]
+    if not isinstance(depth, int) or depth == 0 or w.shape[-2] != depth:
+        return None
+    part = int((MAX_EXACT - 1) // (_max_magnitude_of(x, zx) * _max_magnitude_of(w, zw)))
+    count = -(-depth // part)
+    if count > MAX_PARTS:
+        return None
+    left = subtract_zero_point_value(b, x, None if zx is None else as_rows_value(b, zx, len(x.dims)), dtypes.f32)
+    right = subtract_zero_point_value(b, w, None if zw is None else as_columns_value(b, zw), dtypes.f32)
+    sizes = [min(part, depth - first) for first in range(0, depth, part)]
+    lefts, rights = (
+        [value] if count == 1 else b.Split(value, sizes, axis=axis, outputs=count) for value, axis in ((left, -1), (right, -2))
+    )
+    terms = [as_type(b, b.MatMul(*pair), dtypes.i32) for pair in zip(lefts, rights, strict=True)]
+    return functools.reduce(b.Add, terms)
 
 
 def _centered_weights_of(w: Value | None, zero_point: Value | None, align_axes: Callable[[Array, int], Array]) -> Array:

@@ -11,7 +11,7 @@ from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
 from dovetail.engine.rewrite.integer_conv import fuse_integer_product
-from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op
+from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op, rewrite_quantization
 from dovetail.engine.rewrite.nms import rewrite_nms
 from dovetail.engine.rewrite.positions import POSITION_REWRITES
 from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
@@ -54,7 +54,7 @@ from dovetail.ops.nn.normalization import (
 )
 from dovetail.ops.nn.pool import GlobalLpPool, LpPool, MaxPool
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
-from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize, QuantizeLinear
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
@@ -230,6 +230,14 @@ def _rewrite_integer_op(b: Builder, node: Node) -> Result:
     return rewrite_integer_op(b, node.op, node.inputs)
 
 
+def _rewrite_quantization(b: Builder, node: Node) -> Result:
+    assert isinstance(node.op, QuantizeLinear | DequantizeLinear)
+    try:
+        return rewrite_quantization(b, node.op, node.inputs)
+    except UnsupportedError:
+        return None
+
+
 def _rewrite_layer(b: Builder, node: Node) -> Result:
     """Return a recurrent layer by its kernel where there is one, else unrolled where it has few time steps."""
     op = node.op
@@ -357,6 +365,7 @@ REWRITES: dict[type[Op], Rule] = {
     Bernoulli: _decompose_any_type,
     CastLike: _rewrite_cast_like,
     DFT: _rewrite_dft,
+    DequantizeLinear: _rewrite_quantization,
     Dropout: _rewrite_dropout,
     DynamicQuantizeLSTM: _rewrite_quantized_layer,
     Einsum: _decompose_f32,
@@ -393,6 +402,7 @@ REWRITES: dict[type[Op], Rule] = {
     OneHotEncoder: _decompose_any_type,
     PRelu: _rewrite_prelu,
     RDFT: _decompose_any_type,
+    QuantizeLinear: _rewrite_quantization,
     RMSNormalization: _rewrite_rms_norm,
     RNN: _rewrite_layer,
     RNNCell: _rewrite_cell,
