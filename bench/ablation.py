@@ -3,8 +3,8 @@
     python bench/ablation.py [--models NAME ...] [--rounds N] [--json]
 
 Random weights, batch 1, one thread. Times are medians of runs in turns; `arena` is the memory of all activations, `bound` the
-largest live set, below which no arrangement gets; the peak is that of a process of its own that loads, compiles and runs, beside
-the same of onnxruntime and OpenVINO.
+largest live set in the order of execution, below which no arrangement gets; the peak is that of a process of its own that loads,
+compiles and runs, beside the same of onnxruntime and OpenVINO.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,23 @@ from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Names, cost, is_installed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import detector_models
+import joined_classifiers
 import light_models
+import vision_models
 
-MODELS = ("densenet121", "inception_v1", "inception_v2", "squeezenet", "shufflenet", "resnet50")
+BUILT: dict[str, Callable[[], Any]] = {
+    "yolov5n": detector_models.yolov5,
+    "yolov7-tiny": detector_models.yolov7,
+    "yolov8n": vision_models.detector,
+    "yolov10n": detector_models.yolov10,
+    "yolo11n": detector_models.yolo11,
+    "shufflenet_v2": joined_classifiers.shufflenet_v2,
+    "densenet121 (torchvision)": joined_classifiers.densenet,
+    "unet": vision_models.unet,
+}
+"""Networks whose blocks join and split, in the form that torch's exporter leaves; the others are files of the onnx package."""
+MODELS = (*BUILT, "densenet121", "inception_v1", "inception_v2", "squeezenet", "shufflenet", "resnet50")
 ELIDE = ("auto", "all", "none")
 
 
@@ -46,8 +61,11 @@ def main() -> None:
 
 
 def _measured(name: str, rounds: int) -> dict[str, Any]:
-    written = light_models.with_random_weights(name)
-    feed = light_models.image(written)
+    if name in BUILT:
+        written, feed = BUILT[name]()
+    else:
+        written = light_models.with_random_weights(name)
+        feed = light_models.image(written)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
         onnx.save(written, path)
@@ -63,9 +81,12 @@ def _measured(name: str, rounds: int) -> dict[str, Any]:
 
 def _text(row: dict[str, Any]) -> str:
     times = "  ".join(f"{each} {ms:.2f} ms" for each, ms in row["ms"].items())
-    return (
-        f"{row['model']:14} {times}   peak {', '.join(f'{each} {size / 1e6:.0f} MB' for each, size in row['peak_bytes'].items())}"
+    plan = row["plans"]["all"]
+    memory = (
+        f"copied {plan['copied_bytes'] / 1e6:.2f} of {plan['moved_bytes'] / 1e6:.1f} MB, arena {plan['arena_bytes'] / 1e6:.1f} MB"
     )
+    peaks = ", ".join(f"{each} {size / 1e6:.0f} MB" for each, size in row["peak_bytes"].items())
+    return f"{row['model']:26} {times}   {memory}   peak {peaks}"
 
 
 if __name__ == "__main__":

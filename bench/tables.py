@@ -83,29 +83,35 @@ def _against_peers(rows: list[dict[str, Any]], keys: list[str]) -> Rows:
 
 
 def ablation(quick: bool) -> Rows:
-    rows = measured("ablation.py", *(["--rounds", "3", "--models", "squeezenet"] if quick else []))["rows"]
+    return ablation_rows(measured("ablation.py", *(["--rounds", "3", "--models", "squeezenet"] if quick else []))["rows"])
+
+
+def ablation_rows(rows: list[dict[str, Any]]) -> Rows:
     head = [
         "model",
         "auto ms",
         "all ms",
         "none ms",
         "moved MB",
-        "copied MB (all)",
+        "copied % (auto)",
+        "copied % (all)",
         "arena MB",
-        "bound MB",
+        "arena / bound",
         "arena MB (none)",
         "peak MB",
     ]
     found = [[*head, *(f"{engine} peak MB" for engine in rows[0]["peak_bytes"] if engine != "dovetail")]]
     for row in rows:
-        every, none = row["plans"]["all"], row["plans"]["none"]
-        memory = [every["moved_bytes"], every["copied_bytes"], every["arena_bytes"], every["lower_bound"], none["arena_bytes"]]
-        megabytes = [*memory, *row["peak_bytes"].values()]
+        auto, every, none = (row["plans"][elide] for elide in ("auto", "all", "none"))
         found.append(
             [
                 row["model"],
                 *(f"{row['ms'][each]:.2f}" for each in ("auto", "all", "none")),
-                *(f"{size / 1e6:.1f}" for size in megabytes),
+                f"{every['moved_bytes'] / 1e6:.1f}",
+                *(f"{100 * plan['copied_bytes'] / max(plan['moved_bytes'], 1):.1f}" for plan in (auto, every)),
+                f"{every['arena_bytes'] / 1e6:.1f}",
+                f"{every['arena_bytes'] / max(every['lower_bound'], 1):.2f}",
+                *(f"{size / 1e6:.1f}" for size in (none["arena_bytes"], *row["peak_bytes"].values())),
             ]
         )
     return found
