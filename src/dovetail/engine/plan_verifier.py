@@ -1,13 +1,15 @@
 """Verification of a finished plan: live tensors do not overlap, and no step reads what was not written or was overwritten.
 
-The verifier executes the plan on marks in place of elements. A step that computes marks its results with a number of their own, a
-copy copies marks, and memory starts unmarked. Each read, and each result at the end, must carry only the marks of the tensors
-that the graph composes it of.
+The verifier executes the plan on marks in place of elements. A step that computes marks each element of its results with a number
+of its own, a copy copies marks, and memory starts unmarked. Each read, and each result at the end, must carry the marks that the
+windows of the graph's data movement compose it of, in their order. Elements of an input share one mark, and so do constants.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from math import gcd
 from typing import Any
@@ -19,9 +21,14 @@ from dovetail.engine.memory.tensor import RunTensor, TensorMap
 from dovetail.engine.plan import COPY, FILL, Operand, Plan, Step
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Graph, Value
+from dovetail.ir.op import Window, Windows
 
 UNWRITTEN, CONSTANT = 0, 1
 """The marks of memory that no step has written, and of constants."""
+MAX_NAMES = 1000
+"""Wrong marks whose tensors an error names."""
+
+Marks = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def verify_plan(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
@@ -46,15 +53,19 @@ class _Verifier:
         self.tensor_map = tensor_map
         self.unit = _granularity_of(plan)
         self.marks: dict[RunTensor, int] = {}
+        """The mark of the first unit of each tensor; those of the others follow."""
         self.values: dict[RunTensor, Value] = {tensor_map.of(y): y for node in graph.nodes for y in node.outputs}
-        self.allowed_marks: dict[RunTensor, frozenset[int]] = {}
-        self.names = {UNWRITTEN: "nothing", CONSTANT: "a constant"}
-        self.memories = [np.zeros(-(-plan.arena_bytes // self.unit), np.int32)]
+        self.expected: dict[RunTensor, Marks] = {}
+        self.names = [(UNWRITTEN, "nothing"), (CONSTANT, "a constant")]
+        self.next_mark = CONSTANT + 1
+        self.fills: dict[RunTensor, int] = {}
+        self.memories = [np.zeros(-(-plan.arena_bytes // self.unit), np.int64)]
         for tensor in (*plan.inputs, *plan.outputs):
-            self.memories.append(np.zeros(0 if tensor.is_dynamic else -(-tensor.nbytes // self.unit), np.int32))
+            self.memories.append(np.zeros(0 if tensor.is_dynamic else -(-tensor.nbytes // self.unit), np.int64))
         for number, tensor in enumerate(plan.inputs, start=1):
-            self.marks[tensor] = self._new_mark(tensor.name)
-            self.memories[number][...] = self.marks[tensor]
+            mark = self.marks[tensor] = self._new_marks(tensor.name, 1)
+            self.memories[number][...] = mark
+            self.expected[tensor] = np.broadcast_to(np.int64(mark), self._units_of(tensor))
         self.computed = {tensor for step in plan.steps if step.call and step.kernel != FILL for tensor in step.call.writes}
 
     def run(self) -> None:
@@ -63,7 +74,7 @@ class _Verifier:
                 self._copy(step)
             elif step.kernel == FILL:
                 assert step.call is not None
-                self._write_mark(step, step.writes[0], self._mark_of(step.call.writes[0], " (its fill)"))
+                self._marks_at(step, step.writes[0])[...] = self._fill_mark_of(step.call.writes[0])
             else:
                 self._compute(step)
         for value, tensor, memory in zip(
@@ -72,15 +83,32 @@ class _Verifier:
             if not tensor.is_dynamic and tensor.count:
                 self._require(memory, value, f"the result {tensor.name!r}")
 
-    def _new_mark(self, name: str) -> int:
-        mark = len(self.names)
-        self.names[mark] = name
+    # Marks
+
+    def _units_of(self, tensor: RunTensor) -> int:
+        return tensor.nbytes // self.unit
+
+    def _new_marks(self, name: str, count: int) -> int:
+        mark = self.next_mark
+        self.names.append((mark, name))
+        self.next_mark += count
         return mark
 
-    def _mark_of(self, tensor: RunTensor, suffix: str = "") -> int:
+    def _marks_of(self, tensor: RunTensor) -> Marks:
+        """Return the marks of a tensor that a step computes."""
         if tensor not in self.marks:
-            self.marks[tensor] = self._new_mark(tensor.name + suffix)
-        return self.marks[tensor]
+            self.marks[tensor] = self._new_marks(tensor.name, self._units_of(tensor))
+        return np.arange(self.marks[tensor], self.marks[tensor] + self._units_of(tensor))
+
+    def _fill_mark_of(self, tensor: RunTensor) -> int:
+        if tensor not in self.fills:
+            self.fills[tensor] = self._new_marks(f"{tensor.name} (its fill)", 1)
+        return self.fills[tensor]
+
+    def _name_of(self, mark: int) -> str:
+        return self.names[bisect_right(self.names, mark, key=lambda row: row[0]) - 1][1]
+
+    # Steps
 
     def _compute(self, step: Step) -> None:
         assert step.call is not None
@@ -89,7 +117,8 @@ class _Verifier:
                 self._require(self._marks_at(step, operand), tensor, f"{step.label} reads {tensor.name!r}, which")
         for tensor, operand in zip(step.call.writes, step.writes, strict=True):
             if not tensor.is_dynamic and tensor.count:
-                self._write_mark(step, operand, self._mark_of(tensor))
+                marks = self._marks_at(step, operand)
+                marks[...] = self._marks_of(tensor).reshape(marks.shape)
         self._refuse_overlap(step)
 
     def _refuse_overlap(self, step: Step) -> None:
@@ -105,16 +134,19 @@ class _Verifier:
                 raise EngineError("plan.overlap", f"{result.tensor.name!r} overwrites an input", node=step.label)
             if _has_internal_overlap(result):
                 raise EngineError("plan.overlap", f"{result.tensor.name!r} has elements that share memory", node=step.label)
-            mark = int(self._marks_at(step, result).flat[0])
+            own = self._marks_at(step, result)
+            first, last = int(own.min()), int(own.max())
             for other in step.writes:
-                if other is not result and _extents_overlap(result, other) and (self._marks_at(step, other) == mark).any():
+                if other is result or not _extents_overlap(result, other):
+                    continue
+                if _has_between(self._marks_at(step, other), first, last):
                     names = f"the results {result.tensor.name!r} and {other.tensor.name!r}"
                     raise EngineError("plan.overlap", f"{names} share memory", node=step.label)
             for position, read in enumerate(step.reads):
                 if read is None or read.data is not None or read.tensor.is_dynamic or not _extents_overlap(read, result):
                     continue
                 is_declared = position in overwritable and _has_same_addresses(read, result)
-                if not is_declared and (self._marks_at(step, read) == mark).any():
+                if not is_declared and _has_between(self._marks_at(step, read), first, last):
                     names = f"{result.tensor.name!r} overwrites {read.tensor.name!r}"
                     raise EngineError("plan.overlap", f"{names}, which {step.kernel} still reads", node=step.label)
 
@@ -124,21 +156,19 @@ class _Verifier:
         if 0 in target.sizes:
             return
         if source.data is None and _extents_overlap(source, target):
-            self._write_mark(step, target, self._mark_of(target.tensor))
-            if (self._marks_at(step, source) == self._mark_of(target.tensor)).any():
+            mark = self._new_marks(target.tensor.name, 1)
+            self._marks_at(step, target)[...] = mark
+            if (self._marks_at(step, source) == mark).any():
                 raise EngineError("plan.overlap", f"the copy of {source.tensor.name!r} overwrites its source", node=step.label)
         marks = self._marks_at(step, target)
         marks[...] = CONSTANT if source.data is not None else self._marks_at(step, source).copy()
 
-    def _write_mark(self, step: Step, operand: Operand, mark: int) -> None:
-        self._marks_at(step, operand)[...] = mark
-
-    def _marks_at(self, step: Step, operand: Operand) -> np.ndarray[Any, Any]:
+    def _marks_at(self, step: Step, operand: Operand) -> Marks:
         """Return the marks of an operand's memory, as a view."""
         memory = self.memories[operand.buffer]
         if 1 <= operand.buffer <= len(self.plan.inputs):
             # An input has the caller's strides and is never written: every element carries its mark.
-            return np.broadcast_to(memory[:1].reshape((1,) * (len(operand.sizes) + 1)), (*operand.sizes, 1))
+            return np.broadcast_to(memory[0], (*operand.sizes, operand.tensor.itemsize // self.unit))
         size = operand.tensor.itemsize
         low, high = _extent_of(operand)
         if low < 0 or high > memory.nbytes // memory.itemsize * self.unit:
@@ -148,58 +178,89 @@ class _Verifier:
             (*operand.sizes, size // self.unit),
             memory.dtype,
             memory.data,
-            operand.offset // self.unit * 4,
+            operand.offset // self.unit * memory.itemsize,
             (*strides, memory.itemsize),
         )
 
-    def _require(self, marks: np.ndarray[Any, Any], tensor: RunTensor, subject: str) -> None:
-        """Raise where the memory of a tensor carries other marks than the tensor may."""
-        wrong = _distinct(marks) - self._allowed_marks_of(tensor)
-        if UNWRITTEN in wrong:
+    def _require(self, marks: Marks, tensor: RunTensor, subject: str) -> None:
+        """Raise where the memory of a tensor carries other marks than the tensor has."""
+        expected = self._expected_of(tensor).reshape(marks.shape)
+        if np.array_equal(marks, expected):
+            return
+        wrong = marks[marks != expected]
+        if (wrong == UNWRITTEN).any():
             raise EngineError("plan.unwritten", f"{subject} was not written everywhere")
-        if wrong:
-            raise EngineError("plan.clobbered", f"{subject} holds {', '.join(self.names[mark] for mark in sorted(wrong))}")
+        names = sorted({self._name_of(mark) for mark in wrong[:MAX_NAMES].tolist()})
+        raise EngineError("plan.clobbered", f"{subject} holds other elements, of {', '.join(names)}")
 
-    def _allowed_marks_of(self, tensor: RunTensor) -> frozenset[int]:
-        """Return the marks that a tensor may carry: its own if some step computes it, else those of the tensors it is moved
-        from."""
+    def _expected_of(self, tensor: RunTensor) -> Marks:
+        """Return the marks of a tensor: its own if some step computes it, else those that windows compose it of."""
         stack = [tensor]
         while stack:
             current = stack[-1]
-            sources = self._sources_of(current)
-            missing = [source for source in sources if source not in self.allowed_marks]
-            if current not in self.allowed_marks and missing:
+            windows, sources = self._movement_of(current)
+            missing = [source for source in sources if source not in self.expected]
+            if current not in self.expected and missing:
                 stack += missing
                 continue
             stack.pop()
-            allowed = [self.allowed_marks[source] for source in sources]
+            if current in self.expected:
+                continue
             if current.data is not None:
-                allowed.append(frozenset((CONSTANT,)))
-            elif not sources or current in self.marks:
-                # A step computes the tensor, or it was filled before its parts were moved there.
-                allowed.append(frozenset((self._mark_of(current),)))
-            # A long sequence of moves shares one set.
-            self.allowed_marks[current] = allowed[0] if len(allowed) == 1 else frozenset().union(*allowed)
-        return self.allowed_marks[tensor]
+                marks = np.broadcast_to(np.int64(CONSTANT), self._units_of(current))
+            elif windows is None:
+                marks = self._marks_of(current)
+            else:
+                marks = self._moved_marks_of(current, windows)
+            self.expected[current] = marks
+        return self.expected[tensor]
 
-    def _sources_of(self, tensor: RunTensor) -> list[RunTensor]:
-        """Return the inputs of the data movement that a tensor results from; none for one that a step computes."""
-        if tensor.data is not None or tensor in self.computed or tensor not in self.values:
-            return []
+    def _moved_marks_of(self, tensor: RunTensor, windows: Windows) -> Marks:
         node = self.values[tensor].node
         assert node is not None
-        return [self.tensor_map.of(x) for x in node.inputs if x is not None]
+        output = next(index for index, y in enumerate(node.outputs) if self.tensor_map.of(y) is tensor)
+        rows = [window for window in windows.windows if window.output == output and 0 not in window.sizes]
+        per_element = tensor.itemsize // self.unit
+        filling = UNWRITTEN if windows.fill is None else self._fill_mark_of(tensor)
+        marks = np.full((tensor.count, per_element), filling, np.int64)
+        for window in rows:
+            value = node.inputs[window.input]
+            assert value is not None
+            source = self.expected[self.tensor_map.of(value)]
+            if _is_whole(window, source.size // per_element, tensor.count):
+                # A long sequence of views shares one array.
+                return source
+            read = _box(source.reshape(-1, per_element), window.source_offset, window.sizes, window.source_strides)
+            _box(marks, window.target_offset, window.sizes, window.target_strides)[...] = read
+        return marks.reshape(-1)
+
+    def _movement_of(self, tensor: RunTensor) -> tuple[Windows | None, list[RunTensor]]:
+        """Return the windows of the data movement that a tensor results from, and its inputs; None for a computed tensor."""
+        if tensor.data is not None or tensor in self.computed or tensor not in self.values or tensor in self.expected:
+            return None, []
+        node = self.values[tensor].node
+        assert node is not None
+        inputs = [None if x is None else self.tensor_map.of(x) for x in node.inputs]
+        windows = node.op.windows(*(None if x is None else x.as_view() for x in inputs))
+        sources = [inputs[index] for index in sorted({window.input for window in windows.windows})]
+        return windows, [source for source in sources if source is not None]
 
 
-def _distinct(marks: np.ndarray[Any, Any]) -> set[int]:
-    """Return the distinct marks in an array that is not empty."""
-    first = marks.flat[0]
-    # Most operands carry one mark, and a comparison costs far less than a sort.
-    if (marks == first).all():
-        return {int(first)}
-    # np.unique would import numpy.ma at its first call, and a process may fork meanwhile.
-    ordered = np.sort(marks, axis=None)
-    return {int(ordered[0]), *ordered[1:][np.diff(ordered) != 0].tolist()}
+def _is_whole(window: Window, source: int, target: int) -> bool:
+    """Return whether a window holds all elements of both tensors in their order."""
+    return (
+        source == target == window.sizes[0] and len(window.sizes) == 1 and window.source_strides == window.target_strides == (1,)
+    )
+
+
+def _box(marks: Marks, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> Marks:
+    """Return the rows of marks at the indices of one side of a window, as a view."""
+    shape, row = (*sizes, marks.shape[1]), marks.strides[0]
+    return np.lib.stride_tricks.as_strided(marks[offset:], shape, (*(stride * row for stride in strides), marks.strides[1]))
+
+
+def _has_between(marks: Marks, first: int, last: int) -> bool:
+    return bool(((marks >= first) & (marks <= last)).any())
 
 
 def _extent_of(operand: Operand) -> tuple[int, int]:
@@ -242,7 +303,7 @@ def _has_internal_overlap(operand: Operand) -> bool:
 
 def _granularity_of(plan: Plan) -> int:
     """Return the greatest common divisor of all offsets, strides and item sizes in bytes, at most 64."""
-    unit = 64
+    unit = gcd(64, *(tensor.itemsize for tensor in (*plan.inputs, *plan.outputs) if tensor.itemsize))
     for step in plan.steps:
         for operand in (*step.reads, *step.writes):
             if operand is not None and _is_marked(plan, operand) and 0 not in operand.sizes:
