@@ -40,6 +40,8 @@ Epilogue::Epilogue(const Spec& spec)
     }
     if (activation != Activation::bounds)
         alpha = static_cast<float>(spec.real(spec.kernel == "matmul" ? "activation_alpha" : "alpha", name == "elu" ? 1 : 0.01));
+    output_scale = static_cast<float>(spec.real("output_scale", 1));
+    output_shift = static_cast<float>(spec.real("output_shift"));
     has_residual = spec.integer("has_residual") != 0;
     residual_last = has_residual && spec.integer("residual_after_activation") != 0;
     if (!has_residual) return;
@@ -55,6 +57,9 @@ void Epilogue::apply_to(GemmTile& tile) const {
     tile.high = high;
     tile.activation = activation;
     tile.alpha = alpha;
+    tile.is_rescaled = output_scale != 1 || output_shift != 0;
+    tile.output_scale = output_scale;
+    tile.output_shift = output_shift;
 }
 
 std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand) {

@@ -14,13 +14,15 @@ struct Epilogue {
     float high;
     Activation activation = Activation::bounds;
     float alpha = 0;
+    float output_scale = 1, output_shift = 0;  // applied to the activation's result
     bool has_residual = false;
     bool residual_last = false;
     Operand residual;
 
     // Reads the attributes "activation", its parameters and "residual_after_activation". The activation is "none", "relu", "clip"
     // between "low" and "high", or a name of enum Activation. leaky_relu and elu have an "alpha"; matmul, whose "alpha" is a
-    // factor, calls it "activation_alpha". The residual is the last input if "has_residual" is set.
+    // factor, calls it "activation_alpha". Convolutions have "output_scale" and "output_shift" after the activation. The residual
+    // is the last input if "has_residual" is set.
     explicit Epilogue(const Spec& spec);
 
     // Sets all fields of the epilogue but scale, bias and residual.

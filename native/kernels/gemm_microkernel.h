@@ -33,11 +33,14 @@ struct GemmTile {
     const float* bias;  // readable up to the end of the last vector
     const float* residual;
     std::int64_t residual_stride;
-    bool residual_last;  // added after the bounds and the activation, not before
+    bool residual_last;  // added after all other steps, not before the bounds
     float low;           // bounds; NaN passes
     float high;
     Activation activation;
-    float alpha;  // of the activation
+    float alpha;       // of the activation
+    bool is_rescaled;  // the activation's result is multiplied by output_scale, and output_shift is added
+    float output_scale;
+    float output_shift;
 };
 
 using GemmFunction = void (*)(const GemmTile&);

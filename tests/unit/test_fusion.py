@@ -220,6 +220,43 @@ AFTER_CONVOLUTIONS: dict[str, tuple[Write, list[str]]] = {
     ),
     "a row": (lambda b: b.Add(conv(b, image(b)), numbers(6)), ["conv: Conv", "elementwise: Add"]),
     "a factor": (lambda b: b.Divide(conv(b, image(b)), real(0.3)), ["conv: Conv", "elementwise: Divide"]),
+    "numbers after an activation": (
+        lambda b: b.Divide(b.Add(real(0.5), b.Multiply(b.Relu(conv(b, image(b))), real(-3))), numbers(1)),
+        ["conv: Conv Relu Multiply Add Divide"],
+    ),
+    "numbers and a tensor after an activation": (
+        lambda b: b.Add(b.Add(b.Multiply(b.Swish(conv(b, image(b))), real(2)), real(1)), image(b, "z")),
+        ["conv: Conv Swish Multiply Add Add"],
+    ),
+    "a number after a tensor after an activation": (
+        lambda b: b.Multiply(b.Add(b.Relu(conv(b, image(b))), image(b, "z")), real(2)),
+        ["conv: Conv Relu Add", "elementwise: Multiply"],
+    ),
+    "a dividend after an activation": (
+        lambda b: b.Divide(real(2), b.Add(b.Sigmoid(conv(b, image(b))), real(1))),
+        ["conv: Conv Sigmoid Add", "elementwise: Divide"],
+    ),
+    "zero after an activation": (
+        lambda b: b.Multiply(b.Relu(conv(b, image(b))), real(0)), ["conv: Conv Relu", "elementwise: Multiply"]
+    ),
+    "a subnormal number after an activation": (
+        lambda b: b.Multiply(b.Relu(conv(b, image(b))), real(1e-40)), ["conv: Conv Relu", "elementwise: Multiply"]
+    ),
+    "a number per channel after an activation": (
+        lambda b: b.Multiply(b.Relu(conv(b, image(b))), numbers(8, 1, 1)), ["conv: Conv Relu", "elementwise: Multiply"]
+    ),
+    "HardSwish of its parts": (
+        lambda b: (lambda y: b.Divide(b.Multiply(y, b.Clip(b.Add(y, real(3)), real(0), real(6))), real(6)))(conv(b, image(b))),
+        ["conv: Conv HardSwish Multiply Divide"],
+    ),
+    "HardSwish of its parts, in the other order": (
+        lambda b: (lambda y: b.Multiply(b.Clip(b.Add(real(3), y), real(0), real(6)), y))(conv(b, image(b))),
+        ["conv: Conv HardSwish Multiply"],
+    ),
+    "a gate with other bounds": (
+        lambda b: (lambda y: b.Multiply(y, b.Clip(b.Add(y, real(3)), real(0), real(5))))(conv(b, image(b))),
+        ["conv: Conv", "elementwise: Add Clip Multiply"],
+    ),
     "two convolutions that are added": (
         lambda b: b.Add(conv(b, image(b)), conv(b, image(b, "z", 5))), ["conv: Conv", "conv: Conv Add"]
     ),

@@ -120,6 +120,24 @@ def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, lay
     check(y, ACTIVATIONS[name](sums + residual))
 
 
+@pytest.mark.parametrize("layout", ["row_major", "channels_last", "sliced_channels_last"])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", ["relu", "none", *ACTIVATIONS])
+@pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[24], (1, 16, 37, 1, (24, 23), *CASES[6][5:])], ids=str)
+def test_the_activation_is_rescaled_before_what_follows(case: Any, name: str, last: bool, layout: str) -> None:
+    images, channels, outputs, groups, sizes, kernel, *numbers = case
+    x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1) * np.float32(0.1)
+    sums = convolved(x, w, *numbers, groups)
+    residual = random(sums.shape, seed=3)
+    activate = {"relu": lambda z: np.maximum(z, 0), "none": lambda z: z}.get(name) or ACTIVATIONS[name]
+    expected = activate(sums) * -1.5 + 0.75 + residual if last else activate(sums + residual) * -1.5 + 0.75
+    attributes = attributes_of(case) | {"has_residual": 1, "activation": name, "alpha": 0.2}
+    attributes |= {"output_scale": -1.5, "output_shift": 0.75, "residual_after_activation": int(last)}
+    y = LAYOUTS[layout](residual.copy())
+    run("conv", [LAYOUTS[layout](x), w, y], [y], attributes, constants=[1])
+    check(y, expected)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[5], CASES[6], CASES[10], CASES[14], CASES[16], CASES[21]], ids=str)

@@ -52,6 +52,11 @@ DOVETAIL_INLINE Floats apply_activation(Activation activation, float alpha, Floa
     }
 }
 
+// True if the epilogue has only scale, bias, residual and bounds.
+DOVETAIL_INLINE bool is_simple(const GemmTile& tile) {
+    return tile.has_epilogue && !tile.residual_last && !tile.is_rescaled && tile.activation == Activation::bounds;
+}
+
 // The epilogue of `count` rows of `vectors` vectors, from column `first` on, with one activation: a choice for each vector would
 // keep the rows from overlapping.
 template <Activation activation>
@@ -59,7 +64,8 @@ DOVETAIL_INLINE void store_activated(const GemmTile& tile, const Floats* accumul
                                      std::int64_t first) {
     const Floats low = splat(tile.low), high = splat(tile.high), scale = splat(tile.scale);
     const float alpha = tile.alpha, *residual = tile.residual;
-    const bool adds = residual != nullptr, is_last = tile.residual_last;
+    const bool adds = residual != nullptr, is_last = tile.residual_last, is_rescaled = tile.is_rescaled;
+    const Floats output_scale = splat(tile.output_scale), output_shift = splat(tile.output_shift);
     for (int v = 0; v < vectors && first + v * kLanes < tile.columns; ++v) {
         const std::int64_t column = first + v * kLanes, valid = tile.columns - column;
         const Floats bias = tile.bias != nullptr ? load_partial(tile.bias + column, valid) : Floats{};
@@ -71,6 +77,7 @@ DOVETAIL_INLINE void store_activated(const GemmTile& tile, const Floats* accumul
                 if (!is_last) value += added;
             }
             value = apply_activation(activation, alpha, clamp(value, low, high));
+            if (is_rescaled) value = fma(value, output_scale, output_shift);
             if (adds && is_last) value += added;
             float* to = tile.y + r * tile.y_stride + column;
             if (is_whole)

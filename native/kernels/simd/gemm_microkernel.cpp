@@ -57,11 +57,6 @@ DOVETAIL_INLINE void prefetch_results(const GemmTile& tile) {
         }
 }
 
-// True if the epilogue has only scale, bias, residual and bounds.
-DOVETAIL_INLINE bool is_simple(const GemmTile& tile) {
-    return tile.has_epilogue && !tile.residual_last && tile.activation == Activation::bounds;
-}
-
 // The epilogue of a simple tile from column `c` on, whose last vector may be partial. Without a mask a whole vector costs less.
 template <int count, int vectors, bool is_partial>
 DOVETAIL_INLINE void store_tile(const GemmTile& tile, const Floats (&accumulators)[count][vectors], std::int64_t c) {

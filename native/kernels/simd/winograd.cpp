@@ -91,7 +91,7 @@ void output(const WinogradOutput& tile) {
     const float* residual = epilogue.residual;
     epilogue.y_stride = tile.y_pixel;
     epilogue.residual_stride = tile.residual_pixel;
-    const bool is_simple = !epilogue.residual_last && epilogue.activation == Activation::bounds;
+    const bool is_plain = is_simple(epilogue);
     for (std::int64_t c = 0; c < epilogue.columns; c += kLanes) {
         const std::int64_t valid = epilogue.columns - c;
         const float* from = tile.products + c;
@@ -114,7 +114,7 @@ void output(const WinogradOutput& tile) {
         }
         if (__builtin_expect(sum_of(zero) != 0, 0))
             tile.mend(tile.context, reinterpret_cast<float*>(sums), c, valid < kLanes ? valid : kLanes);
-        if (is_simple && valid >= kLanes)
+        if (is_plain && valid >= kLanes)
             store_outputs(tile, sums, c);
         else
             for (int i = 0; i < tile.rows; ++i) {

@@ -30,8 +30,9 @@ from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
 from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.elementwise.activation import PRelu, Sigmoid
-from dovetail.ops.elementwise.binary import Multiply, Sum
+from dovetail.ops.elementwise.binary import Add, Multiply, Sum
 from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.clip import Clip
 from dovetail.ops.elementwise.unary import ErfInv
 from dovetail.ops.linalg.einsum import Einsum
 from dovetail.ops.linalg.grouped_matmul import GroupedMatMul
@@ -270,7 +271,7 @@ def _has_known_f32_inputs(xs: Inputs) -> bool:
 
 
 def _rewrite_multiply(b: Builder, node: Node) -> Result:
-    """Rewrite x * sigmoid(x) to Swish, which fuses into the kernel before it."""
+    """Rewrite x * sigmoid(x) to Swish and x * clip(x + 3, 0, 6) to 6 * HardSwish, which fuse into the kernel before them."""
     assert isinstance(node.op, Multiply)
     if not node.op.broadcast:
         return None
@@ -278,7 +279,27 @@ def _rewrite_multiply(b: Builder, node: Node) -> Result:
         assert x is not None and gate is not None
         if gate.node is not None and isinstance(gate.node.op, Sigmoid) and gate.node.inputs[0] is x and x.dtype.name == "f32":
             return b.Swish(x)
+        if x.dtype.name == "f32" and _is_hard_gate(gate, x):
+            return b.Multiply(b.HardSwish(x), b.constant(np.float32(6), x.dtype))
     return None
+
+
+def _is_hard_gate(gate: Value, x: Value) -> bool:
+    """Return whether ``gate`` is clip(x + 3, 0, 6)."""
+    if gate.node is None or not isinstance(gate.node.op, Clip) or len(gate.node.inputs) != 3:
+        return False
+    raised, low, high = gate.node.inputs
+    if not _is_number(low, 0) or not _is_number(high, 6) or raised is None or raised.node is None:
+        return False
+    if not isinstance(raised.node.op, Add) or not raised.node.op.broadcast or raised.shape != x.shape:
+        return False
+    one, other = raised.node.inputs
+    return (one is x and _is_number(other, 3)) or (other is x and _is_number(one, 3))
+
+
+def _is_number(x: Value | None, number: float) -> bool:
+    """Return whether a value is a constant with one element, ``number``."""
+    return x is not None and x.constant is not None and x.constant.size == 1 and bool(x.constant == number)
 
 
 def _rewrite_sum(b: Builder, node: Node) -> Result:

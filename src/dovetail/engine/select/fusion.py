@@ -99,8 +99,11 @@ Epilogue = tuple[dict[str, Any], list[RunTensor]]
 
 
 def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> Epilogue | None:
-    """Return a bias, or a residual: a tensor of the same shape."""
+    """Return a number after the activation, a bias, or a residual: a tensor of the same shape."""
     attributes = call.attributes
+    number = _rescaling_number(call, other)
+    if number is not None:
+        return {"output_shift": attributes.get("output_shift", 0.0) + number}, []
     if attributes["has_residual"]:
         return None
     has_activation = "activation" in attributes
@@ -112,14 +115,33 @@ def _epilogue_of_sum(call: KernelCall, product: RunTensor, other: RunTensor) -> 
 
 
 def _epilogue_of_factor(call: KernelCall, other: RunTensor, power: int = 1) -> Epilogue | None:
-    """Return a constant number that a matrix product is multiplied by, or divided by (``power`` is -1)."""
+    """Return a constant number that a product or an activation is multiplied by, or divided by (``power`` is -1)."""
     attributes = call.attributes
+    number = _rescaling_number(call, other)
+    if number is not None and number != 0:
+        factor = float(number) ** power
+        changes = {name: attributes.get(name, default) * factor for name, default in _RESCALING.items()}
+        return (changes, []) if _is_normal_f32(np.array([*changes.values()])) else None
     if call.kernel != "matmul" or attributes["has_bias"] or attributes["has_residual"] or "activation" in attributes:
         return None
     if other.data is None or other.count != 1 or not other.data.all():
         return None
     alpha = attributes.get("alpha", 1.0) * float(other.data.reshape(())) ** power
     return ({"alpha": alpha}, []) if _is_normal_f32(np.asarray(alpha)) else None
+
+
+_RESCALING = {"output_scale": 1.0, "output_shift": 0.0}
+"""What a convolution multiplies its activation's result by, and what it then adds."""
+
+
+def _rescaling_number(call: KernelCall, other: RunTensor) -> float | None:
+    """Return a constant number that a convolution can multiply its activation's result by, or add to it."""
+    attributes = call.attributes
+    if call.kernel != "conv" or "activation" not in attributes or attributes.get("residual_after_activation"):
+        return None
+    if other.data is None or other.count != 1 or not _is_normal_f32(other.data):
+        return None
+    return float(other.data.reshape(()))
 
 
 def _is_normal_f32(numbers: np.ndarray[Any, Any]) -> bool:
