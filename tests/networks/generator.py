@@ -38,8 +38,8 @@ MOVES: dict[Step, int] = {
     move.squeezed: 2,
 }  # fmt: skip
 CHOOSING: dict[Step, int] = {
-    move.gather: 3, move.gather_elements: 2, move.gather_nd: 2, move.top_k: 2, move.arg_extreme: 2, move.cum_sum: 2,
-    move.range_: 5, move.suppressed: 1,
+    move.gather: 3, move.gather_elements: 2, move.gather_nd: 2, move.scatter_elements: 1, move.scatter_nd: 2, move.trilu: 1,
+    move.top_k: 2, move.arg_extreme: 2, move.cum_sum: 2, move.range_: 5, move.suppressed: 1,
 }  # fmt: skip
 REDUCING: dict[Step, int] = {move.reduce_: 4}
 BYTES: dict[Step, int] = {

@@ -220,6 +220,38 @@ def gather_nd(m: Maker) -> str | None:
     return m.one("GatherND", x, indices, batch_dims=batch)
 
 
+def scatter_elements(m: Maker) -> str | None:
+    """A value with some of its elements replaced by those of a part of it, or combined with them."""
+    x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype=REAL if m.chance(0.75) else None, least=1)
+    if x is None or m.dtype(x) == "boolean":
+        return None
+    axis = m.number(0, m.rank(x) - 1)
+    shape = tuple(m.number(1, size) for size in m.shape(x))
+    updates = m.one("Slice", x, m.ints(*[0] * len(shape)), m.ints(*shape), m.ints(*range(len(shape))))
+    indices = _indices(m, m.shape(x)[axis], shape)
+    return m.one("ScatterElements", x, indices, updates, axis=axis, reduction=m.among(("replace", "replace", "add", "max")))
+
+
+def scatter_nd(m: Maker) -> str | None:
+    """Some rows of a value in the place of others, or added to them; the value itself may die there."""
+    x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype=REAL if m.chance(0.75) else None, least=1)
+    if x is None or m.dtype(x) == "boolean":
+        return None
+    count = m.number(1, m.shape(x)[0])
+    updates = m.one("Slice", x, m.ints(0), m.ints(count), m.ints(0))
+    indices = m.arrays.integers(-m.shape(x)[0], m.shape(x)[0], (count, 1))
+    whole = m.one("Negative", x) if m.chance(0.5) and m.dtype(x) == "f32" else x
+    reduction = m.among(("replace", "replace", "add", "min"))
+    return None if whole is None else m.one("ScatterND", whole, m.constant(indices), updates, reduction=reduction)
+
+
+def trilu(m: Maker) -> str | None:
+    x = m.pick(dtype=REAL if m.chance(0.75) else None, least=2)
+    if x is None:
+        return None
+    return m.one("Trilu", x, m.constant(np.int64(m.number(-3, 3))), upper=m.chance(0.5))
+
+
 def top_k(m: Maker) -> str | None:
     x = m.pick(dtype=m.among(ORDERED), least=1)
     if x is None:

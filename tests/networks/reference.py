@@ -119,7 +119,19 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
 
 
 CHOOSING = frozenset(
-    ("Gather", "GatherElements", "GatherND", "TopK", "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu", "Where")
+    (
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "TopK",
+        "MaxPool",
+        "GlobalMaxPool",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Trilu",
+        "Where",
+    )
 )
 """Operators that give elements as they came."""
 

@@ -115,6 +115,14 @@ class ElementwiseProgram(NamedTuple):
     results: list[int]
 
 
+WIDER = {"i16": "i32", "u16": "i32", "u32": "i64"}
+"""The type in which an integer type without instructions is computed: it represents every value of that type."""
+SIGN_INDEPENDENT = frozenset(
+    "add subtract multiply equal not_equal where shift_left bitwise_and bitwise_not bitwise_or bitwise_xor".split()
+)
+"""Instructions of i64 that are those of u64 too, bit by bit."""
+
+
 class NoInstruction(Exception):
     """No instructions compute an operator; the message is the reason."""
 
@@ -156,10 +164,14 @@ class Assembler:
 
     def __call__(self, name: str, *operands: Register, of: str = "") -> Register:
         """Emit the instruction ``name`` for the element type ``of``, or that of the first operand; returns its result."""
-        full_name = f"{name}.{of or operands[0].type}"
+        kind = of or operands[0].type
+        full_name = f"{name}.{kind}"
         opcode = opcodes().get(full_name)
         if opcode is None:
-            raise NoInstruction(f"there is no instruction {full_name}")
+            wide = "i64" if kind == "u64" and name in SIGN_INDEPENDENT else WIDER.get(kind, "")
+            if f"{name}.{wide}" not in opcodes():
+                raise NoInstruction(f"there is no instruction {full_name}")
+            return self._compute_wide(name, operands, kind, wide)
         number, types, result = opcode
         if tuple(types) != tuple(operand.type for operand in operands):
             actual = ", ".join(operand.type for operand in operands)
@@ -168,6 +180,16 @@ class Assembler:
         if key not in self._emitted:
             self._emitted[key] = Register(result, "result", len(self._emitted))
         return self._emitted[key]
+
+    def _compute_wide(self, name: str, operands: Sequence[Register], kind: str, wide: str) -> Register:
+        """Emit an instruction of integers in a wider type; the cast of its result wraps as the narrower type would."""
+        y = self(name, *(self._widen(operand, wide) if operand.type == kind else operand for operand in operands), of=wide)
+        return self(f"cast.{wide}", y, of=kind) if y.type == wide else y
+
+    def _widen(self, x: Register, wide: str) -> Register:
+        if x.kind == "constant":
+            return self.number(self._values[x.number], Register(wide, "", 0))
+        return self(f"cast.{x.type}", x, of=wide)
 
     def finish(self, results: Sequence[Register]) -> ElementwiseProgram:
         first = {"input": 0, "constant": len(self.inputs), "result": len(self.inputs) + len(self._values)}
