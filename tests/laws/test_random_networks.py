@@ -26,8 +26,16 @@ from networks.shrink import shrink
 CLI = Path(__file__).resolve().parents[1] / "random_networks.py"
 SEEDS, OTHER_SEEDS, COVERING = 200, 40, 400
 """How many networks run in the instruction set in use, in each other one, and are only planned."""
-UNPLANNED = {"rms_norm", "tree_ensemble"}
-"""Kernels of the core's table that no network has steps of: random forests are cases of their own (`cases/forests.py`)."""
+UNPLANNED = {
+    "grid_sample",
+    "label_encoder",
+    "random_uniform",
+    "rms_norm",
+    "scatter_update",
+    "squared_distances",
+    "tree_ensemble",
+}
+"""Kernels of the core's table that no network has steps of: they are cases of their own (`cases/forests.py`, `learned.py`)."""
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")

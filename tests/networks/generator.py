@@ -24,7 +24,7 @@ IMAGES: dict[Step, int] = {
 }  # fmt: skip
 PRODUCTS: dict[Step, int] = {
     products.matmul: 2, products.multiplied: 5, products.product: 3, products.vector_product: 1, products.gemm: 4,
-    products.attention: 3, products.einsum: 1,
+    products.attention: 3, products.einsum: 1, products.whole_product: 1, products.transformed: 1,
 }  # fmt: skip
 NORMS: dict[Step, int] = {products.softmax: 2, products.layer_norm: 2, products.norms: 1}
 RECURRENT: dict[Step, int] = {products.recurrent: 3}

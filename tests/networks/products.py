@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.ops.signal.dft import DFT
 from networks.convolution import follow
 from networks.maker import CHANNELS, Maker
 
@@ -38,6 +39,31 @@ def multiplied(m: Maker) -> str | None:
     if m.chance(0.6):
         y = m.one("Add", *((y, m.weights(m.shape(y)[-1:], 4)) if m.chance(0.7) else (m.weights(m.shape(y)[-1:], 4), y))) or y
     return follow(m, y, x) if m.chance(0.7) else y
+
+
+def whole_product(m: Maker) -> str | None:
+    """A product of integers with constants: they wrap around."""
+    from dovetail import dtypes
+
+    def suits(x: str) -> bool:
+        return m.dtype(x) in ("i32", "i64", "u8", "i8") and not m.is_open(x, m.rank(x) - 1) and 0 < m.shape(x)[-1] <= 300
+
+    x = m.pick(suits, dtype=None, least=2)
+    if x is None and not m.depth:
+        x = m.input(m.among(("i32", "i64")), (m.number(1, 9), m.among(CHANNELS)))
+    if x is None:
+        return None
+    k, n = m.shape(x)[-1], m.among(CHANNELS)
+    is_turned = m.chance(0.3)
+    w = m.constant(m.arrays.integers(0, 9, (n, k) if is_turned else (k, n)).astype(dtypes.dtype(m.dtype(x)).numpy))
+    return m.one("MatMul", x, w, transpose_b=is_turned)
+
+
+def transformed(m: Maker) -> str | None:
+    """The spectrum of a value along its last axis."""
+    x = m.pick(lambda x: not m.is_open(x, m.rank(x) - 1) and 0 < m.shape(x)[-1] <= 300, dtype="f32", least=1)
+    y = None if x is None else m.one("Unsqueeze", x, m.ints(-1))
+    return None if x is None or y is None else m.one(DFT(onesided=m.chance(0.5)), y, m.ints(m.rank(x) - 1))
 
 
 def product(m: Maker) -> str | None:
