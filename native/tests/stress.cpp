@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "control_flow.h"
 #include "program.h"
 
 namespace {
@@ -140,6 +141,59 @@ void run_programs(double seconds) {
     for (auto& caller : callers) caller.join();
 }
 
+// Runs a loop in several threads at once, while its subgraph is bound: each trip transposes the state and copies a part.
+void run_loops(double seconds) {
+    const std::int64_t side = 40, trips = 9;
+    const std::int64_t state_bytes = side * side * 4, part_bytes = side * 4;
+    const auto pool = std::make_shared<ThreadPool>(3);
+    const auto weights = std::make_shared<dovetail::WeightCache>();
+    const auto arenas = std::make_shared<dovetail::ArenaPool>();
+    const auto plain = [side](int buffer) { return operand_of(buffer, {side, side}, {side * 4, 4}); };
+    const auto parts = [side, trips](int buffer) { return operand_of(buffer, {trips, side}, {side * 4, 4}); };
+    const dovetail::ByteRange state{0, state_bytes}, part{0, part_bytes}, all_parts{0, trips * part_bytes};
+    const auto body =
+        std::make_shared<Program>(pool, weights, arenas, 0, std::vector<dovetail::ByteRange>{state, part, state, part});
+    body->add(copy_spec(operand_of(1, {side, side}, {4, side * 4}), plain(3)));
+    body->add(copy_spec(operand_of(2, {side}, {4}), operand_of(4, {side}, {4})));
+    dovetail::LoopSpec spec;
+    spec.states = {plain(1)};
+    spec.scan_inputs = {{parts(2), 0, 1, false}};
+    spec.last_states = {plain(3)};
+    spec.scan_outputs = {{parts(4), 0, 1, true}};
+    spec.is_endless = true;
+    Program program(pool, weights, arenas, 0, {state, all_parts, state, all_parts});
+    program.add(std::make_unique<dovetail::Loop>(spec, arenas), {plain(1), parts(2), plain(3), parts(4)});
+    std::atomic<int> runs{0};
+    const auto run = [&, seconds](float first) {
+        std::vector<float> in(static_cast<std::size_t>(side * side)), scan(static_cast<std::size_t>(trips * side));
+        std::iota(in.begin(), in.end(), first);
+        std::iota(scan.begin(), scan.end(), first);
+        std::vector<float> out(in.size()), scanned(scan.size());
+        const auto start = Clock::now();
+        while (seconds_since(start) < seconds) {
+            std::byte* bases[] = {nullptr, reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(scan.data()),
+                                  reinterpret_cast<std::byte*>(out.data()), reinterpret_cast<std::byte*>(scanned.data())};
+            try {
+                const dovetail::Budget budget(trips, 0);
+                const Program::Lease lease(program);
+                program.run(lease.get(), bases, 0, program.size(), nullptr);
+                ++runs;
+            } catch (const dovetail::StepFailed& failure) {
+                require(failure.code == dovetail::kUnbound, "a loop that failed");
+                continue;
+            }
+            for (std::size_t i = 0; i < out.size(); ++i) require(out[i] == in[i % 40 * 40 + i / 40], "a state that differs");
+            for (std::size_t i = 0; i < scan.size(); ++i)
+                require(scanned[i] == scan[(8 - i / 40) * 40 + i % 40], "a part that differs");
+        }
+    };
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i) callers.emplace_back(run, static_cast<float>(1000 * i));
+    dynamic_cast<dovetail::ControlFlow&>(program.kernel(0)).bind(0, body, {1, 2});
+    for (auto& caller : callers) caller.join();
+    require(runs > 0, "no loop that ran");
+}
+
 // Transposes arrays larger than the caches, there and back, between buffers of exactly their sizes.
 void transpose_large_arrays() {
     const auto pool = std::make_shared<ThreadPool>(3);
@@ -196,6 +250,7 @@ int main(int count, char** arguments) {
     share_a_pool(seconds);
     make_and_end_pools(seconds);
     run_programs(seconds);
+    run_loops(seconds);
     transpose_large_arrays();
     // ThreadSanitizer does not support threads started after a fork of a multithreaded process.
 #ifndef __SANITIZE_THREAD__

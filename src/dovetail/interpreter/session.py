@@ -68,6 +68,10 @@ class Session:
     def __init__(self, program: Any) -> None:
         self.program = program
         self.states: Arrays = {}
+        model = program.model
+        self._outputs = [value.name for value in own_outputs(model)]
+        self._states = [(state.input, state.output) for state in model.states]
+        self._names = {value.name for value in model.inputs}
 
     def reset(self) -> None:
         """Restore the initial states."""
@@ -75,10 +79,11 @@ class Session:
 
     def __call__(self, *inputs: Array) -> Arrays:
         """Run the program once for inputs by name or in order. Returns the outputs by name, without the states."""
-        model = self.program.model
-        results = self.program({**inputs_by_name(model, inputs), **self.states})
-        self.states = {state.input: results[state.output] for state in model.states}
-        return Results({value.name: results[value.name] for value in own_outputs(model)})
+        is_by_name = len(inputs) == 1 and type(inputs[0]) is dict and inputs[0].keys() <= self._names
+        by_name = inputs[0] if is_by_name else inputs_by_name(self.program.model, inputs)
+        results = self.program({**by_name, **self.states})
+        self.states = {name: results[output] for name, output in self._states}
+        return Results({name: results[name] for name in self._outputs})
 
 
 def inputs_by_name(model: Model, inputs: tuple[Array, ...]) -> dict[str, Any]:
