@@ -14,7 +14,7 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed fuzz sanitize install clean
+.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
 	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
 	@echo "make bench-indexed     operators that choose, order and count elements, beside onnxruntime"
+	@echo "make bench-small       programs of microseconds beside onnxruntime and OpenVINO"
 	@echo "make fuzz          mutated files brought to every entry point for SECONDS=60, from a new seed each time"
 	@echo "make sanitize      the native core under ThreadSanitizer, AddressSanitizer and UBSan: its driver, then the Python module"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
@@ -100,6 +101,9 @@ bench-elementwise: .venv/.installed-$(EXTRAS)
 
 bench-indexed: .venv/.installed-$(EXTRAS)
 	$(venv) bench/indexed.py
+
+bench-small: .venv/.installed-$(EXTRAS)
+	$(venv) bench/small.py
 
 fuzz: .venv/.installed-$(EXTRAS)
 	$(venv) fuzz/run.py --seconds $(SECONDS) --workers $(WORKERS) --minimize

@@ -1,6 +1,6 @@
 """Small programs beside onnxruntime and OpenVINO: single operators, speech detection, loops, estimators of one row.
 
-    python bench/small.py [--models TEXT[,TEXT...]] [--rounds N] [--threads N] [--profile]
+    python bench/small.py [--models TEXT[,TEXT...]] [--rounds N] [--threads N]
 
 Medians of interleaved batches in one process: each entry is the time of one call in a batch of calls that takes about a
 millisecond. dovetail and onnxruntime receive their inputs by name in every call; OpenVINO's inputs are bound once. The models
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -101,8 +102,8 @@ def measure(small: Small, rounds: int, threads: int) -> dict[str, float]:
         except (DovetailError, RuntimeError, TypeError, KeyError) as error:
             if engine == "dovetail":
                 raise
+            print(f"{small.name}: {engine}: {str(error).splitlines()[0]}", file=sys.stderr)
             calls.pop(engine, None)
-            del error
     return median_batch_times(calls, rounds)
 
 

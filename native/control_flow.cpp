@@ -11,12 +11,12 @@
 namespace dovetail {
 
 const char* const kUnbound = "control.unbound";
+const char* const kTooLate = "run.time";
 
 namespace {
 
 constexpr const char* kTooManyTrips = "loop.trips";
 constexpr const char* kTooFewParts = "loop.parts";
-constexpr const char* kTooLate = "run.time";
 constexpr const char* kNoMemory = "run.memory";
 constexpr const char* kWrongShape = "run.shape";
 

@@ -13,6 +13,8 @@ namespace dovetail {
 // The code with which a kernel fails whose subgraph has no program: the engine binds one and runs the kernel anew, or runs the
 // operator in Python.
 extern const char* const kUnbound;
+// The code of a run beyond its deadline.
+extern const char* const kTooLate;
 
 // The limits of one run on this thread: trips of all loops, and a deadline.
 class Budget {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "control_flow.h"
 #include "float_mode.h"
 
 namespace dovetail {
@@ -91,7 +92,9 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
     std::atomic<const char*> fault{nullptr};
     const Run run{bases, pool_.get(), workspace->scratch, scratch_bytes_, &fault};
     Interrupt* const interrupt = is_brief() ? nullptr : Interrupt::current();
+    const Budget* const budget = Budget::current();
     for (std::size_t i = first; i < last; ++i) {
+        if (budget != nullptr && budget->is_late()) throw StepFailed(i, kTooLate);
         const auto start = times ? now() : 0;
         {
             const FlushSubnormals flush(kernels_[i]->flushes_subnormals());

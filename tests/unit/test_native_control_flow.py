@@ -462,6 +462,29 @@ def test_a_body_with_steps_in_python_runs_in_python() -> None:
     assert [fact.kernel for fact in facts if not fact.is_native] == ["CompiledLoop"]
 
 
+def test_a_loop_around_steps_in_python_runs_in_python() -> None:
+    def count(inner: Builder) -> list[Any]:
+        y = inner.input("y", "f32", (3,))
+        found = inner.ReduceSum(inner.Shape(inner.NonZero(y)), inner.constant(np.array([0])), keepdims=False)
+        return [inner.Add(y, inner.Cast(found, to="f32"))]
+
+    def keep(inner: Builder) -> list[Any]:
+        return [inner.Exp(inner.input("y", "f32", (3,)))]
+
+    def body(inner: Builder) -> list[Any]:
+        trip, x = inner.input("trip", "i64", ()), inner.input("x", "f32", (3,))
+        is_late = inner.Greater(trip, inner.constant(np.array(2)))
+        y = inner.add(If(then_branch=graph_of(count), else_branch=graph_of(keep)), is_late, inner.Tanh(x))[0]
+        return [inner.constant(ENDLESS), y]
+
+    with Builder() as b:
+        x, trips = b.input("x", "f32", (3,)), b.input("trips", "i64", ())
+        b.output("y", b.add(Loop(body=graph_of(body), carried=1), trips, None, x)[0])
+    x = np.array([0, -1, 0.5], np.float32)
+    assert_same(b.model, {"x": x, "trips": np.array(2)})
+    assert_same(b.model, {"x": x, "trips": np.array(6)}, is_native=False)
+
+
 def test_states_that_grow_run_in_python() -> None:
     def body(inner: Builder) -> list[Any]:
         inner.input("trip", "i64", ())

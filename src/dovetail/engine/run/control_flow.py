@@ -26,7 +26,7 @@ class ControlStep:
         assert step.call is not None
         self.number = number
         self.constants: list[np.ndarray[Any, Any]] = []
-        self._bound: set[int] = set()
+        self._bound: dict[int, Executable] = {}
         node = step.call.nodes[0]
         operands = {id(tensor): operand for tensor, operand in zip(step.call.reads, step.reads, strict=True)}
         self.inputs = [None if x is None else self._operand_of(tensor_map.of(x), operands) for x in node.inputs]
@@ -50,12 +50,12 @@ class ControlStep:
         return encode_operand(operand)
 
     @property
-    def is_bound(self) -> bool:
-        """True if some subgraph has a native program."""
-        return bool(self._bound)
+    def is_native(self) -> bool:
+        """True if the core runs all steps of the programs that are bound."""
+        return all(program.is_native for program in self._bound.values())
 
-    def bind(self, executable: Executable, read: OperandReader) -> bool:
-        """Bind the subgraph that the run needs; returns False where there is no native program or it was bound before."""
+    def bind(self, executable: Executable, read: OperandReader) -> bool | None:
+        """Bind the subgraph that the run needs; returns whether it has a native program, or None where it was bound before."""
         raise NotImplementedError
 
     def _bind(
@@ -65,10 +65,10 @@ class ControlStep:
         subgraph: Subgraph,
         inputs: Sequence[TensorShape | None],
         numbers: dict[int, int],
-    ) -> bool:
+    ) -> bool | None:
         """Bind a program for ``inputs``; ``numbers`` are the core's numbers of the inputs."""
         if index in self._bound:
-            return False
+            return None
         program = subgraph.native_executable(inputs)
         if (
             program is None
@@ -84,7 +84,7 @@ class ControlStep:
             executable.program.bind_subgraph(self.number, index, program.program, reads)
         except ValueError:
             return False
-        self._bound.add(index)
+        self._bound[index] = program
         executable.constants.append(program.constants)
         executable.subprograms.append(program)
         return True
@@ -108,7 +108,7 @@ class IfStep(ControlStep):
         rows = [self._row(captures[position]) for position in self._captures]
         program.add_if(self._row(condition), rows, list(map(encode_operand, self.outputs)))
 
-    def bind(self, executable: Executable, read: OperandReader) -> bool:
+    def bind(self, executable: Executable, read: OperandReader) -> bool | None:
         index = 0 if bool(read(self._condition).reshape(())) else 1
         shapes = [None if operand is None else TensorShape.of_operand(operand) for operand in self.inputs[1:]]
         numbers = {position: number for number, position in enumerate(self._captures)}
@@ -160,7 +160,7 @@ class LoopStep(ControlStep):
             op.program.is_endless,
         )
 
-    def bind(self, executable: Executable, read: OperandReader) -> bool:
+    def bind(self, executable: Executable, read: OperandReader) -> bool | None:
         first = self._op.carried + len(self._parts)
         inputs = self.inputs[2:]
         shapes = [

@@ -93,8 +93,8 @@ class Executable:
 
     @property
     def is_native(self) -> bool:
-        """True if the core runs all steps."""
-        return self.program is not None and not self.python_steps
+        """True if the core runs all steps, those of subgraphs included."""
+        return self.program is not None and not self.python_steps and all(each.is_native for each in self.subprograms)
 
     @property
     def run_bytes(self) -> int:
@@ -169,20 +169,22 @@ class Executable:
         A kernel reports a code alone: the operator's own rule raises the complete error.
         """
         usage, step, control = active(), self.native_steps[number], self._controls.get(number)
-        if code == RUN_TIME and usage is not None:
-            usage.check_time()
+        limits = DEFAULT if usage is None else usage.limits
+        if code == RUN_TIME:
+            raise EngineError(code, f"the run takes too long; {limits.describe('seconds')}")
         if control is not None and code == LOOP_TRIPS:
-            limits = DEFAULT if usage is None else usage.limits
             raise EngineError(
                 code, f"the loops of one run make more than {limits.trips} trips; {limits.describe('trips')}", node=step.label
             )
         assert self._core is not None
-        if control is not None and code == self._core.UNBOUND and control.bind(self, context.read_operand):
+        is_unbound = control is not None and code == self._core.UNBOUND
+        is_bound = control.bind(self, context.read_operand) if control is not None and is_unbound else None
+        if is_bound:
             return number
         python_step(step, self.tensor_map)(context.read_operand, context.dynamic)
         if control is None:
             raise EngineError(code, f"{step.label} failed", node=step.label) from None
-        if code == self._core.UNBOUND and not control.is_bound:
+        if is_unbound and (is_bound is not None or not control.is_native):
             self._leave_to_python(number, step)
         return number + 1
 
