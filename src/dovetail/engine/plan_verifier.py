@@ -249,7 +249,7 @@ class _Verifier:
 def _is_whole(window: Window, source: int, target: int) -> bool:
     """Return whether a window holds all elements of both tensors in their order."""
     return (
-        source == target == window.sizes[0] and len(window.sizes) == 1 and window.source_strides == window.target_strides == (1,)
+        len(window.sizes) == 1 and source == target == window.sizes[0] and window.source_strides == window.target_strides == (1,)
     )
 
 
