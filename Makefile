@@ -14,7 +14,7 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small fuzz sanitize install clean
+.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -28,6 +28,8 @@ help:
 	@echo "make zoo           trained models of wheels, exports and estimators asked everything; writes docs/zoo.md; needs a network"
 	@echo "make bench-compile how long it takes until a model is ready, beside OpenVINO"
 	@echo "make bench-import  how long an import and --help take"
+	@echo "make bench-start   how long a process takes until the first result, beside onnxruntime and OpenVINO"
+	@echo "make bench-throughput  items per second on all cores, beside onnxruntime and OpenVINO"
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
 	@echo "make bench-layers  single convolutions and matrix products beside oneDNN as torch calls it"
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
@@ -84,6 +86,12 @@ bench-compile: .venv/.installed-$(EXTRAS)
 
 bench-import: .venv/.installed-$(EXTRAS)
 	$(venv) bench/import_time.py
+
+bench-start: .venv/.installed-$(EXTRAS)
+	$(venv) bench/start.py
+
+bench-throughput: .venv/.installed-$(EXTRAS)
+	$(venv) bench/throughput.py
 
 bench-load: .venv/.installed-$(EXTRAS)
 	$(venv) bench/load.py
