@@ -55,7 +55,8 @@ private:
         std::memset(static_cast<void*>(sums), 0, static_cast<std::size_t>(kRows * kColumns * kSize));
         for (std::int64_t k = 0; k < depth_; k += kDepth) {
             const std::int64_t depth = min(kDepth, depth_ - k);
-            const bool is_dense = b.column == kSize && b.row % kSize == 0 && columns == kColumns;
+            // Rows of b that are read by many rows of a are packed: their stride may cause set conflicts in L1.
+            const bool is_dense = b.column == kSize && b.row % kSize == 0 && columns == kColumns && rows <= 2 * kProductRows;
             const std::byte* from = b.base + k * b.row + first_column * b.column;
             if (!is_dense) pack(from, b.row, b.column, depth, columns, packed_b, kColumns);
             for (std::int64_t row = 0; row < rows; row += kProductRows) {

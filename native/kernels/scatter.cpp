@@ -118,6 +118,7 @@ private:
     bool is_in_place(const Run& run) const { return run.at(data_) == run.at(to_) && data_.strides == to_.strides; }
 
     void combine_slice(const Part& part, std::byte* to, const std::byte* update) const {
+        if (part.outer.empty()) return apply_(to, update, part.row);
         std::int64_t rows = 1;
         for (const SliceAxis& axis : part.outer) rows *= axis.size;
         for (std::int64_t position = 0; position < rows; ++position) {
