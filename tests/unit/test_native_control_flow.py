@@ -94,6 +94,12 @@ def test_if_takes_either_branch() -> None:
     assert {name.split()[0] for name in executable_of(program).names()} == {"if"}
 
 
+def test_the_log_counts_steps_with_subgraphs_apart(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="dovetail"):
+        dovetail.compile(choice(lambda b, x: b.Exp(x), lambda b, x: x), "native")(both(rows())[0])
+    assert any("0 native steps, 1 subgraph step: If, 0 interpreter steps" in message for message in caplog.messages)
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f16", "i64", "i8", "boolean"])
 def test_if_of_any_type(dtype: str) -> None:
     x = np.random.default_rng(2).integers(0, 2, (3, 4)).astype(dtypes.dtype(dtype).numpy)

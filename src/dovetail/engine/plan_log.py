@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import Plan, Step
@@ -17,20 +17,33 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
     """Log a new plan: its sizes, its steps by engine, the bytes of its arena and of its copies."""
     if not LOGGER.isEnabledFor(logging.INFO):
         return
-    interpreted = Counter(_operator(step) for step in plan.steps if step.kernel == INTERPRET)
-    count = interpreted.total()
-    names = ", ".join(name if times == 1 else f"{name} x {times}" for name, times in sorted(interpreted.items()))
-    text = f"{count} interpreter step{'s' if count != 1 else ''}{f': {names}' if names else ''}"
+    computed = [step for step in plan.steps if step.kernel == INTERPRET]
+    # Whether the core runs a subgraph is known when a run comes to it.
+    subgraphs = [step for step in computed if _holds_graphs(step)]
+    interpreted = [step for step in computed if not _holds_graphs(step)]
+    parts = [_count("subgraph", subgraphs)] if subgraphs else []
+    text = ", ".join([*parts, _count("interpreter", interpreted)])
     at = f" for {', '.join(f'{name}={size}' for name, size in sorted(sizes.items()))}" if sizes else ""
     LOGGER.info(
         "%s: planned%s: %d native steps, %s; arena %d bytes, copies %d bytes",
         printable(file or "the model"),
         printable(at),
-        len(plan.steps) - count,
+        len(plan.steps) - len(computed),
         printable(text),
         plan.arena_bytes,
         plan.copied_bytes,
     )
+
+
+def _count(kind: str, steps: Sequence[Step]) -> str:
+    """Return the number of steps of a kind, and their operators."""
+    operators = Counter(map(_operator, steps))
+    names = ", ".join(name if times == 1 else f"{name} x {times}" for name, times in sorted(operators.items()))
+    return f"{len(steps)} {kind} step{'s' if len(steps) != 1 else ''}{f': {names}' if names else ''}"
+
+
+def _holds_graphs(step: Step) -> bool:
+    return step.call is not None and any(node.op.holds_graphs for node in step.call.nodes)
 
 
 def _operator(step: Step) -> str:

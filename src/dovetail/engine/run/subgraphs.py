@@ -163,6 +163,7 @@ def _make_outputs_distinct(graph: Graph) -> None:
 class CompiledIf(If, sig=If.sig, is_registered=False):
     """If whose branches are programs. An operator of the engine alone."""
 
+    title = "If"
     programs: tuple[Subgraph, Subgraph] | None = None
     interpreter_reason = REASON
 
@@ -177,6 +178,7 @@ class CompiledIf(If, sig=If.sig, is_registered=False):
 class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
     """Loop whose body is a program. An operator of the engine alone."""
 
+    title = "Loop"
     program: Subgraph | None = None
     interpreter_reason = REASON
 
