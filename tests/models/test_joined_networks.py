@@ -23,9 +23,8 @@ NETWORKS: dict[str, tuple[Callable[[], Any], float]] = {
     "yolov5": (lambda: detector_models.yolov5(64, 3), 0),
     "yolov7": (lambda: detector_models.yolov7(64, 3), 0),
     "yolov8": (lambda: vision_models.detector(64, 3), 0),
-    # The values of several attention heads are read as one image.
-    "yolov10": (lambda: detector_models.yolov10(64, 3), 0.01),
-    "yolo11": (lambda: detector_models.yolo11(64, 3), 0.01),
+    "yolov10": (lambda: detector_models.yolov10(64, 3), 0),
+    "yolo11": (lambda: detector_models.yolo11(64, 3), 0),
     "densenet": (lambda: joined_classifiers.densenet(32, 5, 8, (3, 4, 2)), 0),
     # The mask is delivered row-major, and the convolution writes channels-last.
     "unet": (lambda: vision_models.unet(32, 8, depth=2), 0.08),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dovetail.engine.memory.affine_layout import Layout, compose, permuted_strides, row_major_strides, strided_layout, strides_of
 from dovetail.engine.memory.aliasing import AliasMap
@@ -123,8 +123,10 @@ def choose_layouts(calls: Iterable[KernelCall], layouts: PhysicalLayouts) -> Non
 def _permute_for_views(calls: Iterable[KernelCall], layouts: PhysicalLayouts, channels_last: set[RunTensor]) -> None:
     """Permute the axes of a root whose transposed view lacks strides of its own, where all other members stay strided."""
     users: dict[RunTensor, list[RunTensor]] = {}
+    wanted: set[RunTensor] = set()
     for call in calls:
         if call.kernel != MOVE:
+            wanted.update(call.channels_last)
             for tensor in call.operands():
                 if tensor.count:
                     users.setdefault(layouts.aliases.of(tensor).root, []).append(tensor)
@@ -132,14 +134,29 @@ def _permute_for_views(calls: Iterable[KernelCall], layouts: PhysicalLayouts, ch
         if root in layouts.aliases.external or root in channels_last or len(root.sizes) < 3:
             continue
         unstrided = next((tensor for tensor in tensors if layouts.operand(tensor) is None), None)
-        order = None if unstrided is None else _axis_order_of(layouts.aliases.of(unstrided).layout, root)
-        if order is None:
+        if unstrided is None:
             continue
-        layouts.set_strides(root, permuted_strides(root.sizes, order))
-        if any(layouts.operand(tensor) is None for tensor in tensors) or any(
-            layouts.layout(tensor) is None for tensor in layouts.aliases.members(root)
-        ):
+        for traversal in _traversals_of(unstrided, unstrided in wanted, layouts):
+            order = _axis_order_of(traversal, root)
+            if order is None:
+                continue
+            layouts.set_strides(root, permuted_strides(root.sizes, order))
+            if all(layouts.operand(tensor) is not None for tensor in tensors) and all(
+                layouts.layout(tensor) is not None for tensor in layouts.aliases.members(root)
+            ):
+                break
             layouts.set_strides(root, row_major_strides(root.sizes))
+
+
+def _traversals_of(tensor: RunTensor, wants_channels_last: bool, layouts: PhysicalLayouts) -> Iterator[Layout]:
+    """Yield the elements of a view in the orders that its kernel reads well: channels-last where it wants that, row-major."""
+    layout = layouts.aliases.of(tensor).layout
+    if wants_channels_last:
+        axes = list(zip(tensor.sizes, row_major_strides(tensor.sizes), strict=True))
+        composed = compose(layout, 0, [axes[0], *axes[2:], axes[1]])
+        if composed is not None:
+            yield composed
+    yield layout
 
 
 def _axis_order_of(layout: Layout, root: RunTensor) -> list[int] | None:
@@ -177,7 +194,11 @@ def _propagate(call: KernelCall, layouts: PhysicalLayouts, channels_last: set[Ru
     shape = y.shape
     if shape is None or len(shape) < 3:
         return
-    roots = [layouts.aliases.of(tensor).root for tensor in call.operands() if tensor.shape == shape]
+    # The factors of a product have axes of their own, whatever their sizes.
+    operands = (
+        call.operands() if not traits_of(call.kernel).multiplies_matrices else [*filter(None, call.reads[2:]), *call.writes]
+    )
+    roots = [layouts.aliases.of(tensor).root for tensor in operands if tensor.shape == shape]
     if not any(root in channels_last for root in roots):
         return
     for root in roots:

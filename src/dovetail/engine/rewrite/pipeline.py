@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
+from dovetail.engine.rewrite.image_products import transpose_product
 from dovetail.engine.rewrite.integer_conv import fuse_integer_product
 from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op, rewrite_quantization
 from dovetail.engine.rewrite.nms import rewrite_nms
@@ -97,6 +99,8 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
         remove_dead(new)
     _rewrite_in_rounds(new, unpack)
     rewrite(new, fold_into_weights)
+    rewrite(new, order_channels_by_part)
+    rewrite(new, transpose_product)
     remove_dead(new)
     _make_constants_row_major(new)
     return new

@@ -22,6 +22,8 @@ class KernelTraits(NamedTuple):
     """The axis is a single one, which may be any; otherwise it runs to the last axis."""
     sets_own_layout: bool = False
     """The kernel votes for the layout of its operands itself and does not pass on the layout of an input to its output."""
+    multiplies_matrices: bool = False
+    """The first two reads are matrices, whose layout says nothing of the result's."""
     direct_channels: int = 0
     """Input with at most that many channels is read in any layout."""
 
@@ -32,7 +34,7 @@ KERNEL_TRAITS: dict[str, KernelTraits] = {
     "conv_transpose": KernelTraits(packs_weights=True),
     "layer_norm": KernelTraits(loads_along_axis=True),
     "log_softmax": KernelTraits(loads_along_axis=True, loads_one_axis=True),
-    "matmul": KernelTraits(packs_weights=True, adds_residual=True),
+    "matmul": KernelTraits(packs_weights=True, adds_residual=True, multiplies_matrices=True),
     "move": KernelTraits(sets_own_layout=True),
     "pool": KernelTraits(sets_own_layout=True),
     "quantized_conv": KernelTraits(packs_weights=True, adds_residual=True),
