@@ -47,8 +47,8 @@ private:
     Wide increment_;
 };
 
-Wide wide_of(const std::vector<std::int64_t>& halves, std::size_t at) {
-    return Wide{static_cast<std::uint64_t>(halves[at])} << 64 | static_cast<std::uint64_t>(halves[at + 1]);
+Wide wide_of(const std::vector<std::int64_t>& words, std::size_t at) {
+    return Wide{static_cast<std::uint64_t>(words[at])} << 64 | static_cast<std::uint64_t>(words[at + 1]);
 }
 
 template <typename T>

@@ -62,7 +62,7 @@ class IntegerConv(
 
 
 class Rescaling(NamedTuple):
-    """What is applied to integer sums: a scale of one element, constant scales per channel, and a constant bias per channel."""
+    """The rescaling of integer sums: a scale of one element, constant scales per channel, and a constant bias per channel."""
 
     x_scale: Value
     w_scale: Array

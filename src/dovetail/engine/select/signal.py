@@ -51,15 +51,15 @@ def select_random_uniform(op: RandomUniform, node: Node, reads: Reads, writes: W
     if low.dtype is None or low.dtype.name not in FLOATS or low.data is None or high.data is None:
         return "bounds that are no constants of f32 or f64"
     attributes: dict[str, Any] = {
-        "state": _halves_of(op),
+        "state": _state_words_of(op),
         "low": float(low.data.reshape(())),
         "high": float(high.data.reshape(())),
     }
     return KernelCall("random_uniform", (node,), [], writes, attributes)
 
 
-def _halves_of(op: RandomUniform) -> list[int]:
-    """Return the state and the increment of the operator's PCG64 generator, as halves of 64 bits with a sign."""
+def _state_words_of(op: RandomUniform) -> list[int]:
+    """Return the state and the increment of the operator's PCG64 generator, as signed words of 64 bits."""
     state: Any = np.random.PCG64(np.random.SeedSequence(op.state())).state["state"]
-    halves = [half for number in (state["state"], state["inc"]) for half in (number >> 64, number % 2**64)]
-    return [half - 2**64 if half >= 2**63 else half for half in halves]
+    words = [word for number in (state["state"], state["inc"]) for word in (number >> 64, number % 2**64)]
+    return [word - 2**64 if word >= 2**63 else word for word in words]
