@@ -56,18 +56,18 @@ def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]
     return found
 
 
-def in_process(name: str, threads: int, rounds: int) -> dict[str, Any]:
-    """The same, in a process of its own; what ends the process is the note."""
+def in_process(name: str, threads: list[int], rounds: int) -> list[dict[str, Any]]:
+    """The rows of one model, from a process of its own; what ends the process is the note."""
     # -P: bench/models.py would hide tests/models.
-    command = [sys.executable, "-P", __file__, "--one", name, "--threads", str(threads), "--rounds", str(rounds)]
+    command = [sys.executable, "-P", __file__, "--one", name, "--rounds", str(rounds), "--threads", *map(str, threads)]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         if ended.returncode == 0:
-            return dict(json.loads(ended.stdout.splitlines()[-1]))
+            return list(json.loads(ended.stdout.splitlines()[-1]))
         why = f"the process ended with code {ended.returncode}: {ended.stderr.strip()[-200:]}"
     except subprocess.TimeoutExpired:
         why = f"over {SECONDS} s"
-    return {"model": name, "threads": threads, "ms": {}, "ratio": None, "notes": [why]}
+    return [{"model": name, "threads": threads[0], "ms": {}, "ratio": None, "notes": [why]}]
 
 
 def text(row: dict[str, Any]) -> str:
@@ -102,16 +102,16 @@ def main() -> None:
     options = parser.parse_args()
     index = {facts["id"]: facts for facts in json.loads((ZOO / "index.json").read_text(encoding="utf-8"))}
     if options.one:
-        print(json.dumps(measured(index[options.one], options.threads[0], options.rounds)))
+        print(json.dumps([measured(index[options.one], threads, options.rounds) for threads in options.threads]))
         return
     texts = [part for part in options.models.split(",") if part]
     rows = []
     for name in index:
         if texts and not any(part in name for part in texts):
             continue
-        for threads in options.threads:
-            rows.append(in_process(name, threads, options.rounds))
-            print(text(rows[-1]), file=sys.stderr if options.json else sys.stdout, flush=True)
+        for row in in_process(name, options.threads, options.rounds):
+            rows.append(row)
+            print(text(row), file=sys.stderr if options.json else sys.stdout, flush=True)
     counted = [row for row in rows if row["ratio"]]
     above = sum(row["ratio"] > 1.1 for row in counted)
     if options.json:

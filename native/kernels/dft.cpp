@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
-#include <type_traits>
 
 #include "int_math.h"
 #include "kernels/axis_lines.h"
@@ -47,7 +46,6 @@ std::vector<std::int64_t> radices_of(std::int64_t n) {
 }
 
 // A transform whose length has small prime factors alone.
-template <typename T>
 class SmoothFft {
 public:
     explicit SmoothFft(std::int64_t n) : n_(n) {
@@ -73,30 +71,23 @@ public:
     std::int64_t size() const { return n_; }
 
     // The buffer that has the result.
-    T* run(T* x, T* y, bool in_lanes) const {
+    double* run(double* x, double* y, bool in_lanes) const {
         function_(stages_.data(), static_cast<int>(stages_.size()), n_, in_lanes, x, y);
         return stages_.size() % 2 == 0 ? x : y;
     }
 
 private:
-    static FftFunction<T> select() {
-        if constexpr (std::is_same_v<T, float>)
-            return DOVETAIL_SELECT_ISA(fft_f32)();
-        else
-            return DOVETAIL_SELECT_ISA(fft_f64)();
-    }
-
     void append(std::int64_t k, std::int64_t n) {
         double re = 0, im = 0;
         root_of_unity(k, n, re, im);
-        table_.push_back(static_cast<T>(re));
-        table_.push_back(static_cast<T>(im));
+        table_.push_back(re);
+        table_.push_back(im);
     }
 
     std::int64_t n_;
-    std::vector<T> table_;
-    std::vector<FftStage<T>> stages_;
-    FftFunction<T> function_ = select();
+    std::vector<double> table_;
+    std::vector<FftStage> stages_;
+    FftFunction function_ = DOVETAIL_SELECT_ISA(fft)();
 };
 
 std::int64_t convolution_length(std::int64_t n) {
@@ -106,7 +97,6 @@ std::int64_t convolution_length(std::int64_t n) {
 }
 
 // A transform of any length, over buffers [2][size()][lanes].
-template <typename T>
 class Fft {
 public:
     explicit Fft(std::int64_t n)
@@ -114,65 +104,65 @@ public:
         if (is_smooth_) return;
         // Bluestein: x[j] * chirp[j] is convolved with the conjugate chirp, exp(pi i j^2 / n).
         const std::int64_t size = fft_.size();
-        std::vector<T> kernel(static_cast<std::size_t>(2 * size)), other(kernel.size());
+        std::vector<double> kernel(static_cast<std::size_t>(2 * size)), other(kernel.size());
         for (std::int64_t j = 0; j < n; ++j) {
             double re = 0, im = 0;
             root_of_unity(j * j % (2 * n), 2 * n, re, im);
-            chirp_.push_back(static_cast<T>(re));
-            chirp_.push_back(static_cast<T>(im));
+            chirp_.push_back(re);
+            chirp_.push_back(im);
             for (const std::int64_t at : {j, (size - j) % size}) {
-                kernel[static_cast<std::size_t>(at)] = static_cast<T>(re);
-                kernel[static_cast<std::size_t>(size + at)] = static_cast<T>(-im);
+                kernel[static_cast<std::size_t>(at)] = re;
+                kernel[static_cast<std::size_t>(size + at)] = -im;
             }
         }
-        const T* transformed = fft_.run(kernel.data(), other.data(), false);
+        const double* transformed = fft_.run(kernel.data(), other.data(), false);
         filter_.assign(transformed, transformed + 2 * size);
-        for (T& value : filter_) value /= static_cast<T>(size);
+        for (double& value : filter_) value /= static_cast<double>(size);
     }
 
     std::int64_t size() const { return fft_.size(); }
     bool is_smooth() const { return is_smooth_; }
 
     // The buffer that has the result in its first n elements.
-    T* run(T* x, T* y, bool in_lanes) const {
+    double* run(double* x, double* y, bool in_lanes) const {
         if (is_smooth_) return fft_.run(x, y, in_lanes);
-        const std::int64_t lanes = in_lanes ? kFftLanes<T> : 1, part = size() * lanes;
+        const std::int64_t lanes = in_lanes ? kFftLanes : 1, part = size() * lanes;
         for (std::int64_t j = 0; j < n_; ++j) multiply(x, part, j, lanes, chirp_[2 * j], chirp_[2 * j + 1]);
-        T* spectrum = fft_.run(x, y, in_lanes);
+        double* spectrum = fft_.run(x, y, in_lanes);
         for (std::int64_t j = 0; j < size(); ++j)
             multiply(spectrum, part, j, lanes, filter_[static_cast<std::size_t>(j)],
                      filter_[static_cast<std::size_t>(size() + j)]);
         // The inverse transform is the forward one with real and imaginary parts exchanged.
-        T* other = spectrum == x ? y : x;
+        double* other = spectrum == x ? y : x;
         exchange(spectrum, part);
-        T* result = fft_.run(spectrum, other, in_lanes);
+        double* result = fft_.run(spectrum, other, in_lanes);
         exchange(result, part);
         for (std::int64_t j = 0; j < n_; ++j) multiply(result, part, j, lanes, chirp_[2 * j], chirp_[2 * j + 1]);
         return result;
     }
 
 private:
-    static void multiply(T* x, std::int64_t part, std::int64_t at, std::int64_t lanes, T re, T im) {
-        T* real = x + at * lanes;
-        T* imaginary = real + part;
+    static void multiply(double* x, std::int64_t part, std::int64_t at, std::int64_t lanes, double re, double im) {
+        double* real = x + at * lanes;
+        double* imaginary = real + part;
         for (std::int64_t i = 0; i < lanes; ++i) {
-            const T a = real[i], b = imaginary[i];
+            const double a = real[i], b = imaginary[i];
             real[i] = a * re - b * im;
             imaginary[i] = a * im + b * re;
         }
     }
 
-    static void exchange(T* x, std::int64_t part) { std::swap_ranges(x, x + part, x + part); }
+    static void exchange(double* x, std::int64_t part) { std::swap_ranges(x, x + part, x + part); }
 
     std::int64_t n_;
     bool is_smooth_;
-    SmoothFft<T> fft_;
-    std::vector<T> chirp_;
-    std::vector<T> filter_;
+    SmoothFft fft_;
+    std::vector<double> chirp_;
+    std::vector<double> filter_;
 };
 
-// `Io`: the element type; `T`: the type of the computation.
-template <typename Io, typename T>
+// `Io`: the element type. The computation is in f64: zeros of an exact transform come out as zeros of f32.
+template <typename Io>
 class Dft : public Kernel {
 public:
     Dft(const Spec& spec, std::size_t axis)
@@ -185,7 +175,7 @@ public:
 
     std::string name() const override { return std::string("dft ") + (fft_.is_smooth() ? "" : "bluestein ") + name_of(isa()); }
 
-    std::size_t scratch_bytes() const override { return static_cast<std::size_t>(buffer_elements() * 2) * sizeof(T); }
+    std::size_t scratch_bytes() const override { return static_cast<std::size_t>(buffer_elements() * 2) * sizeof(double); }
 
     void run(const Run& run) const override {
         if (y_.count() == 0) return;
@@ -207,31 +197,29 @@ private:
         return result;
     }
 
-    std::int64_t lane_count() const {
-        return lines_.count() * 4 > kFftLanes<T> && fft_.size() <= kMaxLengthInLanes ? kFftLanes<T> : 1;
-    }
+    std::int64_t lane_count() const { return lines_.count() * 4 > kFftLanes && fft_.size() <= kMaxLengthInLanes ? kFftLanes : 1; }
     std::int64_t buffer_elements() const { return 2 * fft_.size() * lane_count(); }
 
     void transform(const Run& run, std::int64_t first, std::int64_t count, int worker) const {
-        auto* buffer = reinterpret_cast<T*>(run.scratch_of(worker));
-        T* other = buffer + buffer_elements();
+        auto* buffer = reinterpret_cast<double*>(run.scratch_of(worker));
+        double* other = buffer + buffer_elements();
         const std::int64_t lanes = lane_count(), part = fft_.size() * lanes;
-        std::memset(static_cast<void*>(buffer), 0, static_cast<std::size_t>(2 * part) * sizeof(T));
+        std::memset(static_cast<void*>(buffer), 0, static_cast<std::size_t>(2 * part) * sizeof(double));
         for (std::int64_t lane = 0; lane < count; ++lane)
             read_line(run.at(x_) + lines_.start(0, first + lane), buffer + lane, part);
-        const T* result = fft_.run(buffer, other, lanes > 1);
+        const double* result = fft_.run(buffer, other, lanes > 1);
         for (std::int64_t lane = 0; lane < count; ++lane)
             write_line(run.at(y_) + lines_.start(1, first + lane), result + lane, part);
     }
 
     // Reads a line into its lane; an inverse transform reads real and imaginary parts exchanged.
-    void read_line(const std::byte* x, T* buffer, std::int64_t part) const {
+    void read_line(const std::byte* x, double* buffer, std::int64_t part) const {
         const std::int64_t lanes = lane_count(), step = x_.strides[axis_], parts = x_.sizes.back(), next = x_.strides.back();
-        T* real = buffer + (is_inverse_ ? part : 0);
-        T* imaginary = buffer + (is_inverse_ ? 0 : part);
+        double* real = buffer + (is_inverse_ ? part : 0);
+        double* imaginary = buffer + (is_inverse_ ? 0 : part);
         for (std::int64_t i = 0; i < read_; ++i, x += step) {
-            real[i * lanes] = static_cast<T>(*reinterpret_cast<const Io*>(x));
-            if (parts == 2) imaginary[i * lanes] = static_cast<T>(*reinterpret_cast<const Io*>(x + next));
+            real[i * lanes] = static_cast<double>(*reinterpret_cast<const Io*>(x));
+            if (parts == 2) imaginary[i * lanes] = static_cast<double>(*reinterpret_cast<const Io*>(x + next));
         }
         if (!is_inverse_ || !is_onesided_) return;
         // The other frequencies of a real signal are conjugates; its mean and the frequency of length / 2 have no imaginary part.
@@ -243,11 +231,11 @@ private:
         }
     }
 
-    void write_line(std::byte* y, const T* result, std::int64_t part) const {
+    void write_line(std::byte* y, const double* result, std::int64_t part) const {
         const std::int64_t lanes = lane_count(), step = y_.strides[axis_], next = y_.strides.back(), size = y_.sizes[axis_];
-        const T* real = result + (is_inverse_ ? part : 0);
-        const T* imaginary = result + (is_inverse_ ? 0 : part);
-        const T factor = is_inverse_ ? T{1} / static_cast<T>(length_) : T{1};
+        const double* real = result + (is_inverse_ ? part : 0);
+        const double* imaginary = result + (is_inverse_ ? 0 : part);
+        const double factor = is_inverse_ ? 1.0 / static_cast<double>(length_) : 1.0;
         for (std::int64_t i = 0; i < size; ++i, y += step) {
             *reinterpret_cast<Io*>(y) = static_cast<Io>(real[i * lanes] * factor);
             if (y_.sizes.back() == 2) *reinterpret_cast<Io*>(y + next) = static_cast<Io>(imaginary[i * lanes] * factor);
@@ -259,7 +247,7 @@ private:
     bool is_inverse_;
     bool is_onesided_;
     std::size_t axis_;
-    Fft<T> fft_;
+    Fft fft_;
     Operand x_line_, y_line_;
     AxisLines lines_;
     std::int64_t read_ = 0;  // elements of a line that the input has
@@ -284,11 +272,9 @@ std::unique_ptr<Kernel> make_dft(const Spec& spec, WeightCache&) {
     require(spec, y.sizes.back() == parts && y.sizes[axis] == (is_onesided && !is_inverse ? length / 2 + 1 : length),
             "the output has the wrong shape");
     require(spec, x.element == y.element, "operands must have equal element types");
-    if (x.element == Element::f64) return std::make_unique<Dft<double, double>>(spec, axis);
+    if (x.element == Element::f64) return std::make_unique<Dft<double>>(spec, axis);
     require(spec, x.element == Element::f32, "element type must be f32 or f64");
-    // The convolution of Bluestein's algorithm would lose bits in f32.
-    if (length > 1 && radices_of(length).empty()) return std::make_unique<Dft<float, double>>(spec, axis);
-    return std::make_unique<Dft<float, float>>(spec, axis);
+    return std::make_unique<Dft<float>>(spec, axis);
 }
 
 }  // namespace dovetail

@@ -8,25 +8,22 @@
 namespace dovetail {
 
 // One stage: `m` butterflies of `radix` elements for each of `stride` interleaved transforms.
-template <typename T>
 struct FftStage {
     std::int64_t radix;
     std::int64_t m;
     std::int64_t stride;
-    const T* twiddles;  // [m][radix][2]: exp(-2 pi i p k / (m * radix))
-    const T* roots;     // [radix][2]: exp(-2 pi i k / radix)
+    const double* twiddles;  // [m][radix][2]: exp(-2 pi i p k / (m * radix))
+    const double* roots;     // [radix][2]: exp(-2 pi i k / radix)
 };
 
 constexpr std::int64_t kMaxRadix = 13;
 // Lines that are transformed side by side: one vector of 64 bytes.
-template <typename T>
-constexpr std::int64_t kFftLanes = 64 / static_cast<std::int64_t>(sizeof(T));
+constexpr std::int64_t kFftLanes = 64 / static_cast<std::int64_t>(sizeof(double));
 
 // Runs the stages on `x` [2][n][lanes], real parts first, with `y` as the other buffer of each stage. `in_lanes`: lanes are
 // kFftLanes, otherwise 1. The result is in `x` after an even number of stages, in `y` after an odd one.
-template <typename T>
-using FftFunction = void (*)(const FftStage<T>* stages, int count, std::int64_t n, bool in_lanes, T* x, T* y);
+using FftFunction = void (*)(const FftStage* stages, int count, std::int64_t n, bool in_lanes, double* x, double* y);
 
-DOVETAIL_DECLARE_PER_ISA(FftFunction<float> fft_f32(); FftFunction<double> fft_f64();)
+DOVETAIL_DECLARE_PER_ISA(FftFunction fft();)
 
 }  // namespace dovetail

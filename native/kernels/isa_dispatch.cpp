@@ -16,7 +16,8 @@ const GemmKernels& gemm_kernels() { return DOVETAIL_SELECT_ISA(gemm_kernel_table
 const PackingKernels& packing_kernels() { return DOVETAIL_SELECT_ISA(packing_kernel_table); }
 const PrologueKernels& prologue_kernels() { return DOVETAIL_SELECT_ISA(prologue_kernel_table); }
 const WinogradKernels& winograd_kernels(std::int64_t outputs) {
-    return DOVETAIL_SELECT_ISA(winograd_kernel_table)[outputs / 2 - 1];
+    const WinogradKernels* const table = DOVETAIL_SELECT_ISA(winograd_kernel_table);
+    return table[outputs / 2 - 1];
 }
 const CopyKernels& copy_kernels() { return DOVETAIL_SELECT_ISA(isa_copy_kernels)(); }
 

@@ -6,16 +6,7 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-template <typename T>
-struct Lanes;
-template <>
-struct Lanes<float> {
-    typedef float Type __attribute__((vector_size(64), aligned(4), may_alias));
-};
-template <>
-struct Lanes<double> {
-    typedef double Type __attribute__((vector_size(64), aligned(8), may_alias));
-};
+typedef double DoubleLanes __attribute__((vector_size(64), aligned(8), may_alias));
 
 // Real and imaginary parts of a buffer.
 template <typename V>
@@ -24,18 +15,18 @@ struct Parts {
     V* im;
 };
 
-// `V` is T or a vector of it.
-template <typename V, typename T>
-DOVETAIL_INLINE void put(Parts<V> y, std::int64_t at, V re, V im, const T* w) {
+// `V` is double or DoubleLanes.
+template <typename V>
+DOVETAIL_INLINE void put(Parts<V> y, std::int64_t at, V re, V im, const double* w) {
     y.re[at] = re * w[0] - im * w[1];
     y.im[at] = re * w[1] + im * w[0];
 }
 
-template <typename V, typename T>
-DOVETAIL_INLINE void radix2(const FftStage<T>& stage, Parts<V> x, Parts<V> y) {
+template <typename V>
+DOVETAIL_INLINE void radix2(const FftStage& stage, Parts<V> x, Parts<V> y) {
     const std::int64_t m = stage.m, s = stage.stride;
     for (std::int64_t p = 0; p < m; ++p) {
-        const T* w = stage.twiddles + p * 4;
+        const double* w = stage.twiddles + p * 4;
         DOVETAIL_INDEPENDENT
         for (std::int64_t q = 0; q < s; ++q) {
             const std::int64_t a = q + s * p, b = a + s * m, to = q + s * 2 * p;
@@ -47,11 +38,11 @@ DOVETAIL_INLINE void radix2(const FftStage<T>& stage, Parts<V> x, Parts<V> y) {
     }
 }
 
-template <typename V, typename T>
-DOVETAIL_INLINE void radix4(const FftStage<T>& stage, Parts<V> x, Parts<V> y) {
+template <typename V>
+DOVETAIL_INLINE void radix4(const FftStage& stage, Parts<V> x, Parts<V> y) {
     const std::int64_t m = stage.m, s = stage.stride;
     for (std::int64_t p = 0; p < m; ++p) {
-        const T* w = stage.twiddles + p * 8;
+        const double* w = stage.twiddles + p * 8;
         DOVETAIL_INDEPENDENT
         for (std::int64_t q = 0; q < s; ++q) {
             const std::int64_t a = q + s * p, b = a + s * m, c = b + s * m, d = c + s * m, to = q + s * 4 * p;
@@ -69,11 +60,11 @@ DOVETAIL_INLINE void radix4(const FftStage<T>& stage, Parts<V> x, Parts<V> y) {
 }
 
 // Any other radix: the sums of its definition.
-template <typename V, typename T, int kRadix>
-DOVETAIL_INLINE void odd_radix(const FftStage<T>& stage, Parts<V> x, Parts<V> y) {
+template <typename V, int kRadix>
+DOVETAIL_INLINE void odd_radix(const FftStage& stage, Parts<V> x, Parts<V> y) {
     const std::int64_t m = stage.m, s = stage.stride;
     for (std::int64_t p = 0; p < m; ++p) {
-        const T* w = stage.twiddles + p * kRadix * 2;
+        const double* w = stage.twiddles + p * kRadix * 2;
         DOVETAIL_INDEPENDENT
         for (std::int64_t q = 0; q < s; ++q) {
             // Sums and differences of elements j and radix - j: each root then multiplies once for two frequencies.
@@ -95,7 +86,7 @@ DOVETAIL_INLINE void odd_radix(const FftStage<T>& stage, Parts<V> x, Parts<V> y)
             for (int k = 1; k <= kRadix / 2; ++k) {
                 V even_re = first_re, even_im = first_im, odd_re = V{}, odd_im = V{};
                 for (int j = 0; j < kRadix / 2; ++j) {
-                    const T* root = stage.roots + (k * (j + 1) % kRadix) * 2;
+                    const double* root = stage.roots + (k * (j + 1) % kRadix) * 2;
                     even_re += sum_re[j] * root[0];
                     even_im += sum_im[j] * root[0];
                     odd_re -= difference_im[j] * root[1];
@@ -108,19 +99,19 @@ DOVETAIL_INLINE void odd_radix(const FftStage<T>& stage, Parts<V> x, Parts<V> y)
     }
 }
 
-template <typename V, typename T>
-DOVETAIL_INLINE void run_stages(const FftStage<T>* stages, int count, std::int64_t n, V* x, V* y) {
+template <typename V>
+DOVETAIL_INLINE void run_stages(const FftStage* stages, int count, std::int64_t n, V* x, V* y) {
     for (int i = 0; i < count; ++i) {
-        const FftStage<T>& stage = stages[i];
+        const FftStage& stage = stages[i];
         const Parts<V> from{x, x + n}, to{y, y + n};
         switch (stage.radix) {
             case 2: radix2(stage, from, to); break;
-            case 3: odd_radix<V, T, 3>(stage, from, to); break;
+            case 3: odd_radix<V, 3>(stage, from, to); break;
             case 4: radix4(stage, from, to); break;
-            case 5: odd_radix<V, T, 5>(stage, from, to); break;
-            case 7: odd_radix<V, T, 7>(stage, from, to); break;
-            case 11: odd_radix<V, T, 11>(stage, from, to); break;
-            default: odd_radix<V, T, 13>(stage, from, to); break;
+            case 5: odd_radix<V, 5>(stage, from, to); break;
+            case 7: odd_radix<V, 7>(stage, from, to); break;
+            case 11: odd_radix<V, 11>(stage, from, to); break;
+            default: odd_radix<V, 13>(stage, from, to); break;
         }
         V* other = x;
         x = y;
@@ -128,18 +119,15 @@ DOVETAIL_INLINE void run_stages(const FftStage<T>* stages, int count, std::int64
     }
 }
 
-template <typename T>
-void fft(const FftStage<T>* stages, int count, std::int64_t n, bool in_lanes, T* x, T* y) {
-    using V = typename Lanes<T>::Type;
+void run_fft(const FftStage* stages, int count, std::int64_t n, bool in_lanes, double* x, double* y) {
     if (in_lanes)
-        run_stages(stages, count, n, reinterpret_cast<V*>(x), reinterpret_cast<V*>(y));
+        run_stages(stages, count, n, reinterpret_cast<DoubleLanes*>(x), reinterpret_cast<DoubleLanes*>(y));
     else
         run_stages(stages, count, n, x, y);
 }
 
 }  // namespace
 
-FftFunction<float> fft_f32() { return fft<float>; }
-FftFunction<double> fft_f64() { return fft<double>; }
+FftFunction fft() { return run_fft; }
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -30,6 +30,7 @@ from dovetail.ir.types import Tensor, Unknown, axes_in
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
+from dovetail.ops.detection.detection_output import DetectionOutput
 from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.elementwise.activation import PRelu, Sigmoid
 from dovetail.ops.elementwise.binary import Add, Multiply, Sum
@@ -77,6 +78,8 @@ MAX_UNPACKED_BYTES = 2 << 30
 """The most bytes of floats that constant weights of fewer bits are unpacked to; further weights are unpacked in each run."""
 MAX_UNROLLED_STEPS = 256
 """The most time steps of a recurrent layer that is unrolled; more make planning slow."""
+KEPT = (DetectionOutput,)
+"""Operators that are not decomposed: the decomposition divides by sizes, and the interpreter refuses sizes of 0 by name."""
 
 Inputs = list[Value | None]
 Result = Value | Sequence[Value | None] | None
@@ -157,7 +160,7 @@ def _unpacking_rule() -> Rule:
 def _rewrite_node(b: Builder, node: Node) -> Result:
     kind = type(node.op)
     rule = REWRITES.get(kind)
-    if rule is None and has(kind, "decompose") and not has(kind, "evaluate"):
+    if rule is None and has(kind, "decompose") and not has(kind, "evaluate") and kind not in KEPT:
         # The interpreter evaluates the same decomposition.
         rule = _decompose_known_ranks
     return None if rule is None else rule(b, node)
