@@ -38,9 +38,10 @@ public:
             axis.x_stride = x_.strides[own + 2];
             axis.y_stride = y_.strides[own + 2];
             axis.taps = taps[own];
-            const auto count = static_cast<std::size_t>(axis.taps * axis.out);
-            if (axis.taps < 1 || at + count > indices.size())
+            const auto available = static_cast<std::int64_t>(indices.size() - at);
+            if (axis.taps < 1 || (axis.out > 0 && axis.taps > available / axis.out))
                 throw std::invalid_argument("resize: needs out * taps indices for each axis");
+            const auto count = static_cast<std::size_t>(axis.taps * axis.out);
             for (; indices_[i].size() < count; ++at) {
                 if (indices[at] < 0 || indices[at] >= axis.size) throw std::invalid_argument("resize: an index is out of range");
                 indices_[i].push_back(indices[at]);
