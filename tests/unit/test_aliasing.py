@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from dovetail.dtypes import f32
 from dovetail.engine.memory.affine_layout import Layout
 from dovetail.engine.memory.alias_assignment import assign_aliases
-from dovetail.engine.memory.aliasing import AliasMap, windows_to_copy
+from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.ir.op import Window, Windows
 from dovetail.ir.types import Tensor
@@ -166,7 +166,7 @@ def test_windows_that_overlap_are_copied_in_their_order() -> None:
     call = moving([first, second], [target], Window(0, 0, (3,), 0, (1,), 0, (1,)), Window(1, 0, (3,), 0, (1,), 1, (1,)))
     aliases = AliasMap()
     assign_aliases([call], aliases)
-    assert call.windows is not None and windows_to_copy(call, aliases) == list(call.windows.windows)
+    assert call.windows is not None and aliases.windows_to_copy(call) == list(call.windows.windows)
     assert all(aliases.is_root(each) for each in (first, second, target))
 
 
@@ -182,7 +182,7 @@ def test_what_is_known_or_empty_is_not_copied() -> None:
     aliases = AliasMap()
     aliases.external = {source, known}
     windows = [Window(0, 0, (2,), 0, (1,), 0, (1,)), Window(0, 1, (0,), 2, (1,), 0, (1,)), Window(1, 0, (0,), 0, (1,), 0, (1,))]
-    assert windows_to_copy(moving([source, nothing], [known, nothing], *windows), aliases) == []
+    assert aliases.windows_to_copy(moving([source, nothing], [known, nothing], *windows)) == []
 
 
 @st.composite
@@ -249,7 +249,7 @@ def test_placing_and_copying_gives_what_the_windows_say(graph: tuple[list[RunTen
             read = box(window.source_offset, window.sizes, window.source_strides)
             written = box(window.target_offset, window.sizes, window.target_strides)
             wanted[target][written] = wanted[source][read]
-            if window in windows_to_copy(call, aliases):
+            if window in aliases.windows_to_copy(call):
                 (root, layout), (into, at) = aliases.of(source), aliases.of(target)
                 memory(into)[np.array(indices(at), int)[written]] = memory(root)[np.array(indices(layout), int)[read]]
     for each, want in wanted.items():

@@ -14,6 +14,8 @@ from dovetail.engine import planner
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory import alias_assignment, overlay
 from dovetail.engine.memory.affine_layout import Layout
+from dovetail.engine.memory.aliasing import AliasMap
+from dovetail.engine.memory.schedule import Schedule
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_verifier import check
 from dovetail.errors import EngineError
@@ -89,8 +91,7 @@ def test_parts_in_the_wrong_order_are_refused(monkeypatch: pytest.MonkeyPatch) -
         return Layout(far, ((2, 72), (48, 1)))
 
     monkeypatch.setattr(alias_assignment, "whole_map", in_any_order)
-    monkeypatch.setattr(alias_assignment, "windows_to_copy", lambda call, aliases: [])
-    monkeypatch.setattr("dovetail.engine.step_builder.windows_to_copy", lambda call, aliases: [])
+    monkeypatch.setattr(AliasMap, "windows_to_copy", lambda aliases, call: [])
     assert refused(model_of("out of order")) == "plan.clobbered"
 
 
@@ -100,7 +101,7 @@ def test_a_part_that_is_still_read_is_not_written_over(monkeypatch: pytest.Monke
 
 
 def test_a_call_before_its_operands_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "schedule_calls", lambda calls, aliases: list(reversed(range(len(calls)))))
+    monkeypatch.setattr(planner, "schedule_calls", lambda calls, aliases: Schedule(list(reversed(range(len(calls)))), 0))
     made = planner.make_plan
     reversed_plans: list[Plan] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from dovetail.engine.memory.affine_layout import row_major_strides
 from dovetail.engine.memory.alias_assignment import assign_aliases
@@ -41,26 +42,20 @@ def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str,
         _check_types(node, tensor_map)
     calls = fuse([select_kernel(node, tensor_map) for node in nodes], graph, tensor_map)
 
-    def plan_in(order: Sequence[int] | None) -> tuple[Plan, AliasMap]:
-        ordered = calls if order is None else [calls[number] for number in order]
-        offsets = None if like is None else [buffer.offset for buffer in like.buffers]
-        try:
-            plan, aliases = _plan_calls(graph, tensor_map, ordered, strides, elide, offsets)
-        except NonAffineLayout:
-            # Without aliases every tensor has a dense buffer of its own.
-            plan, aliases = _plan_calls(graph, tensor_map, ordered, strides, "none", offsets)
-        plan.order = order
-        return plan, aliases
-
     if like is not None:
-        return plan_in(like.order if like.order is None or len(like.order) == len(calls) else None)[0]
-    plan, aliases = plan_in(None)
-    order = schedule_calls(calls, aliases)
-    if order is not None:
-        other, _ = plan_in(order)
-        if other.arena_bytes < plan.arena_bytes and other.copied_bytes <= plan.copied_bytes:
-            return other
-    return plan
+        order = like.order if like.order is None or len(like.order) == len(calls) else None
+        offsets = [buffer.offset for buffer in like.buffers]
+        return _finish(_prepare(graph, tensor_map, calls, order, strides, elide), strides, offsets)
+    first = _prepare(graph, tensor_map, calls, None, strides, elide)
+    schedule = schedule_calls(calls, first.layouts.aliases)
+    if schedule is None:
+        return _finish(first, strides)
+    other = _finish(_prepare(graph, tensor_map, calls, schedule.order, strides, elide), strides)
+    copied = first.layouts.aliases.copied_bytes(call for call in (*calls, *first.output_copies) if call.kernel == MOVE)
+    if other.arena_bytes < schedule.replaced_peak and other.copied_bytes <= copied:
+        return other
+    plan = _finish(first, strides)
+    return other if other.arena_bytes < plan.arena_bytes and other.copied_bytes <= plan.copied_bytes else plan
 
 
 def _check_types(node: Node, tensor_map: TensorMap) -> None:
@@ -94,29 +89,53 @@ def _needed_nodes(graph: Graph, tensor_map: TensorMap) -> list[Node]:
     return nodes[::-1]
 
 
-def _plan_calls(
-    graph: Graph,
-    tensor_map: TensorMap,
-    calls: list[KernelCall],
-    strides: Strides,
-    elide: str,
-    offsets: Sequence[int] | None,
-) -> tuple[Plan, AliasMap]:
+class _Preparation(NamedTuple):
+    """Calls in the order of execution with aliases and layouts, before any step is built."""
+
+    graph: Graph
+    tensor_map: TensorMap
+    calls: list[KernelCall]
+    order: Sequence[int] | None
+    elide: str
+    layouts: PhysicalLayouts
+    results: list[RunTensor]
+    outputs: list[RunTensor]
+    output_copies: list[KernelCall]
+
+
+def _prepare(
+    graph: Graph, tensor_map: TensorMap, calls: list[KernelCall], order: Sequence[int] | None, strides: Strides, elide: str
+) -> _Preparation:
+    ordered = calls if order is None else [calls[number] for number in order]
     aliases = AliasMap()
     layouts = PhysicalLayouts(aliases)
     aliases.external.update(tensor_map.inputs)
     strided_inputs = _set_input_strides(tensor_map.inputs, strides, layouts)
-    for call in calls:
+    for call in ordered:
         aliases.external.update(tensor for tensor in call.operands() if tensor.data is not None)
+    results = [tensor_map.of(value) for value in graph.outputs]
     if elide != "none":
-        assign_aliases(calls, aliases)
-        overlay_roots(calls, aliases, (tensor_map.of(value) for value in graph.outputs))
+        assign_aliases(ordered, aliases)
+        overlay_roots(ordered, aliases, results)
     for tensor in strided_inputs:
         if any(layouts.layout(view) is None for view in aliases.members(tensor)):
             raise NonAffineInput(tensor.name)
-    choose_layouts(calls, layouts)
-    results = [tensor_map.of(value) for value in graph.outputs]
+    choose_layouts(ordered, layouts)
     outputs, output_copies = _create_outputs(graph, results, layouts)
+    return _Preparation(graph, tensor_map, ordered, order, elide, layouts, results, outputs, output_copies)
+
+
+def _finish(preparation: _Preparation, strides: Strides, offsets: Sequence[int] | None = None) -> Plan:
+    """Return the plan. Without aliases, which give every tensor a dense buffer of its own, where a layout is not affine."""
+    try:
+        return _build(preparation, offsets)
+    except NonAffineLayout:
+        dense = _prepare(preparation.graph, preparation.tensor_map, preparation.calls, None, strides, "none")
+        return _build(dense._replace(order=preparation.order), offsets)
+
+
+def _build(preparation: _Preparation, offsets: Sequence[int] | None) -> Plan:
+    _, tensor_map, calls, order, elide, layouts, results, outputs, output_copies = preparation
     builder = StepBuilder(layouts, tensor_map.inputs, outputs, elide)
     fills = fills_by_call(calls, layouts)
     for call in (*calls, *output_copies):
@@ -125,7 +144,7 @@ def _plan_calls(
         builder.add(call)
     steps, buffers, arena_bytes, lower_bound = allocate(builder.steps, layouts, (*tensor_map.inputs, *outputs), offsets)
     own_constants = {id(data): data.nbytes for step in steps for data in step.constants() if not tensor_map.shares([data])}
-    plan = Plan(
+    return Plan(
         inputs=tensor_map.inputs,
         outputs=outputs,
         steps=steps,
@@ -136,8 +155,8 @@ def _plan_calls(
         activation_bytes=sum(tensor.nbytes for call in calls for tensor in call.writes),
         results=results,
         constant_bytes=sum(own_constants.values()),
+        order=order,
     )
-    return plan, aliases
 
 
 def _set_input_strides(inputs: Sequence[RunTensor], strides: Strides, layouts: PhysicalLayouts) -> list[RunTensor]:

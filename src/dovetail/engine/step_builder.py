@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dovetail.engine.memory.affine_layout import Layout, Mode, common_refinement, compose, dense_layout
-from dovetail.engine.memory.aliasing import covers_outputs, windows_to_copy
+from dovetail.engine.memory.aliasing import covers_outputs
 from dovetail.engine.memory.copy_cost import reason_to_copy
 from dovetail.engine.memory.physical_layout import PhysicalLayouts
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
@@ -91,7 +91,7 @@ class StepBuilder:
     # Copies
 
     def _add_moves(self, call: KernelCall) -> None:
-        for window in windows_to_copy(call, self._layouts.aliases):
+        for window in self._layouts.aliases.windows_to_copy(call):
             source, target = call.reads[window.input], call.writes[window.output]
             assert source is not None
             self._add_window(window, source, target, call.reason or self._reason_of_copy(call, source))

@@ -56,6 +56,8 @@ def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
     None where that is no affine map: where a step along an axis would carry unevenly from one mode into the next.
     """
     modes = layout.modes
+    if len(modes) == 1:
+        return _compose_one_mode(layout, offset, axes)
     digits, radices = _digits_of(modes, offset)
     low, high = [0] * len(modes), [0] * len(modes)
     composed: list[Mode] = []
@@ -81,6 +83,31 @@ def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
             return None
     start = layout.offset + sum(digit * stride for digit, (_, stride) in zip(digits, modes, strict=True))
     return Layout(start, _merge_modes(composed))
+
+
+def _compose_one_mode(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
+    """Return the composition with a layout of one mode, in which no step carries."""
+    ((width, unit),) = layout.modes
+    low = high = offset % width
+    composed: list[Mode] = []
+    for size, stride in axes:
+        if size == 1 or (not size and stride):
+            continue
+        reach = (size - 1) * stride
+        if not -width < reach < width:
+            return None
+        if reach > 0:
+            high += reach
+        else:
+            low += reach
+        step = stride * unit
+        if composed and composed[-1][1] == step * size:
+            composed[-1] = (composed[-1][0] * size, step)
+        else:
+            composed.append((size, step))
+    if low < 0 or high >= width:
+        return None
+    return Layout(layout.offset + offset % width * unit, tuple(composed))
 
 
 def invert(layout: Layout) -> Layout | None:

@@ -19,7 +19,6 @@ from dovetail.engine.memory.aliasing import (
     has_overlap,
     source_of,
     windows_of,
-    windows_to_copy,
 )
 from dovetail.engine.memory.index_map import IndexMap, whole_map
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
@@ -30,33 +29,38 @@ MAX_TRIALS = 8
 MAX_TRIAL_CALLS = 20_000
 """Calls that are assigned aliases in all trials together: a bound on planning time."""
 
+MIN_GAIN = 0.01
+"""The least part of all bytes copied that a tensor has to be for its other target to be tried."""
+
 Denied = frozenset[tuple[int, RunTensor]]
 """Calls by number, each with a root that is not to be written in place into the call's outputs."""
 
 
 def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
-    """Alias the outputs and inputs of data movement. :func:`windows_to_copy` has the windows that no alias covers."""
+    """Alias the outputs and inputs of data movement. ``aliases.windows_to_copy`` has the windows that no alias
+    covers."""
     calls = list(calls)
-    best = _Assignment(calls, aliases.fork(), frozenset())
+    operands = kernel_operands(calls)
+    best = _Assignment(calls, operands, aliases.fork(), frozenset())
     contests = best.find_contests()
     if contests:
         cost = best.cost()
-        for origin, number in contests[: min(MAX_TRIALS, MAX_TRIAL_CALLS // len(calls))]:
-            trial = _Assignment(calls, aliases.fork(), best.denied | best.denials(origin, number))
-            if trial.cost() < cost:
-                best, cost = trial, trial.cost()
+        wanted = [contest for contest, nbytes in contests.items() if nbytes >= cost * MIN_GAIN]
+        for origin, number in wanted[: min(MAX_TRIALS, MAX_TRIAL_CALLS // len(calls))]:
+            trial = _Assignment(calls, operands, aliases.fork(), best.denied | best.denials(origin, number))
+            if (trial_cost := trial.cost()) < cost:
+                best, cost = trial, trial_cost
     aliases.adopt(best.aliases)
 
 
 class _Assignment:
     """One assignment of aliases to all calls."""
 
-    def __init__(self, calls: Sequence[KernelCall], aliases: AliasMap, denied: Denied) -> None:
+    def __init__(self, calls: Sequence[KernelCall], operands: set[RunTensor], aliases: AliasMap, denied: Denied) -> None:
         self.aliases = aliases
         self.denied = denied
-        self._calls = calls
         self._moves = [(number, call) for number, call in enumerate(calls) if call.kernel == MOVE]
-        self._operands = kernel_operands(calls)
+        self._operands = operands
         self._landed: defaultdict[tuple[RunTensor, RunTensor], list[IndexMap]] = defaultdict(list)
         for _, call in self._moves:
             self._alias_outputs(call)
@@ -121,18 +125,18 @@ class _Assignment:
 
     # Choice between targets
 
-    def find_contests(self) -> list[tuple[RunTensor, int]]:
-        """Return roots that are written in place into one target and copied to another, with the call that copies, the largest
-        copy first."""
+    def find_contests(self) -> dict[tuple[RunTensor, int], int]:
+        """Return roots that are written in place into one target and copied to another, with the call that copies and the bytes,
+        the largest copy first."""
         found: dict[tuple[RunTensor, int], int] = defaultdict(int)
         for number, call in self._moves:
             if has_overlap(call):
                 continue
-            for window in windows_to_copy(call, self.aliases):
+            for window in self.aliases.windows_to_copy(call):
                 origin = self._origins[source_of(call, window)]
                 if origin not in self.aliases.external and not self.aliases.is_root(origin):
                     found[origin, number] += prod(window.sizes) * origin.itemsize
-        return sorted(found, key=lambda key: -found[key])
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def denials(self, origin: RunTensor, number: int) -> Denied:
         """Return what keeps a root out of the targets of all calls but one."""
@@ -140,10 +144,7 @@ class _Assignment:
 
     def cost(self) -> int:
         """Return the bytes that are copied, by data movement and for kernels that need a single stride per axis."""
-        copied = 0
-        for _, call in self._moves:
-            for window in windows_to_copy(call, self.aliases):
-                copied += prod(window.sizes) * source_of(call, window).itemsize
+        copied = self.aliases.copied_bytes(call for _, call in self._moves)
         for tensor in self._operands:
             root, layout = self.aliases.of(tensor)
             copied += 0 if root is tensor or is_strided(tensor, root, layout) else tensor.nbytes

@@ -31,6 +31,7 @@ class AliasMap:
         self._parents: dict[RunTensor, TensorView] = {}
         self._root_views: dict[RunTensor, TensorView] = {}
         self._members: dict[RunTensor, list[RunTensor]] = {}
+        self._copied: dict[KernelCall, tuple[int, list[Window]]] = {}
         self.external: set[RunTensor] = set()
         """Roots outside the arena: inputs, constants, outputs."""
 
@@ -43,6 +44,7 @@ class AliasMap:
     def adopt(self, other: AliasMap) -> None:
         """Take over the aliases of another map."""
         self._parents, self._root_views, self._members = other._parents, other._root_views, other._members
+        self._copied = other._copied
 
     def of(self, tensor: RunTensor) -> TensorView:
         """Return the root of a tensor, and the tensor's layout in it."""
@@ -111,6 +113,31 @@ class AliasMap:
         composed = compose(written, inverse.offset, inverse.modes)
         return None if composed is None or not self.is_affine_in(root, composed) else TensorView(into.root, composed)
 
+    def windows_to_copy(self, call: KernelCall) -> list[Window]:
+        """Return the windows of a data movement that no alias makes superfluous. Further aliases only take some away."""
+        aliased, windows = self._copied.get(call, (-1, None))
+        if windows is None:
+            windows = [window for window in windows_of(call) if 0 not in window.sizes and call.writes[window.output].data is None]
+        if windows and aliased != len(self._parents):
+            windows = [window for window in windows if not self._is_in_place(call, window)]
+            self._copied[call] = len(self._parents), windows
+        return windows
+
+    def copied_bytes(self, moves: Iterable[KernelCall]) -> int:
+        """Return the bytes that data movements copy."""
+        return sum(
+            prod(window.sizes) * source_of(call, window).itemsize for call in moves for window in self.windows_to_copy(call)
+        )
+
+    def _is_in_place(self, call: KernelCall, window: Window) -> bool:
+        """Return whether a window reads and writes the same elements of one root."""
+        source, target = self.of(source_of(call, window)), self.of(call.writes[window.output])
+        if source.root is not target.root:
+            return False
+        read = compose(source.layout, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
+        written = compose(target.layout, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
+        return read is not None and read == written
+
     def map_of(self, call: KernelCall, window: Window) -> tuple[RunTensor, RunTensor, IndexMap] | None:
         """Return the roots that a window reads and writes, and the map between their elements; None where it is not affine."""
         if 0 in window.sizes:
@@ -148,11 +175,17 @@ def _dense_strides(sizes: list[int]) -> list[int]:
 
 def covers_outputs(call: KernelCall) -> bool:
     """Return whether the windows leave no element to be filled. (Windows of a call with a fill value do not overlap.)"""
-    return _window_elements(call) >= sum(tensor.count for tensor in call.writes)
+    return _excess_elements(call) >= 0
 
 
-def _window_elements(call: KernelCall) -> int:
-    return sum(prod(window.sizes) for window in windows_of(call))
+def _excess_elements(call: KernelCall) -> int:
+    """Return by how many elements the windows exceed the outputs."""
+    excess = 0
+    for window in windows_of(call):
+        excess += prod(window.sizes)
+    for tensor in call.writes:
+        excess -= tensor.count
+    return excess
 
 
 def windows_of(call: KernelCall) -> tuple[Window, ...]:
@@ -170,25 +203,4 @@ def source_of(call: KernelCall, window: Window) -> RunTensor:
 
 def has_overlap(call: KernelCall) -> bool:
     """Return whether some window may write over another: then their order matters, and each is copied."""
-    return _window_elements(call) > sum(tensor.count for tensor in call.writes)
-
-
-def windows_to_copy(call: KernelCall, aliases: AliasMap) -> list[Window]:
-    """Return the windows of a data movement that no alias makes superfluous."""
-    windows = []
-    for window in windows_of(call):
-        tensor, target = source_of(call, window), call.writes[window.output]
-        if 0 in window.sizes or target.data is not None:
-            continue
-        source, into = aliases.of(tensor), aliases.of(target)
-        if source.root is into.root and _is_in_place(source.layout, into.layout, window):
-            continue
-        windows.append(window)
-    return windows
-
-
-def _is_in_place(source: Layout, target: Layout, window: Window) -> bool:
-    """Return whether a window reads and writes the same elements of one root."""
-    read = compose(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
-    written = compose(target, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
-    return read is not None and read == written
+    return _excess_elements(call) > 0

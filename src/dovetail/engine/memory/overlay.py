@@ -16,7 +16,7 @@ import numpy as np
 
 from dovetail.engine.memory.affine_layout import Layout, compose, strided_layout
 from dovetail.engine.memory.alias_assignment import is_strided_within, kernel_operands
-from dovetail.engine.memory.aliasing import AliasMap, TensorView, covers_outputs, has_overlap, source_of, windows_to_copy
+from dovetail.engine.memory.aliasing import AliasMap, TensorView, covers_outputs, has_overlap, source_of
 from dovetail.engine.memory.in_place import overwritable_reads
 from dovetail.engine.memory.index_map import IndexMap, extend_to
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
@@ -41,6 +41,9 @@ class _Access(NamedTuple):
     tensor: RunTensor | None
 
 
+Accesses = defaultdict[RunTensor, list[_Access]]
+
+
 class _Pair(NamedTuple):
     """A root, a target that some of the root's elements are copied into, and the maps of these copies."""
 
@@ -53,20 +56,23 @@ def overlay_roots(calls: Sequence[KernelCall], aliases: AliasMap, results: Itera
     """Alias roots into targets that they fit in only by time. ``results``: tensors that are read after the last call."""
     results = list(results)
     pairs = _pairs_of(calls, aliases)
+    if not pairs:
+        return
     operands = kernel_operands(calls)
-    accesses = _accesses_of(calls, aliases, results) if pairs else {}
+    accesses: Accesses | None = None
+    filled = [call.writes[0] for call in calls if call.windows is not None and not covers_outputs(call)]
     for pair in pairs[:MAX_ATTEMPTS]:
         root, target, maps = pair
         if not (aliases.is_root(root) and aliases.is_root(target)) or any(
-            call.windows is not None and not covers_outputs(call) and aliases.of(call.writes[0]).root in (root, target)
-            for call in calls
+            aliases.of(tensor).root in (root, target) for tensor in filled
         ):
             # Fills of several calls in one buffer come before its first write.
             continue
         for layout in _layouts_of(pair, aliases, operands):
+            accesses = accesses or _accesses_of(calls, aliases, results)
             if _precedes(accesses[root], accesses.get(target, []), maps, layout, target, calls):
                 aliases.alias(root, TensorView(target, layout))
-                accesses = _accesses_of(calls, aliases, results)
+                accesses = None
                 break
 
 
@@ -76,7 +82,7 @@ def _pairs_of(calls: Sequence[KernelCall], aliases: AliasMap) -> list[_Pair]:
     for call in calls:
         if call.kernel != MOVE or has_overlap(call):
             continue
-        for window in windows_to_copy(call, aliases):
+        for window in aliases.windows_to_copy(call):
             moved = aliases.map_of(call, window)
             if moved is not None and moved[0] is not moved[1] and moved[0] not in aliases.external:
                 found[moved[:2]].append(moved[2])
@@ -98,11 +104,9 @@ def _layouts_of(pair: _Pair, aliases: AliasMap, operands: Container[RunTensor]) 
             yield layout
 
 
-def _accesses_of(
-    calls: Sequence[KernelCall], aliases: AliasMap, results: Iterable[RunTensor]
-) -> defaultdict[RunTensor, list[_Access]]:
+def _accesses_of(calls: Sequence[KernelCall], aliases: AliasMap, results: Iterable[RunTensor]) -> Accesses:
     """Return the accesses to each root in the order of calls."""
-    accesses: defaultdict[RunTensor, list[_Access]] = defaultdict(list)
+    accesses: Accesses = defaultdict(list)
 
     def add(number: int, is_write: bool, tensor: RunTensor) -> None:
         root, layout = aliases.of(tensor)
@@ -111,7 +115,7 @@ def _accesses_of(
 
     for number, call in enumerate(calls):
         if call.kernel == MOVE:
-            for window in windows_to_copy(call, aliases):
+            for window in aliases.windows_to_copy(call):
                 source, target = aliases.of(source_of(call, window)), aliases.of(call.writes[window.output])
                 read = compose(source.layout, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
                 written = compose(target.layout, window.target_offset, zip(window.sizes, window.target_strides, strict=True))

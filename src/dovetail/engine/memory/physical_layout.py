@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from dovetail.engine.memory.affine_layout import Layout, compose, permuted_strides, row_major_strides, strided_layout, strides_of
+from dovetail.engine.memory.affine_layout import (
+    Layout,
+    compose,
+    dense_layout,
+    permuted_strides,
+    row_major_strides,
+    strided_layout,
+    strides_of,
+)
 from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.engine.select.kernel_traits import traits_of
@@ -47,7 +55,8 @@ class PhysicalLayouts:
 
     def _layout_of(self, tensor: RunTensor) -> Layout | None:
         root, view = self.aliases.of(tensor)
-        layout = strided_layout(root.sizes, self.strides(root))
+        is_dense = root.count and root not in self._strides
+        layout = dense_layout(root.count) if is_dense else strided_layout(root.sizes, self.strides(root))
         return layout if root is tensor else compose(layout, view.offset, view.modes)
 
     def operand(self, tensor: RunTensor) -> tuple[int, tuple[int, ...]] | None:
@@ -177,6 +186,8 @@ def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> in
     """Return an operand's vote for a channels-last root, in bytes; negative where only a row-major root packs its channels."""
     if not tensor.count or tensor.count == tensor.sizes[0] * tensor.sizes[1]:
         return 0
+    if root is tensor:
+        return tensor.nbytes if tensor.sizes[1] > 1 else 0
     _, view = layouts.aliases.of(tensor)
     contiguous = []
     for strides_for in (channels_last_strides, row_major_strides):

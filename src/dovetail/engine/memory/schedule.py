@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dovetail.engine.memory.aliasing import AliasMap, source_of, windows_to_copy
+from dovetail.engine.memory.aliasing import AliasMap, source_of
 from dovetail.engine.memory.arena import align
 from dovetail.engine.memory.in_place import overwritable_reads
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor
@@ -21,6 +21,13 @@ MAX_TRIALS = 6_000
 """Calls tried in all states together; a search that needs more is given up."""
 MIN_GAIN = 0.04
 """The least part of the peak that a new order has to save."""
+
+
+class Schedule(NamedTuple):
+    """A better order of calls by their numbers, and the peak of live bytes in the order that it replaces."""
+
+    order: list[int]
+    replaced_peak: int
 
 
 class _ScheduledCall(NamedTuple):
@@ -40,8 +47,8 @@ class _ScheduleState(NamedTuple):
     parent: _ScheduleState | None
 
 
-def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> list[int] | None:
-    """Return the numbers of the calls in a better order; None where none was found.
+def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> Schedule | None:
+    """Return a better order of the calls; None where none was found.
 
     Interpreted calls and calls of subgraphs keep their order among themselves: they may draw random numbers.
     """
@@ -49,7 +56,8 @@ def schedule_calls(calls: Sequence[KernelCall], aliases: AliasMap) -> list[int] 
     peak, minimum = search.peak_of(range(len(calls)))
     if peak <= minimum * (1 + MIN_GAIN):
         return None
-    return search.run(int(peak * (1 - MIN_GAIN)))
+    order = search.run(int(peak * (1 - MIN_GAIN)))
+    return None if order is None else Schedule(order, peak)
 
 
 class _ScheduleSearch:
@@ -83,7 +91,7 @@ class _ScheduleSearch:
         if call.kernel == MOVE:
             tensors = [
                 tensor
-                for window in windows_to_copy(call, self._aliases)
+                for window in self._aliases.windows_to_copy(call)
                 for tensor in (source_of(call, window), call.writes[window.output])
             ]
             return _ScheduledCall(self._roots_of(tensors), before, frozenset())
