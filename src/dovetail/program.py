@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
     from dovetail.interpreter.session import Session
     from dovetail.ir.graph import Model, Value
+    from dovetail.streams import CallTime
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
@@ -42,6 +43,9 @@ class Program:
     compiles again. ``close``, or the end of a ``with`` block, releases its memory; a later call raises EngineError
     [program.closed].
     """
+
+    _call_time: CallTime | None = None
+    """The time of a call in one thread, which ``map`` measures."""
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
         from dovetail.interpreter.session import InitialStates
@@ -131,13 +135,17 @@ class Program:
             message = "map takes a model without states: call a session() for each item, in order"
             raise EngineError("program.states", message, file=self.model.file)
         # Deferred for start-up time.
-        from dovetail.streams import map_adaptive, map_concurrently, map_in_order, stream_count
+        from dovetail.streams import CallTime, map_adaptive, map_concurrently, map_in_order, stream_count
 
         count = stream_count(streams, self._native.threads if self._native is not None else 1)
         if count == 1 or self._native is None:
             return map_in_order(self, items)
         single = self._call_in_one_thread()
-        return map_adaptive(single, items, count) if streams == "auto" else map_concurrently(single, items, count)
+        if self._call_time is None:
+            self._call_time = CallTime()
+        if streams == "auto":
+            return map_adaptive(single, items, count, self._call_time)
+        return map_concurrently(single, items, count)
 
     def _call_in_one_thread(self) -> Callable[[Any], Results]:
         """Return a call of this program in one thread, which shares its graph and its packed weights."""

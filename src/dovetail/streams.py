@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from itertools import chain, islice
 from typing import Any
 
 from dovetail.errors import EngineError
@@ -16,6 +17,8 @@ ITEMS_PER_STREAM = 2
 """Items that are taken from the iterable ahead of the results, for each stream: the next is ready when a stream is."""
 MIN_SECONDS = 2e-4
 """The least time of a call for which "auto" uses threads: passing a call to another thread costs about a quarter of it."""
+UNMEASURED_ITEMS = 15
+"""Short calls between two that are measured."""
 
 Call = Callable[[Any], Results]
 
@@ -35,25 +38,50 @@ def map_in_order(call: Call, items: Iterable[Any]) -> Iterator[Results]:
         yield call(item)
 
 
-def map_adaptive(call: Call, items: Iterable[Any], streams: int) -> Iterator[Results]:
-    """Yield the results of the first two items in the thread of the caller, and of the others too where a call is short.
+class CallTime:
+    """The seconds of the latest call of a program in one thread: None before the first. A program keeps it from map to map."""
 
-    The first call plans; the second one tells the time of a call.
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """True if the latest call took less than MIN_SECONDS."""
+        return self.seconds is not None and self.seconds < MIN_SECONDS
+
+    def measure(self, call: Call) -> Call:
+        """Return ``call`` with its time measured."""
+
+        def run(item: Any) -> Results:
+            begin = time.perf_counter()
+            result = call(item)
+            self.seconds = time.perf_counter() - begin
+            return result
+
+        return run
+
+
+def map_adaptive(call: Call, items: Iterable[Any], streams: int, call_time: CallTime) -> Iterator[Results]:
+    """Yield the results of the items, in the thread of the caller while calls are short, and concurrently otherwise.
+
+    The latest measured call decides, also one of an earlier map. The first call of a program plans, so it is never short.
     """
-    source = iter(items)
-    seconds = 0.0
-    for count, item in enumerate(source, 1):
-        begin = time.perf_counter()
-        result = call(item)
-        seconds = time.perf_counter() - begin
-        yield result
-        if count == 2:
-            break
-    yield from map_in_order(call, source) if seconds < MIN_SECONDS else map_concurrently(call, source, streams)
+    source, measured = iter(items), call_time.measure(call)
+    for item in source:
+        if not call_time.is_short:
+            yield from map_concurrently(measured, chain((item,), source), streams, until=lambda: call_time.is_short)
+            continue
+        yield measured(item)
+        if call_time.is_short:
+            yield from map_in_order(call, islice(source, UNMEASURED_ITEMS))
 
 
-def map_concurrently(call: Call, items: Iterable[Any], streams: int) -> Iterator[Results]:
+def map_concurrently(
+    call: Call, items: Iterable[Any], streams: int, until: Callable[[], bool] = lambda: False
+) -> Iterator[Results]:
     """Yield the results in the order of the items, of which up to ``streams`` run at a time, each in a thread of its own.
+
+    No item is taken once ``until`` returns True; the results of those before it are yielded.
 
     The items are taken in the thread of the caller, at most ITEMS_PER_STREAM for each stream beyond the result that is due. The
     error of an item, or of the iterable, is raised at its place and ends the iteration. No thread is left when the iterator is
@@ -65,6 +93,7 @@ def map_concurrently(call: Call, items: Iterable[Any], streams: int) -> Iterator
     is_open = True
     try:
         while True:
+            is_open = is_open and not until()
             while is_open and len(pending) < ITEMS_PER_STREAM * streams:
                 try:
                     item = next(source)
