@@ -157,6 +157,27 @@ bool Budget::is_late() const {
     return deadline_ != 0 && std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1) > deadline_;
 }
 
+// ---- SubgraphTimes ----
+
+SubgraphTimes*& SubgraphTimes::current() {
+    static thread_local SubgraphTimes* times = nullptr;
+    return times;
+}
+
+std::int64_t* SubgraphTimes::count_run(const Program& program) {
+    SubgraphTimes* const times = current();
+    if (times == nullptr) return nullptr;
+    Entry& entry = times->entries_[&program];
+    ++entry.runs;
+    entry.nanoseconds.resize(program.size());
+    return entry.nanoseconds.data();
+}
+
+SubgraphTimes::Entry SubgraphTimes::of(const Program& program) const {
+    const auto entry = entries_.find(&program);
+    return entry == entries_.end() ? Entry{} : entry->second;
+}
+
 // ---- DenseOperand ----
 
 DenseOperand::DenseOperand(const Operand& operand, std::size_t& staging_bytes)
@@ -215,7 +236,7 @@ void If::run(const Run& run) const {
         std::size_t buffer = 1;
         for (const std::size_t input : branch->inputs) bases[buffer++] = captures_[input].buffer(run, staging.begin(), true);
         for (const DenseOperand& output : outputs_) bases[buffer++] = output.buffer(run, staging.begin(), false);
-        program.run(lease.get(), bases.data(), 0, program.size(), nullptr);
+        program.run(lease.get(), bases.data(), 0, program.size(), SubgraphTimes::count_run(program));
         for (const DenseOperand& output : outputs_) output.write_back(run, staging.begin());
     });
 }
@@ -350,7 +371,7 @@ std::int64_t Loop::run_trips(const Run& run, const Subgraph& subgraph, std::int6
             const Parts& parts = scan_outputs_[i];
             bases[first_state + states_.size() + i] = parts.part.buffer(run, staging, false, parts.first + trip * parts.step);
         }
-        program.run(lease.get(), bases.data(), 0, program.size(), nullptr);
+        program.run(lease.get(), bases.data(), 0, program.size(), SubgraphTimes::count_run(program));
         for (const Parts& parts : scan_outputs_) parts.part.write_back(run, staging, parts.first + trip * parts.step);
     }
     return trip;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -40,6 +41,35 @@ private:
     const std::int64_t max_trips_;
     const std::int64_t deadline_;
     std::int64_t trips_ = 0;
+};
+
+// The times of subgraphs' steps, by program: those of the runs within a Scope on its thread.
+class SubgraphTimes {
+public:
+    struct Entry {
+        std::int64_t runs = 0;
+        std::vector<std::int64_t> nanoseconds;  // of each kernel, summed over the runs
+    };
+
+    class Scope {
+    public:
+        explicit Scope(SubgraphTimes& times) : previous_(current()) { current() = &times; }
+        ~Scope() { current() = previous_; }
+        Scope(const Scope&) = delete;
+        Scope& operator=(const Scope&) = delete;
+
+    private:
+        SubgraphTimes* const previous_;
+    };
+
+    // Counts a run of a subgraph's program; returns what Program::run takes, null outside a scope.
+    static std::int64_t* count_run(const Program& program);
+    Entry of(const Program& program) const;
+
+private:
+    static SubgraphTimes*& current();
+
+    std::map<const Program*, Entry> entries_;
 };
 
 // A subgraph: a program, and for each of its inputs the number of an input of the subgraph. `program` is null until it is bound.

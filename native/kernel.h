@@ -92,6 +92,8 @@ public:
     virtual bool flushes_subnormals() const { return false; }
     // The name in a plan: kernel and variant ("conv in place avx512").
     virtual std::string name() const = 0;
+    // The multiply-adds of a run if its algorithm performs another number than the definition of the operator; else -1.
+    virtual std::int64_t multiply_adds() const { return -1; }
 };
 
 // Makes a kernel. Throws std::invalid_argument for operands that the kernel does not serve.

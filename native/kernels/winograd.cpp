@@ -195,6 +195,9 @@ std::size_t WinogradConv::scratch_bytes() const {
 
 std::string WinogradConv::name() const { return std::string("conv winograd ") + name_of(isa()); }
 
+// Those of the products; the transforms mostly add.
+std::int64_t WinogradConv::multiply_adds() const { return tiles_ * points_ * geometry_.channels * geometry_.outputs; }
+
 void WinogradConv::run(const Run& run) const {
     const auto panels = static_cast<std::int64_t>(panels_.size()), threads = static_cast<std::int64_t>(run.pool->threads());
     std::int64_t blocks = ceil_div(tiles_, block_tiles_), chunks = 1;

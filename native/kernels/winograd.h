@@ -55,6 +55,7 @@ public:
     bool flushes_subnormals() const override { return true; }
     std::size_t scratch_bytes() const override;
     std::string name() const override;
+    std::int64_t multiply_adds() const override;
 
 private:
     // The work of one task: some tiles and some panels.

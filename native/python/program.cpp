@@ -131,9 +131,16 @@ public:
 
     std::vector<std::int64_t> profile(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
         const Budget budget(std::numeric_limits<std::int64_t>::max(), 0);
+        const SubgraphTimes::Scope scope(subgraph_times_);
         std::vector<std::int64_t> times(program_->size());
         execute(addresses, first, last, times.data());
         return times;
+    }
+
+    // The runs of a subgraph's program in all calls of `profile`, and the nanoseconds of each of its steps.
+    std::pair<std::int64_t, std::vector<std::int64_t>> subgraph_times(const Program& program) const {
+        SubgraphTimes::Entry entry = subgraph_times_.of(program);
+        return {entry.runs, std::move(entry.nanoseconds)};
     }
 
 private:
@@ -157,6 +164,7 @@ private:
 
     std::shared_ptr<Program> program_;
     Program::Workspace* workspace_;
+    SubgraphTimes subgraph_times_;
 };
 
 }  // namespace
@@ -211,10 +219,16 @@ void bind_program(nb::module_& m) {
                  if (kernel == nullptr) throw std::invalid_argument("the step has no subgraph");
                  kernel->bind(index, std::move(subgraph), std::move(inputs));
              })
-        .def("names", [](const Program& program) {
-            std::vector<std::string> names;
-            for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.kernel(i).name());
-            return names;
+        .def("names",
+             [](const Program& program) {
+                 std::vector<std::string> names;
+                 for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.kernel(i).name());
+                 return names;
+             })
+        .def("multiply_adds", [](const Program& program) {
+            std::vector<std::int64_t> numbers;
+            for (std::size_t i = 0; i < program.size(); ++i) numbers.push_back(program.kernel(i).multiply_adds());
+            return numbers;
         });
     nb::class_<ParametricProgram>(m, "ParametricProgram")
         .def(
@@ -229,7 +243,8 @@ void bind_program(nb::module_& m) {
         .def_prop_ro("arena", &Execution::arena)
         .def("run", &Execution::run, "addresses"_a, "first"_a, "last"_a, "max_trips"_a = std::numeric_limits<std::int64_t>::max(),
              "deadline"_a = 0)
-        .def("profile", &Execution::profile);
+        .def("profile", &Execution::profile)
+        .def("subgraph_times", &Execution::subgraph_times);
 }
 
 }  // namespace dovetail

@@ -76,6 +76,21 @@ def test_a_grouped_convolution_counts_the_channels_of_a_group() -> None:
     assert (step.read, step.written) == (4 * (2 * 6 * 81 + 4 * 27), 4 * 2 * 4 * 49)
 
 
+@pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
+@pytest.mark.parametrize("has_activation", [False, True])
+def test_winograds_algorithm_has_the_operations_of_its_products(has_activation: bool) -> None:
+    b = Builder()
+    conv = b.Conv(b.input("x", "f32", (2, 32, 41, 30)), np.ones((24, 32, 3, 3), F32), pads=[1, 1, 1, 1])
+    b.output("y", b.Relu(conv) if has_activation else conv)
+    step = step_of(b.model, "Conv")
+    assert "winograd" in step.kernel
+    outputs = {36: 4, 16: 2}
+    of_activation = 2 * 24 * 41 * 30 * has_activation
+    counts = [2 * 2 * -(-41 // n) * -(-30 // n) * points * 32 * 24 + of_activation for points, n in outputs.items()]
+    assert step.operations in counts
+    assert step.operations < 2 * 2 * 24 * 41 * 30 * 9 * 32
+
+
 def test_a_broadcast_operand_is_read_once() -> None:
     b = Builder()
     b.output("y", b.Add(b.input("x", "f32", (64, 32)), b.input("z", "f32", (32,))))

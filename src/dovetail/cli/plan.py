@@ -80,6 +80,7 @@ def _say(facts: Any) -> None:
         click.echo()
         rows = [[step.number, step.label, step.kernel, step.reason, duration(step.seconds)] for step in facts.interpreted]
         table(("step", "in the interpreter", "operator", "why", "time"), rows)
+    _say_subgraphs(facts.steps)
     click.echo()
     rows = [
         [
@@ -91,3 +92,20 @@ def _say(facts: Any) -> None:
         for item in facts.kernels
     ]
     table(("kernel", "steps", "time", "share"), rows)
+
+
+def _say_subgraphs(steps: Any) -> None:
+    """Print the steps of If and Loop with those of their subgraphs, indented."""
+    from dovetail.report.text import duration, subgraph_rows, subgraph_seconds
+
+    rows = []
+    for depth, item in subgraph_rows(steps):
+        indent = "  " * depth
+        if hasattr(item, "kernel"):
+            kernel = item.kernel if item.is_native else f"{item.kernel} (interpreter)"
+            rows.append([item.number, indent + item.label, kernel, item.runs, duration(item.seconds)])
+        else:
+            rows.append(["", indent + item.name, "", item.runs, duration(subgraph_seconds(item))])
+    if rows:
+        click.echo()
+        table(("step", "in subgraphs", "kernel", "runs", "time"), rows)

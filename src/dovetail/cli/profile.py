@@ -105,6 +105,7 @@ def _say(found: Any) -> None:
         modules = engine.modules()
         if len(modules) > 1:
             _say_groups("module", modules)
+        _say_subgraphs(engine.steps)
 
 
 def _say_groups(kind: str, groups: Any) -> None:
@@ -118,3 +119,23 @@ def _say_groups(kind: str, groups: Any) -> None:
         for row in groups
     ]  # fmt: skip
     table((kind, "steps", "time", "share", "bytes", "operations", "of the limit"), rows)
+
+
+def _say_subgraphs(steps: Any) -> None:
+    """Print the steps of If and Loop with those of their subgraphs, indented."""
+    from dovetail.report.profile_text import nbytes, operations, share_of_limit
+    from dovetail.report.text import duration, subgraph_rows, subgraph_seconds
+
+    rows = []
+    for depth, item in subgraph_rows(steps):
+        indent = "  " * depth
+        if hasattr(item, "kernel"):
+            rows.append(
+                [item.number, indent + item.label, item.operator, item.kernel, item.runs, duration(item.seconds),
+                 nbytes(item.nbytes), operations(item.operations), share_of_limit(item.share_of_limit, item.bound)]
+            )  # fmt: skip
+        else:
+            rows.append(["", indent + item.name, "", "", item.runs, duration(subgraph_seconds(item)), "", "", ""])
+    if rows:
+        click.echo()
+        table(("step", "in subgraphs", "operator", "kernel", "runs", "time", "bytes", "operations", "of the limit"), rows)

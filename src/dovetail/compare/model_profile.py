@@ -26,7 +26,7 @@ from dovetail.passes.modules import module_of
 
 if TYPE_CHECKING:
     from dovetail.engine.machine_limits import MachineLimits
-    from dovetail.engine.step_profile import NativeProfile
+    from dovetail.engine.step_profile import NativeProfile, StepProfile
 
 # Imports of the engine are deferred: it imports most operators, and the public names of the package come without them.
 
@@ -58,7 +58,8 @@ class EngineStep:
     """One step of an engine, or one node of a peer, of which only operator, kernel and time are known.
 
     ``read`` and ``written``: bytes; ``operations``: arithmetic operations; ``attainable``: seconds at the machine's limits;
-    ``bound``: the limit that decides; ``live_bytes``: live bytes of the arena.
+    ``bound``: the limit that decides; ``live_bytes``: live bytes of the arena. ``runs``: how often the step runs within a run of
+    the model; its numbers are sums over them. ``subgraphs``: those of an If or Loop that ran, whose time is within the step's.
     """
 
     number: int
@@ -75,6 +76,8 @@ class EngineStep:
     attainable: float | None = None
     bound: str = ""
     live_bytes: int | None = None
+    runs: int = 1
+    subgraphs: tuple[EngineSubgraph, ...] = ()
 
     @property
     def nbytes(self) -> int | None:
@@ -84,6 +87,15 @@ class EngineStep:
     def share_of_limit(self) -> float | None:
         """The time at the machine's limits as a share of the measured time; above 1 where operands are in a cache."""
         return None if self.attainable is None or not self.seconds else self.attainable / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSubgraph:
+    """A subgraph of an If or Loop: its name, its runs within a run of the model, and its steps."""
+
+    name: str
+    runs: int
+    steps: list[EngineStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +208,7 @@ class ModelProfile:
             row = asdict(engine)
             groups = {"operators": engine.operators(), "kernels": engine.kernels(), "modules": engine.modules()}
             row |= {kind: [asdict(group) for group in rows] for kind, rows in groups.items()}
-            for step, cells in zip(engine.steps, row["steps"], strict=True):
-                cells["share_of_limit"] = step.share_of_limit
+            _add_shares(engine.steps, row["steps"])
             facts["engines"].append(row)
         return facts
 
@@ -278,6 +289,14 @@ def profile(
     return ModelProfile(loaded.graph.name or "model", shapes_run, count, machine, found)
 
 
+def _add_shares(steps: Sequence[EngineStep], rows: Sequence[dict[str, Any]]) -> None:
+    """Add the property ``share_of_limit`` to the fields of steps and of their subgraphs' steps."""
+    for step, cells in zip(steps, rows, strict=True):
+        cells["share_of_limit"] = step.share_of_limit
+        for subgraph, inner in zip(step.subgraphs, cells["subgraphs"], strict=True):
+            _add_shares(subgraph.steps, inner["steps"])
+
+
 def _check_engine(engine: str) -> None:
     if engine not in ENGINES:
         raise EngineError("profile.engine", f"an engine to profile must be one of {', '.join(ENGINES)}, got {engine!r}")
@@ -286,14 +305,19 @@ def _check_engine(engine: str) -> None:
 
 
 def _native(native: NativeProfile) -> EngineProfile:
-    steps = [
-        EngineStep(
-            step.number, step.label, step.operator, step.kernel + ("" if step.is_native else " (interpreter)"), step.module,
-            step.seconds, step.fused, step.is_native, step.read, step.written, step.operations, step.attainable, step.bound, live,
-        )
-        for step, live in zip(native.steps, native.live_bytes, strict=True)
-    ]  # fmt: skip
+    steps = [_native_step(step, live) for step, live in zip(native.steps, native.live_bytes, strict=True)]
     return EngineProfile(NATIVE, "dovetail", native.run_seconds, native.runs, steps)
+
+
+def _native_step(step: StepProfile, live_bytes: int | None) -> EngineStep:
+    subgraphs = tuple(
+        EngineSubgraph(each.name, each.runs, [_native_step(inner, None) for inner in each.steps]) for each in step.subgraphs
+    )
+    return EngineStep(
+        step.number, step.label, step.operator, step.kernel + ("" if step.is_native else " (interpreter)"), step.module,
+        step.seconds, step.fused, step.is_native, step.read, step.written, step.operations, step.attainable, step.bound,
+        live_bytes, step.runs, subgraphs,
+    )  # fmt: skip
 
 
 # Peers

@@ -11,7 +11,7 @@ from dovetail.compare.random_inputs import flatten_outputs, random_inputs
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
-from dovetail.engine.profile import median_times
+from dovetail.engine.profile import SubgraphTimes, Times, median_times, subgraphs_of
 from dovetail.engine.run.executable import Executable
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
@@ -19,7 +19,11 @@ from dovetail.ir.graph import Model
 
 @dataclass(frozen=True, slots=True)
 class StepFact:
-    """A step of the program. ``reason``: why the step is interpreted, or why it copies; ``seconds``: None if not measured."""
+    """A step of the program. ``reason``: why the step is interpreted, or why it copies; ``seconds``: None if not measured.
+
+    ``runs``: how often the step runs within a run of the model; ``seconds`` is their sum. ``subgraphs``: those of an If or Loop
+    that ran in the measured runs.
+    """
 
     number: int
     kernel: str
@@ -28,6 +32,17 @@ class StepFact:
     reason: str
     nbytes: int
     seconds: float | None
+    runs: int = 1
+    subgraphs: tuple[SubgraphFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphFact:
+    """A subgraph of an If or Loop: its name, its runs within a run of the model, and its steps, summed over these runs."""
+
+    name: str
+    runs: int
+    steps: list[StepFact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +181,14 @@ def report(
     inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes) if inputs is None else inputs
     executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
-    run_seconds, seconds = median_times(executable, arrays, names, rounds) if rounds else (None, None)
+    times = median_times(executable, arrays, names, rounds) if rounds else None
     plan = executable.plan
-    steps = step_facts(executable, seconds)
+    steps = step_facts(executable, times)
     shapes_run = {name: list(array.shape) for name, array in flatten_outputs(inputs).items()}
     return PlanReport(
         model.graph.name or "model", shapes_run, elide, engine.threads,
-        plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, run_seconds,
+        plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound,
+        times.run if times else None,
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],
         kernels=_kernels(steps), steps=steps, buffers=_buffers(plan.buffers, plan.steps),
     )  # fmt: skip
@@ -181,8 +197,14 @@ def report(
 # Steps
 
 
-def step_facts(executable: Executable, seconds: list[float] | None) -> list[StepFact]:
-    """Return the facts of each step, in the plan's order."""
+def step_facts(executable: Executable, times: Times | None) -> list[StepFact]:
+    """Return the facts of each step, in the plan's order, with those of subgraphs that ran."""
+    return _step_facts(executable, times.steps if times else None, 1, times.subgraphs if times else ())
+
+
+def _step_facts(
+    executable: Executable, seconds: Sequence[float] | None, runs: int, ran: Sequence[SubgraphTimes]
+) -> list[StepFact]:
     refusals = {id(step): reason for step, reason in executable.python_steps}
     native = iter(executable.names())
     facts = []
@@ -190,8 +212,22 @@ def step_facts(executable: Executable, seconds: list[float] | None) -> list[Step
         is_native = id(step) not in refusals
         kernel = next(native) if is_native else _operators(step)
         reason = step.reason if is_native else refusals[id(step)]
-        facts.append(StepFact(number, kernel, step.label, is_native, reason, step.nbytes, seconds[number] if seconds else None))
+        subgraphs = tuple(
+            SubgraphFact(name, sum(times.runs for times in found), _subgraph_steps(found, ran))
+            for name, found in subgraphs_of(step, ran)
+        )
+        time = seconds[number] if seconds else None
+        facts.append(StepFact(number, kernel, step.label, is_native, reason, step.nbytes, time, runs, subgraphs))
     return facts
+
+
+def _subgraph_steps(found: Sequence[SubgraphTimes], ran: Sequence[SubgraphTimes]) -> list[StepFact]:
+    """Return the steps of a subgraph: those of its programs for several sets of shapes follow each other."""
+    return [
+        fact
+        for times in found
+        for fact in _step_facts(times.executable, [number / 1e9 for number in times.nanoseconds], times.runs, ran)
+    ]
 
 
 def _operators(step: Step) -> str:

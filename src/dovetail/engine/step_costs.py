@@ -35,10 +35,11 @@ class StepCost(NamedTuple):
     is_integer: bool
 
 
-def cost_of(step: Step, tensor_map: TensorMap) -> StepCost:
+def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None) -> StepCost:
     """Return the cost of a step.
 
-    A contraction has two operations per multiply-add, a pooling one per element of each window, other arithmetic one per element
+    A contraction has two operations per multiply-add, of which its kernel performs ``multiply_adds`` where these are not those of
+    the operator's definition (Winograd's algorithm). A pooling one per element of each window, other arithmetic one per element
     of its largest operand, movement and casts none. A Gather reads as many bytes of its table as it writes.
     """
     nodes = step.call.nodes if step.call is not None else ()
@@ -46,7 +47,10 @@ def cost_of(step: Step, tensor_map: TensorMap) -> StepCost:
     reads = [0 if operand is None else _bytes_of(operand) for operand in step.reads]
     if reads and any(isinstance(node.op, GATHERS) for node in nodes):
         reads[0] = min(reads[0], written)
-    operations = sum(operations_of(node, tensor_map) for node in nodes)
+    operations = sum(
+        2 * multiply_adds if multiply_adds is not None and isinstance(node.op, Conv) else operations_of(node, tensor_map)
+        for node in nodes
+    )
     return StepCost(sum(reads), written, operations, any(isinstance(node.op, QuantizedConv) for node in nodes))
 
 

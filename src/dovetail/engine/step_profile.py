@@ -9,8 +9,9 @@ from typing import Any
 
 from dovetail.engine.engine import Engine
 from dovetail.engine.machine_limits import MachineLimits, measure_limits
-from dovetail.engine.plan_report import step_facts
-from dovetail.engine.profile import median_times
+from dovetail.engine.plan import Step
+from dovetail.engine.plan_report import StepFact, step_facts
+from dovetail.engine.profile import SubgraphTimes, median_times, subgraphs_of
 from dovetail.engine.run.executable import Executable
 from dovetail.engine.step_costs import Origins, StepCost, cost_of, operator_of
 from dovetail.errors import EngineError
@@ -31,7 +32,8 @@ class StepProfile:
 
     ``node``: label of the model's node that has this operator; "" for a step of the engine alone.
     ``attainable``: seconds at the limits of the machine; ``bound``, the limit that decides: "memory" or "compute". They are None
-    and "" for a step that neither moves nor computes. ``fused``: other operators that the step computes.
+    and "" for a step that neither moves nor computes. ``fused``: other operators that the step computes. ``runs``: how often the
+    step runs within a run of the model; seconds, bytes and operations are sums. ``subgraphs``: those of an If or Loop that ran.
     """
 
     number: int
@@ -48,11 +50,22 @@ class StepProfile:
     seconds: float
     attainable: float | None
     bound: str
+    runs: int = 1
+    subgraphs: tuple[SubgraphProfile, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """The bytes that the step reads and writes."""
         return self.read + self.written
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphProfile:
+    """A subgraph of an If or Loop: its name, its runs within a run of the model, and its steps, summed over these runs."""
+
+    name: str
+    runs: int
+    steps: list[StepProfile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,7 @@ def profile_steps(
     seconds = RUN_SECONDS if model.limits.seconds is None else model.limits.seconds
     engine = Engine(model, threads)
     executable, arrays = engine.bind(inputs)
-    costs = [cost_of(step, executable.tensor_map) for step in executable.plan.steps]
+    costs = _costs_of(executable)
     limits = measure_limits(engine.threads) if executable.native_steps else None
     _refuse_long_run(costs, limits, seconds, model.file)
     names = [value.name for value in model.outputs]
@@ -88,8 +101,14 @@ def profile_steps(
         first = time.perf_counter() - start
     count = runs or max(1, min(MAX_RUNS, int(TIMED_SECONDS / max(2 * first, 1e-9))))
     with counting(replace(model.limits, seconds=None)):
-        run_seconds, times = median_times(executable, arrays, names, count, warm_up=count > 1)
-    return NativeProfile(run_seconds, count, limits, _steps(model, engine, executable, costs, times, limits), _live(executable))
+        times = median_times(executable, arrays, names, count, warm_up=count > 1)
+    steps = _Profiler(limits, times.subgraphs).steps(executable, Origins(model.graph, engine.graph), times.steps, 1)
+    return NativeProfile(times.run, count, limits, steps, _live(executable))
+
+
+def _costs_of(executable: Executable) -> list[StepCost]:
+    rows = zip(executable.plan.steps, executable.multiply_adds(), strict=True)
+    return [cost_of(step, executable.tensor_map, multiply_adds) for step, multiply_adds in rows]
 
 
 def _refuse_long_run(costs: Sequence[StepCost], limits: MachineLimits | None, seconds: float, file: str | None) -> None:
@@ -101,33 +120,49 @@ def _refuse_long_run(costs: Sequence[StepCost], limits: MachineLimits | None, se
             )
 
 
-def _steps(
-    model: Model,
-    engine: Engine,
-    executable: Executable,
-    costs: Sequence[StepCost],
-    times: Sequence[float],
-    limits: MachineLimits | None,
-) -> list[StepProfile]:
-    origins = Origins(model.graph, engine.graph)
-    rows = []
-    for fact, step, cost, seconds in zip(step_facts(executable, None), executable.plan.steps, costs, times, strict=True):
+@dataclass(frozen=True, slots=True)
+class _Profiler:
+    """Joins times, costs and origins of steps. ``ran``: the subgraphs that ran."""
+
+    limits: MachineLimits | None
+    ran: Sequence[SubgraphTimes]
+
+    def steps(self, executable: Executable, origins: Origins, times: Sequence[float], runs: int) -> list[StepProfile]:
+        """Return the profile of each step of an executable, in the plan's order."""
+        facts = step_facts(executable, None)
+        rows = zip(facts, executable.plan.steps, _costs_of(executable), times, strict=True)
+        return [self._step(fact, step, cost, seconds, executable, origins, runs) for fact, step, cost, seconds in rows]
+
+    def _step(
+        self, fact: StepFact, step: Step, cost: StepCost, seconds: float, executable: Executable, origins: Origins, runs: int
+    ) -> StepProfile:
         nodes = origins.of(step)
         operator = operator_of(step, nodes, executable.tensor_map)
         main = next((node for node in nodes if node.op.title == operator), nodes[-1] if nodes else None)
         fused = tuple(dict.fromkeys(title for node in nodes if (title := node.op.title) != operator))
-        nbytes = cost.read + cost.written
+        read, written, operations = runs * cost.read, runs * cost.written, runs * cost.operations
         attainable, bound = (None, "")
-        if limits is not None and (nbytes or cost.operations):
-            attainable, bound = limits.attainable(nbytes, cost.operations, cost.is_integer)
-        rows.append(
-            StepProfile(
-                fact.number, fact.label, "" if main is None else main.label, operator, fact.kernel,
-                "" if main is None else module_of(main), fused, fact.is_native, cost.read, cost.written, cost.operations, seconds,
-                attainable, bound,
-            )
+        if self.limits is not None and (read or written or operations):
+            attainable, bound = self.limits.attainable(read + written, operations, cost.is_integer)
+        return StepProfile(
+            fact.number, fact.label, "" if main is None else main.label, operator, fact.kernel,
+            "" if main is None else module_of(main), fused, fact.is_native, read, written, operations, seconds, attainable, bound,
+            runs, self._subgraphs(step),
         )  # fmt: skip
-    return rows
+
+    def _subgraphs(self, step: Step) -> tuple[SubgraphProfile, ...]:
+        return tuple(
+            SubgraphProfile(name, sum(times.runs for times in found), self._subgraph_steps(found))
+            for name, found in subgraphs_of(step, self.ran)
+        )
+
+    def _subgraph_steps(self, found: Sequence[SubgraphTimes]) -> list[StepProfile]:
+        """Return the steps of a subgraph: those of its programs for several sets of shapes follow each other."""
+        rows = []
+        for times in found:
+            origins = Origins(times.subgraph.model.graph, times.subgraph.engine().graph)
+            rows += self.steps(times.executable, origins, [number / 1e9 for number in times.nanoseconds], times.runs)
+        return rows
 
 
 def _live(executable: Executable) -> list[int]:
@@ -143,4 +178,4 @@ def _live(executable: Executable) -> list[int]:
     return live
 
 
-__all__ = ["MAX_RUNS", "RUN_SECONDS", "NativeProfile", "StepProfile", "profile_steps"]
+__all__ = ["MAX_RUNS", "RUN_SECONDS", "NativeProfile", "StepProfile", "SubgraphProfile", "profile_steps"]

@@ -7,8 +7,8 @@ from typing import Any
 from dovetail.report.document import cards, document, stylesheet, text_of
 from dovetail.report.profile_chart import charts_of, legend
 from dovetail.report.profile_text import engine_text, machine_text, nbytes, operations, share_of_limit
-from dovetail.report.tables import Bar, table
-from dovetail.report.text import count, duration, percent, size
+from dovetail.report.tables import Bar, Indented, table
+from dovetail.report.text import count, duration, percent, size, subgraph_rows, subgraph_seconds
 
 MAX_INPUTS = 8
 """The most inputs that a heading names."""
@@ -88,7 +88,22 @@ def _native_tables(engine: Any) -> str:
             for row in rows
         ]  # fmt: skip
         found += table(title, (title.lower()[:-1], *columns), cells, "There are no steps.")
-    return found + steps_table(engine)
+    return found + steps_table(engine) + subgraphs_table(engine)
+
+
+def subgraphs_table(engine: Any) -> str:
+    """Return the table of If and Loop with the steps of their subgraphs; nothing where none ran."""
+    rows = []
+    for depth, item in subgraph_rows(engine.steps):
+        if hasattr(item, "kernel"):
+            rows.append(
+                (item.number, Indented(depth, item.label), item.operator, item.kernel, item.runs, duration(item.seconds),
+                 nbytes(item.nbytes), operations(item.operations), share_of_limit(item.share_of_limit, item.bound))
+            )  # fmt: skip
+        else:
+            rows.append(("", Indented(depth, item.name), "", "", item.runs, duration(subgraph_seconds(item)), "", "", ""))
+    columns = ("#step", "node", "operator", "kernel", "#runs", "#time", "#bytes", "#operations", "#of the limit")
+    return table("Steps of subgraphs", columns, rows, "", is_open=False) if rows else ""
 
 
 def steps_table(engine: Any) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from dovetail.errors import printable
-from dovetail.report.text import duration, percent, size
+from dovetail.report.text import duration, percent, size, subgraph_rows, subgraph_seconds
 
 MAX_ROWS = 400
 """The maximum number of rows of a table; the page counts the others."""
@@ -19,8 +19,15 @@ class Bar(NamedTuple):
     share: float | None
 
 
+class Indented(NamedTuple):
+    """A cell with an indented text."""
+
+    depth: int
+    text: str
+
+
 def tables(facts: Any) -> str:
-    return copies(facts) + kernels(facts) + interpreter_steps(facts) + buffers(facts)
+    return copies(facts) + kernels(facts) + interpreter_steps(facts) + subgraph_steps(facts) + buffers(facts)
 
 
 def copies(facts: Any) -> str:
@@ -42,6 +49,19 @@ def kernels(facts: Any) -> str:
 def interpreter_steps(facts: Any) -> str:
     rows = [(item.number, item.label, item.kernel, item.reason, duration(item.seconds)) for item in facts.interpreted]
     return table("Steps in the interpreter", ("#step", "node", "operator", "why", "#time"), rows, "None: every step is native.")
+
+
+def subgraph_steps(facts: Any) -> str:
+    """Return the table of If and Loop with the steps of their subgraphs; nothing where none ran."""
+    rows = []
+    for depth, item in subgraph_rows(facts.steps):
+        if hasattr(item, "kernel"):
+            runs_in = "native" if item.is_native else "interpreter"
+            rows.append((item.number, Indented(depth, item.label), item.kernel, runs_in, item.runs, duration(item.seconds)))
+        else:
+            rows.append(("", Indented(depth, item.name), "", "", item.runs, duration(subgraph_seconds(item))))
+    columns = ("#step", "node", "kernel", "runs in", "#runs", "#time")
+    return table("Steps of subgraphs", columns, rows, "") if rows else ""
 
 
 def buffers(facts: Any) -> str:
@@ -84,4 +104,6 @@ def _kind(column: str) -> str:
 def _cell(item: Any) -> str:
     if isinstance(item, Bar):
         return f'<svg class="bar" width="{(item.share or 0) * 120:.1f}" height="9"></svg> {percent(item.share)}'
+    if isinstance(item, Indented):
+        return '<span class="indent"></span>' * item.depth + escape(printable(item.text))
     return escape(printable(str(item)))

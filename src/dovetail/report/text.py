@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -64,6 +65,25 @@ def steps(facts: Any) -> str:
 def share_of_interpreter(facts: Any) -> str:
     shares = [kernel.share for kernel in facts.kernels if not kernel.is_native and kernel.share is not None]
     return f" ({percent(sum(shares))} of the time)" if shares else ""
+
+
+def with_subgraphs(steps: Iterable[Any], depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield steps, their subgraphs and the steps of these, each with its depth."""
+    for step in steps:
+        yield depth, step
+        for subgraph in step.subgraphs:
+            yield depth + 1, subgraph
+            yield from with_subgraphs(subgraph.steps, depth + 2)
+
+
+def subgraph_rows(steps: Iterable[Any]) -> list[tuple[int, Any]]:
+    """Return the steps that have subgraphs, with all that lies in these, each with its depth."""
+    return list(with_subgraphs(step for step in steps if step.subgraphs))
+
+
+def subgraph_seconds(subgraph: Any) -> float:
+    """Return the seconds of a subgraph's steps, summed over its runs."""
+    return sum(step.seconds or 0.0 for step in subgraph.steps)
 
 
 def count(number: int, one: str, many: str = "") -> str:

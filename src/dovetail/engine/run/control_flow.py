@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +53,15 @@ class ControlStep:
     def is_native(self) -> bool:
         """True if the core runs all steps of the programs that are bound."""
         return all(program.is_native for program in self._bound.values())
+
+    def programs(self) -> Iterator[tuple[Subgraph, Executable]]:
+        """Yield the subgraphs that are bound, with their programs."""
+        for index, program in list(self._bound.items()):
+            yield self._subgraph_at(index), program
+
+    def _subgraph_at(self, index: int) -> Subgraph:
+        """Return the subgraph of the core's number ``index``."""
+        raise NotImplementedError
 
     def bind(self, executable: Executable, read: OperandReader) -> bool | None:
         """Bind the subgraph that the run needs; returns whether it has a native program, or None where it was bound before."""
@@ -108,6 +117,9 @@ class IfStep(ControlStep):
         rows = [self._row(captures[position]) for position in self._captures]
         program.add_if(self._row(condition), rows, list(map(encode_operand, self.outputs)))
 
+    def _subgraph_at(self, index: int) -> Subgraph:
+        return self._programs[index]
+
     def bind(self, executable: Executable, read: OperandReader) -> bool | None:
         index = 0 if bool(read(self._condition).reshape(())) else 1
         shapes = [None if operand is None else TensorShape.of_operand(operand) for operand in self.inputs[1:]]
@@ -159,6 +171,9 @@ class LoopStep(ControlStep):
             ],
             op.program.is_endless,
         )
+
+    def _subgraph_at(self, index: int) -> Subgraph:
+        return self._subgraph
 
     def bind(self, executable: Executable, read: OperandReader) -> bool | None:
         first = self._op.carried + len(self._parts)

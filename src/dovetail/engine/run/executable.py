@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import ModuleType
@@ -17,6 +17,7 @@ from dovetail.engine.run.control_flow import ControlStep, control_step
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.python_steps import OperandReader, operand_reader, python_step
 from dovetail.engine.run.step_encoding import encode_step, extent_of
+from dovetail.engine.run.subgraphs import Subgraph
 from dovetail.errors import EngineError
 from dovetail.interpreter.interpret import copy_into
 from dovetail.limits import DEFAULT, Usage, active
@@ -240,6 +241,20 @@ class Executable:
         execution = self._core.Execution(self.program) if self._core else _PythonArena(self.plan.arena_bytes)
         addresses = [execution.arena, *self._addresses([*arrays, *results])]
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
+
+    def outputs_of(self, context: ExecutionContext, names: Sequence[str]) -> dict[str, Array]:
+        """Return the outputs of a call after its last step, as arrays of their own."""
+        return self._outputs_of(context, None, names)
+
+    def native_subgraphs(self) -> Iterator[tuple[Subgraph, Executable]]:
+        """Yield the subgraphs of If and Loop among the native steps, with the executables that the core runs for them."""
+        for control in self._controls.values():
+            yield from control.programs()
+
+    def multiply_adds(self) -> list[int | None]:
+        """Return the multiply-adds of each step of the plan; None where they are those of its operators' definitions."""
+        counts = self.program.multiply_adds() if self.program else []
+        return [None if number is None or counts[number] < 0 else counts[number] for number in self._numbers]
 
     def names(self) -> list[str]:
         """Return the names of the native steps as the core reports them, in the plan's order."""

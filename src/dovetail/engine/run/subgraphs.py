@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -14,6 +16,7 @@ from dovetail.engine.plan import Operand
 from dovetail.engine.rewrite.conditions import known_index
 from dovetail.engine.shape_specialization import constants_of
 from dovetail.errors import DovetailError
+from dovetail.interpreter.interpret import copy_shared_outputs
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, inline, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
@@ -62,6 +65,20 @@ class TensorShape(NamedTuple):
 CreateEngine = Callable[[Model], SubgraphEngine]
 
 
+RunExecutable = Callable[["Subgraph", "Executable", Sequence[Array], Sequence[str]], dict[str, Array]]
+_PROFILED: ContextVar[RunExecutable | None] = ContextVar("dovetail-profiled", default=None)
+
+
+@contextmanager
+def profile_subgraphs(run: RunExecutable) -> Iterator[None]:
+    """Within this context ``run`` runs the executables of subgraphs whose operator runs in Python."""
+    token = _PROFILED.set(run)
+    try:
+        yield
+    finally:
+        _PROFILED.reset(token)
+
+
 class Subgraph:
     """A subgraph as a program. An input that is a constant of the outer graph is one inside, so that weights are packed.
 
@@ -80,7 +97,7 @@ class Subgraph:
         if is_endless:
             del graph.outputs[0]
             remove_dead(graph)
-        self._model = Model(graph)
+        self.model = Model(graph)
         variable = [index for index, x in enumerate(outer_values) if not _replace_by_constant(graph, index, x)]
         outputs = {id(value) for value in graph.outputs}
         self.reads = [index for index in variable if graph.inputs[index].uses or id(graph.inputs[index]) in outputs]
@@ -98,6 +115,8 @@ class Subgraph:
 
     def _run(self, xs: Sequence[Array]) -> list[Array]:
         inputs = self.select_read(xs)
+        if (run := _PROFILED.get()) is not None:
+            return self._run_with(run, inputs)
         key = tuple([(x.shape, x.strides) if is_array(x) and x.flags.aligned else None for x in inputs])
         executable = self._executables.get(key)
         if executable is not None:
@@ -112,10 +131,17 @@ class Subgraph:
             self._executables[key] = executable
         return list(executable(arrays, None, self._names).values())
 
+    def _run_with(self, run: RunExecutable, inputs: Sequence[Array]) -> list[Array]:
+        executable, arrays = self.engine().bind(inputs)
+        outputs = run(self, executable, arrays, self._names)
+        tensors = zip(outputs, executable.plan.outputs, strict=True)
+        dynamic = {name: outputs[name] for name, tensor in tensors if tensor.is_dynamic}
+        return list((outputs | copy_shared_outputs(dynamic, arrays)).values())
+
     def engine(self) -> SubgraphEngine:
         """Return the engine of the subgraph, made at the first use: a branch that never runs costs nothing."""
         if self._engine is None:
-            self._engine = self._create_engine(self._model)
+            self._engine = self._create_engine(self.model)
         return self._engine
 
     def native_executable(self, inputs: Sequence[TensorShape | None]) -> Executable | None:
@@ -137,7 +163,7 @@ class Subgraph:
         return [xs[index] for index in self.reads]
 
     def __repr__(self) -> str:
-        return f"<Subgraph {self._model!r}>"
+        return f"<Subgraph {self.model!r}>"
 
 
 def _replace_by_constant(graph: Graph, index: int, x: Value | None) -> bool:
