@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "copy/copy_kernels.h"
 #include "int_math.h"
 #include "kernels/kernels.h"
 #include "kernels/strided_loop.h"
@@ -18,6 +19,11 @@ constexpr std::int64_t kShortRow = 12;
 // Bytes of all slots; leaves space in L1 for operands that are accessed directly.
 constexpr std::int64_t kSlotBytes = 24 * 1024;
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
+// The shortest rows that are written with non-temporal stores, bytes.
+constexpr std::int64_t kMinStreamedRow = 1024;
+// Bytes of a result from which its stores are non-temporal, if all instructions are cheap: costly ones overlap with ordinary
+// stores, but wait for non-temporal ones.
+constexpr std::int64_t kMinStreamedBytes = std::int64_t{64} << 20;
 
 // The strides of an operand along columns, rows and each outer axis.
 struct Layout {
@@ -108,6 +114,17 @@ private:
         return true;
     }
 
+    // True if the result is made in a slot, and from there written with non-temporal stores.
+    bool is_streamed(const Layout& output) const {
+        if (elements_ < kMinStreamedBytes / output.operand.itemsize || columns_ < kMinStreamedRow / output.operand.itemsize)
+            return false;
+        for (const Instruction& entry : instructions_)
+            if (!entry.is_cheap) return false;
+        for (int i = 0; i < inputs_; ++i)
+            if (may_overlap(layouts_[static_cast<std::size_t>(i)].operand, output.operand)) return false;
+        return true;
+    }
+
     void assign_registers() {
         for (Register& entry : registers_) max_itemsize_ = std::max(max_itemsize_, entry.itemsize);
         find_scalars();
@@ -152,7 +169,10 @@ private:
         Register& entry = registers_[static_cast<std::size_t>(results_[static_cast<std::size_t>(index)])];
         const int maker = results_[static_cast<std::size_t>(index)] - static_cast<int>(registers_.size() - instructions_.size());
         const Layout& layout = layouts_[static_cast<std::size_t>(operand)];
-        if (maker >= 0 && entry.operand == kNone && is_direct(layout) && may_write_directly(layout, maker))
+        const bool may_be_direct = maker >= 0 && entry.operand == kNone && is_direct(layout) && may_write_directly(layout, maker);
+        if (may_be_direct && is_streamed(layout))
+            streams_.push_back(index);
+        else if (may_be_direct)
             entry.operand = operand;
         else
             copies_.push_back(index);
@@ -211,6 +231,7 @@ private:
         for (std::size_t i = static_cast<std::size_t>(inputs_); i < registers_.size() - instructions_.size(); ++i)
             fill_constant(i, state);
         for (std::int64_t tile = first; tile < last; ++tile) run_tile(run, tile, state);
+        if (!streams_.empty()) copy_kernels().store_fence();
     }
 
     void fill_constant(std::size_t index, TileState& state) const {
@@ -248,6 +269,7 @@ private:
         for (std::size_t i = 0; i < registers_.size(); ++i) locate(run, corner, i, state);
         for (const Instruction& entry : instructions_) execute(entry, state);
         for (const int result : copies_) copy_out(run, corner, result, state);
+        for (const int result : streams_) stream_out(run, corner, result, state);
     }
 
     void locate(const Run& run, const Corner& corner, std::size_t index, TileState& state) const {
@@ -306,6 +328,18 @@ private:
                      layout.operand.itemsize);
     }
 
+    void stream_out(const Run& run, const Corner& corner, int result, const TileState& state) const {
+        const auto index = static_cast<std::size_t>(results_[static_cast<std::size_t>(result)]);
+        const Layout& layout = layouts_[static_cast<std::size_t>(inputs_ + result)];
+        const std::int64_t row_bytes = state.columns * layout.operand.itemsize;
+        std::byte* const to = base_of(run, layout, corner);
+        if (layout.row == row_bytes && state.step[index] == row_bytes)
+            return copy_kernels().stream(to, state.at[index], static_cast<std::size_t>(state.rows * row_bytes));
+        for (std::int64_t row = 0; row < state.rows; ++row)
+            copy_kernels().stream(to + row * layout.row, state.at[index] + row * state.step[index],
+                                  static_cast<std::size_t>(row_bytes));
+    }
+
     int inputs_ = 0;
     bool is_empty_ = false;
     bool is_packed_ = false;
@@ -313,6 +347,7 @@ private:
     std::vector<Instruction> instructions_;
     std::vector<int> results_;
     std::vector<int> copies_;      // results that no instruction writes directly to their output
+    std::vector<int> streams_;     // results that are written by non-temporal stores
     std::vector<Layout> layouts_;  // of the inputs, then of the outputs
     std::vector<std::int64_t> outer_;
     std::int64_t rows_ = 1;

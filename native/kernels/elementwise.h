@@ -29,6 +29,7 @@ struct Opcode {
     Element result;
     int arity;
     Element operands[3];
+    bool is_cheap = false;  // takes less time than its operands take from memory
 };
 
 struct OpcodeTable {

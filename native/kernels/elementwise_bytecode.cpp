@@ -80,7 +80,8 @@ Bytecode parse_bytecode(const Spec& spec) {
         const Opcode& opcode = opcodes[static_cast<std::size_t>(code[position])];
         if (code[position + 1] != static_cast<std::int64_t>(bytecode.registers.size()))
             throw error("destinations must be consecutive registers");
-        Instruction instruction{opcode.function, opcode.arity, static_cast<int>(code[position + 1]), {kNone, kNone, kNone}};
+        Instruction instruction{
+            opcode.function, opcode.is_cheap, opcode.arity, static_cast<int>(code[position + 1]), {kNone, kNone, kNone}};
         for (int i = 0; i < opcode.arity; ++i) {
             const std::int64_t from = code[position + 2 + static_cast<std::size_t>(i)];
             if (from < 0 || from >= code[position + 1]) throw error("an operand must be an earlier register");

@@ -27,6 +27,7 @@ struct Register {
 
 struct Instruction {
     InstructionFunction function;
+    bool is_cheap;
     int arity;
     int destination;
     int operands[3];

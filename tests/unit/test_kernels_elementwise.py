@@ -289,3 +289,60 @@ def test_functions_of_f32_are_right_to_units_in_the_last_place(name: str) -> Non
     np.testing.assert_array_equal(np.isnan(y), np.isnan(rounded))
     np.testing.assert_array_equal(y[np.isinf(y)], rounded[np.isinf(y)])
     assert error[np.isfinite(rounded) & np.isfinite(y)].max() < {"tanh": 2.6, "sigmoid": 2.6, "softplus": 2.2}.get(name, 1.6)
+
+
+# Non-temporal stores
+
+STREAMED_BYTES = 64 << 20
+"""Bytes of a result from which its stores are non-temporal."""
+
+
+def large(dtype: str, columns: int, seed: int) -> Any:
+    """Rows of small numbers, of just STREAMED_BYTES in all or a little more."""
+    kind = np.dtype(dtype)
+    rows = -(-STREAMED_BYTES // (columns * kind.itemsize))
+    values = np.random.default_rng(seed).integers(0, 100, 1 << 16, np.int8).astype(kind)
+    return np.resize(values, (rows, columns))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "gap", "shift"),
+    [
+        ("f4", 1 << 24, 0, 0),  # one row
+        ("f4", 1001, 0, 0),  # whole rows in a tile
+        ("f4", 1001, 7, 3),  # rows apart, none aligned to a cache line
+        ("f4", 257, 0, 1),
+        ("f4", 250, 0, 0),  # short rows: ordinary stores
+        ("f8", 8192 + 5, 3, 1),
+        ("i4", 8192 + 129, 1, 1),
+        ("i1", 70001, 1, 1),  # ordinary stores, as for i8
+        ("i8", 999, 0, 0),
+    ],
+)
+def test_results_beyond_the_caches_are_written_whole(dtype: str, columns: int, gap: int, shift: int) -> None:
+    x, row = large(dtype, columns, 0), large(dtype, columns, 1)[:1]
+    rows = x.shape[0]
+    memory = np.full(shift + rows * (columns + gap) + 64, 77, dtype)
+    y = memory[shift : shift + rows * (columns + gap)].reshape(rows, columns + gap)[:, :columns]
+    chained([(Subtract(), (0, 1)), (Relu(), (~0,))], [1], [x, row], [y])
+    np.testing.assert_array_equal(y, np.maximum(x - row, 0))
+    y[...] = 77
+    assert (memory == 77).all(), "elements beside the rows stay"
+
+
+def test_two_results_of_which_one_overlaps_an_input() -> None:
+    x = large("f4", 2000, 2)
+    other, before = np.zeros_like(x), x.copy()
+    chain = assemble([(Negative(), (0,)), (Add(), (0, ~0))], [0, 1], [Input(arrays.element(x), x)])
+    run("elementwise", [x], [other, x], chain._asdict())
+    np.testing.assert_array_equal(other, -before)
+    assert not x.any()
+
+
+def test_costly_instructions_and_cheap_ones_give_the_same() -> None:
+    x = large("f4", 4096, 3) / np.float32(100)
+    cheap, costly = np.zeros_like(x), np.zeros_like(x)
+    chained([(Abs(), (0,)), (Multiply(), (0, ~0))], [1], [x], [cheap])
+    chained([(Tanh(), (0,))], [0], [x], [costly])
+    np.testing.assert_array_equal(cheap, x * x)
+    np.testing.assert_allclose(costly, np.tanh(x), rtol=1e-6, atol=1e-7)

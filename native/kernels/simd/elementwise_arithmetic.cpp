@@ -176,11 +176,12 @@ struct ShiftRight {
     }
 };
 
-#define DOVETAIL_NUMBERS(T, t)                                                                                                 \
-    opcode2<Add, T, T, T>("add." t), opcode2<Subtract, T, T, T>("subtract." t), opcode2<Multiply, T, T, T>("multiply." t),     \
-        opcode2<Maximum, T, T, T>("maximum." t), opcode2<Minimum, T, T, T>("minimum." t), opcode2<Prelu, T, T, T>("prelu." t), \
-        opcode1<Relu, T, T>("relu." t), opcode1<Negative, T, T>("negative." t), opcode1<Abs, T, T>("abs." t),                  \
-        opcode1<Sign, T, T>("sign." t)
+#define DOVETAIL_NUMBERS(T, t)                                                                            \
+    cheap(opcode2<Add, T, T, T>("add." t)), cheap(opcode2<Subtract, T, T, T>("subtract." t)),             \
+        cheap(opcode2<Multiply, T, T, T>("multiply." t)), cheap(opcode2<Maximum, T, T, T>("maximum." t)), \
+        cheap(opcode2<Minimum, T, T, T>("minimum." t)), cheap(opcode2<Prelu, T, T, T>("prelu." t)),       \
+        cheap(opcode1<Relu, T, T>("relu." t)), cheap(opcode1<Negative, T, T>("negative." t)),             \
+        cheap(opcode1<Abs, T, T>("abs." t)), opcode1<Sign, T, T>("sign." t)
 
 #define DOVETAIL_INTEGERS(T, t)                                                                             \
     DOVETAIL_NUMBERS(T, t), opcode2<TruncateDivide, T, T, T>("truncate_divide." t),                         \

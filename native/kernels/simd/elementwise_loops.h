@@ -129,6 +129,12 @@ void cast_loop1(const InstructionTile& tile) {
     }
 }
 
+// Marks an instruction as cheap where its result is of a type whose vectors take one or two operations.
+constexpr Opcode cheap(Opcode opcode) {
+    opcode.is_cheap = opcode.result == Element::f32 || opcode.result == Element::f64 || opcode.result == Element::i32;
+    return opcode;
+}
+
 template <typename F, typename R, typename A>
 constexpr Opcode cast_opcode1(const char* name) {
     return {name, cast_loop1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
