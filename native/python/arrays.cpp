@@ -32,6 +32,8 @@ using Objects = std::vector<PyArrayObject*>;
 // Bytes below which a copy takes less time than waking other threads.
 constexpr std::size_t kMinThreadedBytes = 64 * 1024;
 constexpr std::size_t kMinThreadedBytesManyArrays = 160 * 1024;
+// Bytes of the shortest runs that are copied without a plan: shorter ones may be those of a transpose.
+constexpr npy_intp kMinSmallRun = 64;
 
 // ---- threads of array-level calls: DOVETAIL_THREADS, else all cores of this process ----
 
@@ -277,6 +279,29 @@ PyArrayObject* concat_plain(PyObject* list, PyObject* axis_object, PyObject* out
     return out;
 }
 
+// Copies a small array whose elements form equally distant runs in both arrays, without a plan; false if it is another one.
+bool copy_small_rows(PyArrayObject* out, PyArrayObject* from) {
+    if (bytes_of(out) >= kMinThreadedBytes) return false;
+    npy_intp run = PyArray_ITEMSIZE(out), rows = 1, to_step = 0, from_step = 0;
+    for (int i = PyArray_NDIM(out); i-- > 0;) {
+        const npy_intp size = PyArray_DIM(out, i), to = PyArray_STRIDE(out, i), step = PyArray_STRIDE(from, i);
+        if (size == 1) continue;
+        if (rows == 1 && to == run && step == run) {
+            run *= size;
+        } else if (rows == 1) {
+            rows = size;
+            to_step = to;
+            from_step = step;
+        } else {
+            if (to != to_step * rows || step != from_step * rows) return false;
+            rows *= size;
+        }
+    }
+    if (run < kMinSmallRun) return false;
+    copy_kernels().copy_rows(data_of(out), to_step, data_of(from), from_step, rows, static_cast<std::size_t>(run));
+    return true;
+}
+
 PyArrayObject* copy_plain(PyObject* view, PyObject* out_object) {
     if (!has_long_runs(view)) return nullptr;
     auto* from = reinterpret_cast<PyArrayObject*>(view);
@@ -285,7 +310,7 @@ PyArrayObject* copy_plain(PyObject* view, PyObject* out_object) {
     if (out == nullptr || PyArray_SIZE(out) == 0) return out;
     if (is_small(out, &from, 1, 1))
         std::memcpy(data_of(out), data_of(from), bytes_of(out));
-    else
+    else if (!copy_small_rows(out, from))
         run_copy({region_of(out, 0, from, 0, PyArray_DIMS(from))}, {out, from});
     return out;
 }

@@ -283,3 +283,37 @@ def test_elements_may_lie_at_odd_addresses(it: ModuleType, dtype: Any, count: in
         out = moved(np.zeros((count, 2), dtype), by)
         it.copy(x.T, out=out)
         np.testing.assert_array_equal(out, x.T)
+
+
+SMALL_VIEWS = {
+    "two rows of a wider array": lambda a: a[:2, 3:40],
+    "rows apart": lambda a: a[::3, :32],
+    "rows backwards": lambda a: a[::-1, 8:24],
+    "one row": lambda a: a[1:2, 5:60],
+    "runs of one block": lambda a: a[1:4],
+    "rows read again": lambda a: np.broadcast_to(a[0, 4:36], (5, 32)),
+    "blocks of rows": lambda a: a.reshape(3, 4, 64)[:, 1:3, :48],
+    "rows of equal distance over two axes": lambda a: a.reshape(3, 4, 64)[:, :, :48],
+    "axes of size 1": lambda a: a[:3, None, 2:50, None],
+    "short runs": lambda a: a[:3, :3],
+    "columns": lambda a: a[:, ::2],
+    "transposed": lambda a: a.T,
+    "nothing": lambda a: a[:2, 9:9],
+}
+
+
+@pytest.mark.parametrize("view", SMALL_VIEWS.values(), ids=SMALL_VIEWS.keys())
+@pytest.mark.parametrize("dtype", ["f4", "i1", "c16", "S70"])
+def test_small_views_are_copied_whole_and_nothing_beside_them(it: ModuleType, view: Any, dtype: str) -> None:
+    array = np.arange(12 * 64).astype(dtype).reshape(12, 64)
+    x = view(array)
+    np.testing.assert_array_equal(it.copy(x), x)
+    for gap in (0, 1, 5):
+        memory = np.zeros((*x.shape[:-1], x.shape[-1] + gap), dtype)
+        out = memory[..., : x.shape[-1]]
+        assert it.copy(x, out=out) is out
+        np.testing.assert_array_equal(out, x)
+        assert not memory[..., x.shape[-1] :].astype(bool).any()
+        backwards = np.zeros_like(memory)[::-1][..., : x.shape[-1]]
+        it.copy(x, out=backwards)
+        np.testing.assert_array_equal(backwards, x)
