@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::int64_t kMaxBatchRows = 6;  // batch rows that fit into the registers of the widest tile
 constexpr std::int64_t kFewRows = 4;       // rows up to which vector instructions are faster than matrix tiles
+// Least bytes of recurrence weights whose product with a state several threads share: it takes longer than starting them.
+constexpr std::int64_t kSharedWeights = 1 << 17;
 
 std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
 
@@ -61,7 +63,7 @@ public:
     std::size_t scratch_bytes() const override {
         return static_cast<std::size_t>(2 * round_to_line(rows_ * hidden_) + round_to_line(chunk_ * gates_ * hidden_)) *
                    sizeof(float) +
-               (is_quantized_ ? static_cast<std::size_t>(codes_bytes() + kInt8Pixels * (kAccumulatorPitch + 1) * 4) : 0);
+               (is_quantized_ ? static_cast<std::size_t>(kGridBytes + kAccumulatorBytes + codes_bytes()) : 0);
     }
 
     void run(const Run& run) const override {
@@ -69,15 +71,35 @@ public:
             for (std::int64_t row = 0; row < batch_; ++row)
                 if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("recurrent.lengths");
         // All rows of a batch are quantized together.
-        const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows);
-        const auto task = [&](std::int64_t index, int worker) {
-            const std::int64_t block = index / directions_;
-            run_direction(run, index % directions_, block * batch_ / blocks, (block + 1) * batch_ / blocks, worker);
-        };
-        run.pool->parallel_for(directions_ * blocks, task);
+        const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows), sequences = directions_ * blocks;
+        const std::int64_t bytes = gates_ * hidden_ * hidden_ * (is_quantized_ ? 1 : 4);
+        if (sequences > 0 && sequences < run.pool->threads() && bytes >= kSharedWeights) return run_shared(run, blocks);
+        run.pool->parallel_for(sequences, [&](std::int64_t index, int worker) {
+            const Sequence sequence = sequence_of(run, index, blocks, worker);
+            begin(run, sequence);
+            for (std::int64_t k = 0; k < steps_.sizes[0]; ++k)
+                for (std::int64_t row = 0; row < sequence.count; row += chunk_) {
+                    begin_product(sequence, row);
+                    multiply(run, sequence, k, row, 0, 1, worker);
+                    run_cells(run, sequence, k, row);
+                }
+            end(run, sequence);
+        });
     }
 
 private:
+    static constexpr std::int64_t kGridBytes = 64;
+    static constexpr std::int64_t kAccumulatorBytes = kInt8Pixels * (kAccumulatorPitch + 1) * 4;
+
+    // Some rows of the batch in one direction, from the first time step to the last, with their states.
+    struct Sequence {
+        std::int64_t direction, first, count;
+        float *h, *c;
+        float* gates;            // of a chunk of rows
+        QuantizationGrid* grid;  // of h at the start of the time step
+        std::byte* codes;        // of h, a chunk of rows
+    };
+
     void read_operands(const Spec& spec) {
         std::size_t next = 2;
         const auto take = [&](const char* name, Operand& into) {
@@ -138,40 +160,103 @@ private:
         return run.at(operand) + first * operand.strides[0] + second * operand.strides[1];
     }
 
-    // Runs one direction for some rows of the batch, from the first time step to the last.
-    void run_direction(const Run& run, std::int64_t direction, std::int64_t first, std::int64_t last, int worker) const {
+    // A sequence in the scratch memory of a worker.
+    Sequence sequence_of(const Run& run, std::int64_t index, std::int64_t blocks, int worker) const {
+        const std::int64_t block = index / directions_, first = block * batch_ / blocks;
         auto* h = reinterpret_cast<float*>(run.scratch_of(worker));
         float* c = h + round_to_line(rows_ * hidden_);
         float* gates = c + round_to_line(rows_ * hidden_);
-        auto* scratch = reinterpret_cast<std::byte*>(gates + round_to_line(chunk_ * gates_ * hidden_));
-        const std::int64_t count = last - first, steps = steps_.sizes[0];
-        for (std::int64_t row = 0; row < count; ++row) {
-            const bool has_steps = !has_lengths_ || length(run, first + row) > 0;
-            load_state(run, h + row * hidden_, has_h0_ && has_steps ? &h0_ : nullptr, direction, first + row);
-            load_state(run, c + row * hidden_, has_c0_ && has_steps ? &c0_ : nullptr, direction, first + row);
-        }
-        for (std::int64_t k = 0; k < steps && count > 0; ++k) {
-            const std::int64_t t = direction >= first_reverse_ ? steps - 1 - k : k;
-            const auto* input = reinterpret_cast<const float*>(address(run, steps_, t, first)) + direction * gates_ * hidden_;
-            const QuantizationGrid grid = is_quantized_ ? grid_of_state(h, count) : QuantizationGrid{};
-            for (std::int64_t row = 0; row < count; row += chunk_) {
-                const std::int64_t rows = std::min(chunk_, count - row);
-                const float* own = input + row * (steps_.strides[1] / 4);
-                if (is_quantized_)
-                    multiply_codes(h + row * hidden_, gates, own, direction, rows, grid, scratch);
-                else
-                    multiply(h + row * hidden_, gates, own, direction, rows);
-                for (std::int64_t i = 0; i < rows; ++i)
-                    run_cell(run, direction, t, first, row + i, gates + i * gates_ * hidden_, own + i * (steps_.strides[1] / 4),
-                             h, c);
+        auto* grid = reinterpret_cast<std::byte*>(gates + round_to_line(chunk_ * gates_ * hidden_));
+        return {index % directions_,
+                first,
+                (block + 1) * batch_ / blocks - first,
+                h,
+                c,
+                gates,
+                reinterpret_cast<QuantizationGrid*>(grid),
+                grid + kGridBytes + kAccumulatorBytes};
+    }
+
+    // The accumulators of a worker.
+    std::int32_t* accumulators_of(const Run& run, int worker) const {
+        return reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(sequence_of(run, 0, 1, worker).grid) + kGridBytes);
+    }
+
+    // Runs fewer sequences than threads: all of them step by step, where the threads share the columns of each product. Their
+    // states are in the scratch memory of the first workers.
+    void run_shared(const Run& run, std::int64_t blocks) const {
+        const std::int64_t sequences = directions_ * blocks, parts = ceil_div(run.pool->threads(), sequences);
+        const auto sequence = [&](std::int64_t index) { return sequence_of(run, index, blocks, static_cast<int>(index)); };
+        const Interrupt* const interrupt = Interrupt::current();
+        for (std::int64_t i = 0; i < sequences; ++i) begin(run, sequence(i));
+        for (std::int64_t k = 0; k < steps_.sizes[0]; ++k)
+            for (std::int64_t row = 0; row < rows_; row += chunk_) {
+                for (std::int64_t i = 0; i < sequences; ++i) begin_product(sequence(i), row);
+                run.pool->parallel_for(sequences * parts, [&](std::int64_t task, int worker) {
+                    multiply(run, sequence(task / parts), k, row, task % parts, parts, worker);
+                });
+                if (interrupt != nullptr && interrupt->is_set()) return;
+                for (std::int64_t i = 0; i < sequences; ++i) run_cells(run, sequence(i), k, row);
             }
+        for (std::int64_t i = 0; i < sequences; ++i) end(run, sequence(i));
+    }
+
+    void begin(const Run& run, const Sequence& own) const {
+        for (std::int64_t row = 0; row < own.count; ++row) {
+            const bool has_steps = !has_lengths_ || length(run, own.first + row) > 0;
+            load_state(run, own.h + row * hidden_, has_h0_ && has_steps ? &h0_ : nullptr, own.direction, own.first + row);
+            load_state(run, own.c + row * hidden_, has_c0_ && has_steps ? &c0_ : nullptr, own.direction, own.first + row);
         }
+    }
+
+    // Writes the last states.
+    void end(const Run& run, const Sequence& own) const {
         for (std::size_t i = 1; i < outputs_.size(); ++i)
-            for (std::int64_t row = 0; row < count; ++row) {
-                const float* from = (i == 1 ? h : c) + row * hidden_;
-                std::byte* to = address(run, outputs_[i], direction, first + row);
+            for (std::int64_t row = 0; row < own.count; ++row) {
+                const float* from = (i == 1 ? own.h : own.c) + row * hidden_;
+                std::byte* to = address(run, outputs_[i], own.direction, own.first + row);
                 for (std::int64_t j = 0; j < hidden_; ++j) *reinterpret_cast<float*>(to + j * outputs_[i].strides[2]) = from[j];
             }
+    }
+
+    // Quantizes a chunk of h, whose rows of the batch share a grid.
+    void begin_product(const Sequence& own, std::int64_t row) const {
+        if (!is_quantized_) return;
+        if (row == 0) *own.grid = grid_of_state(own.h, own.count);
+        for (std::int64_t i = 0; i < rows_of_chunk(own, row); ++i) {
+            std::byte* codes = own.codes + i * codes_row();
+            floats_.quantize(codes, own.h + (row + i) * hidden_, hidden_, own.grid->scale, own.grid->zero);
+            std::fill(codes + hidden_, codes + codes_row(), std::byte{0});
+        }
+    }
+
+    std::int64_t rows_of_chunk(const Sequence& own, std::int64_t row) const { return std::min(chunk_, own.count - row); }
+
+    // The time step of iteration k.
+    std::int64_t time_of(const Sequence& own, std::int64_t k) const {
+        return own.direction >= first_reverse_ ? steps_.sizes[0] - 1 - k : k;
+    }
+
+    // The input's contribution to a row.
+    const float* input_of(const Run& run, const Sequence& own, std::int64_t k, std::int64_t row) const {
+        return reinterpret_cast<const float*>(address(run, steps_, time_of(own, k), own.first + row)) +
+               own.direction * gates_ * hidden_;
+    }
+
+    // Computes one of `parts` parts of the gates of a chunk.
+    void multiply(const Run& run, const Sequence& own, std::int64_t k, std::int64_t row, std::int64_t part, std::int64_t parts,
+                  int worker) const {
+        const float* input = input_of(run, own, k, row);
+        if (is_quantized_)
+            multiply_codes(own, input, rows_of_chunk(own, row), part, parts, accumulators_of(run, worker));
+        else
+            multiply_floats(own, input, part, parts);
+    }
+
+    void run_cells(const Run& run, const Sequence& own, std::int64_t k, std::int64_t row) const {
+        for (std::int64_t i = 0; i < rows_of_chunk(own, row); ++i)
+            run_cell(run, own.direction, time_of(own, k), own.first, row + i, own.gates + i * gates_ * hidden_,
+                     input_of(run, own, k, row + i), own.h, own.c);
     }
 
     // Computes one row of one time step.
@@ -198,9 +283,9 @@ private:
     }
 
     // gates = h @ r, plus the input's contribution where the cell takes their sum.
-    void multiply(const float* h, float* gates, const float* input, std::int64_t direction, std::int64_t count) const {
+    void multiply_floats(const Sequence& own, const float* input, std::int64_t part, std::int64_t parts) const {
         GemmTile tile{};
-        tile.base = h;
+        tile.base = own.h;
         tile.rows = row_offsets_.data();
         tile.segments = 1;
         tile.length = hidden_;
@@ -210,14 +295,16 @@ private:
         tile.low = -std::numeric_limits<float>::infinity();
         tile.high = std::numeric_limits<float>::infinity();
         tile.residual_stride = steps_.strides[1] / 4;
-        for (const Panel& panel : panels_) {
-            tile.weights = weights_[static_cast<std::size_t>(direction)].get() + panel.first * hidden_;
+        const auto panels = static_cast<std::int64_t>(panels_.size());
+        for (std::int64_t i = part * panels / parts; i < (part + 1) * panels / parts; ++i) {
+            const Panel& panel = panels_[static_cast<std::size_t>(i)];
+            tile.weights = weights_[static_cast<std::size_t>(own.direction)].get() + panel.first * hidden_;
             tile.weights_stride = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
             tile.next_weights = tile.weights;
-            tile.y = gates + panel.first;
+            tile.y = own.gates + panel.first;
             tile.columns = panel.columns;
             tile.residual = is_gru_ ? nullptr : input + panel.first;
-            kernels_.tile[panel.vectors - 1][count - 1](tile);
+            kernels_.tile[panel.vectors - 1][own.count - 1](tile);
         }
     }
 
@@ -283,21 +370,15 @@ private:
     }
 
     // gates = (codes of h) @ r, rescaled, plus the input's contribution.
-    void multiply_codes(const float* h, float* gates, const float* input, std::int64_t direction, std::int64_t rows,
-                        const QuantizationGrid& grid, std::byte* scratch) const {
-        const PackedBytes& packed = *packed_[static_cast<std::size_t>(direction)];
-        const std::vector<float>& scales = scales_[static_cast<std::size_t>(direction)];
-        auto* codes = scratch + kInt8Pixels * (kAccumulatorPitch + 1) * 4;
-        auto* accumulators = reinterpret_cast<std::int32_t*>(scratch);
+    void multiply_codes(const Sequence& own, const float* input, std::int64_t rows, std::int64_t part, std::int64_t parts,
+                        std::int32_t* accumulators) const {
+        const PackedBytes& packed = *packed_[static_cast<std::size_t>(own.direction)];
+        const std::vector<float>& scales = scales_[static_cast<std::size_t>(own.direction)];
         auto* totals = accumulators + kInt8Pixels * kAccumulatorPitch;
-        for (std::int64_t row = 0; row < rows; ++row) {
-            floats_.quantize(codes + row * codes_row(), h + row * hidden_, hidden_, grid.scale, grid.zero);
-            std::fill(codes + row * codes_row() + hidden_, codes + (row + 1) * codes_row(), std::byte{0});
-        }
-        const std::uint32_t x_zero = std::isnan(grid.zero) ? 0 : static_cast<std::uint32_t>(grid.zero);
+        const std::uint32_t x_zero = std::isnan(own.grid->zero) ? 0 : static_cast<std::uint32_t>(own.grid->zero);
         constexpr std::int64_t kNoOffset = 0;
         Int8Tile tile{};
-        tile.x = codes;
+        tile.x = own.codes;
         tile.step = codes_row();
         tile.offsets = &kNoOffset;
         tile.segments = 1;
@@ -311,7 +392,8 @@ private:
                 totals[row] = static_cast<std::int32_t>(static_cast<std::uint32_t>(totals[row]) -
                                                         x_zero * static_cast<std::uint32_t>(hidden_));
         }
-        for (std::int64_t j = 0; j < packed.panels; j += 2) {
+        const std::int64_t pairs = ceil_div(packed.panels, std::int64_t{2});
+        for (std::int64_t j = part * pairs / parts * 2; j < (part + 1) * pairs / parts * 2; j += 2) {
             const std::int64_t column = j * kInt8Columns;
             alignas(64) std::int32_t offset[2 * kInt8Columns];
             tile.panels = static_cast<int>(std::min<std::int64_t>(packed.panels - j, 2));
@@ -324,8 +406,8 @@ private:
             const std::int64_t columns = std::min(gates_ * hidden_ - column, 2 * kInt8Columns);
             for (std::int64_t row = 0; row < rows; ++row)
                 floats_.dequantize({accumulators + row * kAccumulatorPitch, scales.data() + column,
-                                    input + row * (steps_.strides[1] / 4) + column, grid.scale, columns, 1,
-                                    reinterpret_cast<std::byte*>(gates + row * gates_ * hidden_ + column), 0});
+                                    input + row * (steps_.strides[1] / 4) + column, own.grid->scale, columns, 1,
+                                    reinterpret_cast<std::byte*>(own.gates + row * gates_ * hidden_ + column), 0});
         }
         if (unit_) unit_->end();
     }

@@ -104,3 +104,28 @@ def check_codes(y: Any, expected: Any) -> None:
     apart = np.abs(y - expected)
     assert np.count_nonzero(apart > 1e-5) <= 0.05 * apart.size
     assert apart.max() < 2e-3
+
+
+@pytest.mark.parametrize("name", ["lstm", "lstm, other gates", "gru, summed", "rnn, relu", "int8", "uint8"])
+@pytest.mark.parametrize("batch, hidden", [(1, 205), (3, 260), (13, 205), (35, 190)])
+def test_threads_that_share_a_time_step_give_the_same_bits(name: str, batch: int, hidden: int) -> None:
+    op = LAYERS.get(name, DynamicQuantizeLSTM("forward", input_forget=False, weights_format="iofc"))
+    size = {"b": batch, "s": 4, "i": 7}
+    shape = [size[axis] for axis in ("sbi" if name.endswith("int8") else X_AXES[op.layout])]
+    with Builder() as b:
+        if name.endswith("int8"):
+            weights = [random((1, rows, 4 * hidden), name) for rows in (7, hidden)]
+            grid = [np.full((1, 4 * hidden), 1 / 4000, np.float32), np.full((1, 4 * hidden), 3, name)]
+            operands = [*map(b.constant, weights), *[None] * 5, *map(b.constant, grid * 2)]
+        else:
+            rows = op.gate_count * hidden
+            shapes = ((op.directions, rows, 7), (op.directions, rows, hidden), (op.directions, op.bias_count * hidden))
+            operands = [b.constant(random(each) * np.float32(0.1)) for each in shapes]
+        for i, y in enumerate(b.add(op, b.input("x", "f32", shape), *operands)):
+            b.output(f"y_{i}", y)
+    feed = {"x": random(shape)}
+    alone, *shared = (dovetail.compile(b.model, engine="native", threads=threads)(feed) for threads in (1, 2, 3, 5))
+    expected = dovetail.compile(b.model, engine="interpreter")(feed)
+    for key, array in alone.items():
+        assert all(np.array_equal(array, found[key]) for found in shared)
+        (check_codes if name.endswith("int8") else check)(array, expected[key])
