@@ -18,7 +18,8 @@ namespace {
 constexpr std::int64_t kMaxBatchRows = 6;  // batch rows that fit into the registers of the widest tile
 constexpr std::int64_t kFewRows = 4;       // rows up to which vector instructions are faster than matrix tiles
 // Least bytes of recurrence weights whose product with a state several threads share: it takes longer than starting them.
-constexpr std::int64_t kSharedWeights = 1 << 17;
+// A byte of integers takes longer than one of floats, which are not quantized again at each time step.
+constexpr std::int64_t kSharedIntegers = 1 << 17, kSharedFloats = 1 << 20;
 
 std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
 
@@ -73,7 +74,8 @@ public:
         // All rows of a batch are quantized together.
         const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows), sequences = directions_ * blocks;
         const std::int64_t bytes = gates_ * hidden_ * hidden_ * (is_quantized_ ? 1 : 4);
-        if (sequences > 0 && sequences < run.pool->threads() && bytes >= kSharedWeights) return run_shared(run, blocks);
+        if (sequences > 0 && sequences < run.pool->threads() && bytes >= (is_quantized_ ? kSharedIntegers : kSharedFloats))
+            return run_shared(run, blocks);
         run.pool->parallel_for(sequences, [&](std::int64_t index, int worker) {
             const Sequence sequence = sequence_of(run, index, blocks, worker);
             begin(run, sequence);

@@ -107,7 +107,7 @@ def check_codes(y: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "lstm, other gates", "gru, summed", "rnn, relu", "int8", "uint8"])
-@pytest.mark.parametrize("batch, hidden", [(1, 205), (3, 260), (13, 205), (35, 190)])
+@pytest.mark.parametrize("batch, hidden", [(1, 305), (3, 530), (13, 205), (13, 515), (35, 190)])
 def test_threads_that_share_a_time_step_give_the_same_bits(name: str, batch: int, hidden: int) -> None:
     op = LAYERS.get(name, DynamicQuantizeLSTM("forward", input_forget=False, weights_format="iofc"))
     size = {"b": batch, "s": 4, "i": 7}
