@@ -145,7 +145,7 @@ CHANNELS_LAST: dict[str, tuple[Callable[[Builder], Any], Laid]] = {
     ),
     "axes that are read together": (
         lambda b: (lambda x: beside(b, x, lambda x: b.Softmax(b.Reshape(x, [2, 4, 72]), axis=2)))(made(b)),
-        Laid(["0231", "0231", "021"], [VIEW, RESULT, RESULT]),
+        Laid(["0231", "0231", "012"], [VIEW, RESULT]),
     ),
     "one that wants it, and one that reads other channels": (
         lambda b: (lambda x: beside(b, x, lambda x: conv(b, b.Transpose(x, [0, 2, 1, 3]))))(made(b, 2, 8, 8, 6)),
@@ -179,6 +179,14 @@ CHANNELS_LAST: dict[str, tuple[Callable[[Builder], Any], Laid]] = {
     ),
     "an image across the axes of another": (
         lambda b: conv(b, b.Reshape(made(b), [2, 4, 12, 6])), Laid(["0123", "0231"], [RESULT])
+    ),
+    "rows made of pixels": (
+        lambda b: b.Softmax(b.Add(b.Transpose(conv(b, made(b, 2, 8, 9)), [0, 2, 1]), np.ones((9, 8), np.float32)), axis=2),
+        Laid(["021", "021", "012", "012"], []),
+    ),
+    "rows made of a part of the channels": (
+        lambda b: b.Softmax(b.Exp(b.Transpose(b.Slice(conv(b, made(b)), [2], [7], [1]), [0, 2, 3, 1])), axis=3),
+        Laid(["0231", "0231", "0123", "0123"], []),
     ),
     "images without height": (lambda b: conv(b, made(b, 2, 8, 0, 6), 2), Laid(["", "031"], [RESULT])),
     "no images": (lambda b: b.GlobalAveragePool(conv(b, made(b, 0, 8, 6, 6))), Laid([""] * 3, [])),

@@ -198,7 +198,10 @@ def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> in
 
 
 def _propagate(call: KernelCall, layouts: PhysicalLayouts, channels_last: set[RunTensor], votes: Counter[RunTensor]) -> None:
-    """Extend channels-last from operands to operands of the same shape that have no vote of their own."""
+    """Extend channels-last from operands to operands of the same shape that have no vote of their own.
+
+    A transposed view of a channels-last root may be row-major: what counts is the operand, not its root.
+    """
     if traits_of(call.kernel).sets_own_layout:
         return
     y, *_ = call.writes
@@ -209,9 +212,9 @@ def _propagate(call: KernelCall, layouts: PhysicalLayouts, channels_last: set[Ru
     operands = (
         call.operands() if not traits_of(call.kernel).multiplies_matrices else [*filter(None, call.reads[2:]), *call.writes]
     )
-    roots = [layouts.aliases.of(tensor).root for tensor in operands if tensor.shape == shape]
-    if not any(root in channels_last for root in roots):
+    roots = {tensor: layouts.aliases.of(tensor).root for tensor in operands if tensor.shape == shape}
+    if not any(root in channels_last and _vote_of(tensor, root, layouts) > 0 for tensor, root in roots.items()):
         return
-    for root in roots:
+    for root in roots.values():
         if root not in layouts.aliases.external and root.sizes == shape and not votes[root]:
             channels_last.add(root)
