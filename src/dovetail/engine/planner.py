@@ -120,7 +120,7 @@ def _prepare(
     for tensor in strided_inputs:
         if any(layouts.layout(view) is None for view in aliases.members(tensor)):
             raise NonAffineInput(tensor.name)
-    choose_layouts(ordered, layouts)
+    choose_layouts(ordered, layouts, results)
     outputs, output_copies = _create_outputs(graph, results, layouts)
     return _Preparation(graph, tensor_map, ordered, order, elide, layouts, results, outputs, output_copies)
 
@@ -187,8 +187,9 @@ def _create_outputs(
         windows = Windows.whole(result.sizes)
         (window,) = windows.windows
         root = aliases.of(result).root
-        is_permuted = layouts.strides(root) != row_major_strides(root.sizes)
-        if is_permuted or not aliases.write_into(result, output, window):
+        strides = layouts.strides(root)
+        keeps_layout = strides == row_major_strides(root.sizes) or aliases.has_strides_inside(result, output, window, strides)
+        if not keeps_layout or not aliases.write_into(result, output, window):
             copies.append(KernelCall(MOVE, (), [result], [output], windows=windows, reason="each output has a buffer of its own"))
     layouts.clear_caches()
     return outputs, copies

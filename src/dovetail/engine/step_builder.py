@@ -12,7 +12,7 @@ from dovetail.engine.memory.copy_cost import reason_to_copy
 from dovetail.engine.memory.physical_layout import PhysicalLayouts
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.engine.plan import COPY, FILL, UnallocatedStep
-from dovetail.engine.select.kernel_traits import traits_of
+from dovetail.engine.select.kernel_traits import traits_of, writes_any_layout
 from dovetail.ir.op import Window
 
 
@@ -78,7 +78,7 @@ class StepBuilder:
         """Return the tensor, or a temporary in a layout that the kernel writes, which is copied to the tensor after the step."""
         if not tensor.count:
             return tensor
-        wants_channels_last = tensor in call.channels_last
+        wants_channels_last = tensor in call.channels_last and not writes_any_layout(call, tensor)
         is_strided = self._layouts.operand(tensor) is not None
         if is_strided and not (wants_channels_last and not self._layouts.is_channels_last(tensor)):
             return tensor

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense_layout, invert
+from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense_layout, invert, strides_of
 from dovetail.engine.memory.index_map import IndexMap, index_map
 from dovetail.engine.memory.tensor import KernelCall, RunTensor
 from dovetail.ir.op import Window
@@ -97,6 +97,16 @@ class AliasMap:
         if view is not None:
             self.alias(self.of(tensor).root, view)
         return view is not None
+
+    def has_strides_inside(self, tensor: RunTensor, target: RunTensor, window: Window, strides: Sequence[int]) -> bool:
+        """Return whether the root of ``tensor`` would have these strides if it were written in place into a row-major
+        ``target``."""
+        view = self._view_inside(tensor, target, window)
+        sizes = self.of(tensor).root.sizes
+        inside = None if view is None else strides_of(view.layout, sizes)
+        return inside is not None and all(
+            size == 1 or stride == other for size, stride, other in zip(sizes, strides, inside, strict=True)
+        )
 
     def _view_inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
         """Return the view of the target's root that the root of ``tensor`` would become."""

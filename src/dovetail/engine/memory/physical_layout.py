@@ -16,7 +16,7 @@ from dovetail.engine.memory.affine_layout import (
 )
 from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
-from dovetail.engine.select.kernel_traits import traits_of
+from dovetail.engine.select.kernel_traits import traits_of, writes_any_layout
 
 
 class PhysicalLayouts:
@@ -107,15 +107,20 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return permuted_strides(shape, (0, *range(2, len(shape)), 1))
 
 
-def choose_layouts(calls: Iterable[KernelCall], layouts: PhysicalLayouts) -> None:
-    """Set the strides of each root by a vote of the kernels that read and write its views, weighted by bytes."""
+def choose_layouts(calls: Iterable[KernelCall], layouts: PhysicalLayouts, results: Iterable[RunTensor]) -> None:
+    """Set the strides of each root by a vote of the kernels that read and write its views, weighted by bytes.
+
+    ``results`` are delivered row-major: a kernel that writes few channels in any layout has no vote there.
+    """
     calls = list(calls)
     aliases = layouts.aliases
     votes: Counter[RunTensor] = Counter()
+    delivered = {aliases.of(result).root for result in results}
     for call in calls:
         for tensor in call.channels_last:
             root = aliases.of(tensor).root
-            if root not in aliases.external and len(root.sizes) >= 3:
+            is_direct = root in delivered and tensor in call.writes and writes_any_layout(call, tensor)
+            if root not in aliases.external and len(root.sizes) >= 3 and not is_direct:
                 votes[root] += _vote_of(tensor, root, layouts)
     channels_last = {root for root, vote in votes.items() if vote > 0}
     for sequence in (calls, reversed(calls)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dovetail.engine.memory.tensor import KernelCall, RunTensor
+
 
 class KernelTraits(NamedTuple):
     """Facts of one native kernel that the planner relies on."""
@@ -26,11 +28,16 @@ class KernelTraits(NamedTuple):
     """The first two reads are matrices, whose layout says nothing of the result's."""
     direct_channels: int = 0
     """Input with at most that many channels is read in any layout."""
+    direct_outputs: int = 0
+    """A pointwise kernel writes a result with at most that many channels in any layout, where it would have to be copied.
+
+    Kernels with more taps may be transformed (Winograd), and then write channels-last only.
+    """
 
 
 KERNEL_TRAITS: dict[str, KernelTraits] = {
     "elementwise": KernelTraits(is_elementwise=True),
-    "conv": KernelTraits(packs_weights=True, adds_residual=True, sets_own_layout=True, direct_channels=4),
+    "conv": KernelTraits(packs_weights=True, adds_residual=True, sets_own_layout=True, direct_channels=4, direct_outputs=4),
     "conv_transpose": KernelTraits(packs_weights=True),
     "layer_norm": KernelTraits(loads_along_axis=True),
     "log_softmax": KernelTraits(loads_along_axis=True, loads_one_axis=True),
@@ -47,6 +54,14 @@ KERNEL_TRAITS: dict[str, KernelTraits] = {
     "trilu": KernelTraits(updates_first_read=True),
 }
 _DEFAULTS = KernelTraits()
+
+
+def writes_any_layout(call: KernelCall, result: RunTensor) -> bool:
+    """Return whether a kernel writes a result in any layout (see ``direct_outputs``)."""
+    if result.sizes[1] > traits_of(call.kernel).direct_outputs:
+        return False
+    weights = call.reads[1]
+    return weights is not None and all(size == 1 for size in weights.sizes[2:])
 
 
 def traits_of(kernel: str) -> KernelTraits:
