@@ -19,7 +19,7 @@ constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multip
 // tiles that span rows are used.
 constexpr std::int64_t kMinDepth = 64;
 constexpr double kSpanningCost = 0.95;
-constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications below which waking a thread does not pay
+constexpr std::int64_t kSmallWork = 1 << 18;  // multiplications below which waking a thread does not pay
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 16; }
 
