@@ -20,6 +20,7 @@ from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, 
 from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.elementwise.logical import Greater, Where
 from dovetail.ops.elementwise.unary import Abs, Exp, Negative, Sqrt, Tanh
+from dovetail.ops.quantization.quantize_linear import QuantizeLinear
 from kernel_runner import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
@@ -199,6 +200,57 @@ def test_nan_and_signed_zeros_are_those_of_numpy() -> None:
         expected = op.evaluate(np, *operands)
         np.testing.assert_array_equal(y, expected)
         np.testing.assert_array_equal(np.signbit(y[y == y]), np.signbit(expected[y == y]))
+
+
+def near_ties(scale: Any) -> Any:
+    """Numbers whose quotients by a scale are near or at half-integers, others of all sizes, and those without a size."""
+    generator = np.random.default_rng(3)
+    halves = (np.arange(-400, 400, dtype=np.float32) + np.float32(0.5)) * scale
+    wide = (np.arange(-70000, 70000, 7, dtype=np.float32) + np.float32(0.5)) * scale
+    each = [
+        f(ties) for ties in (halves, wide) for f in (np.array, lambda x: np.nextafter(x, x * 2), lambda x: np.nextafter(x, 0 * x))
+    ]
+    sizes = generator.standard_normal(5000).astype(np.float32) * 2.0 ** generator.integers(-149, 127, 5000)
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
+    return np.concatenate(
+        [*each, sizes.astype(np.float32), generator.standard_normal(5000).astype(np.float32) * scale * 90, special]
+    )
+
+
+SCALES = [0.1, 1 / 3, 0.0078125, 0.02352941, 1.0, 3.7e-5, 11.3, -0.3, 1e-38, 1e-30, 1e-42, 2e30, 3e38]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(("kind", "zero"), [("uint8", 0), ("uint8", 131), ("int8", 0), ("int8", -7), ("uint16", 9), ("int16", 0)])
+def test_codes_are_rounded_from_quotients_that_are_rounded(kind: str, zero: int, scale: float) -> None:
+    step = np.float32(scale)
+    with np.errstate(all="ignore"):
+        x = near_ties(step)
+        codes = np.rint(x / step) + np.float32(zero)
+    info = np.iinfo(kind)
+    expected = np.where(np.isnan(codes), 0, np.clip(codes, info.min, info.max)).astype(kind)
+    for inputs in (x, x[:37], x[5:6], x[:0]):
+        y = np.zeros(inputs.shape, kind)
+        chained([(QuantizeLinear(), (0, 1, 2))], [0], [inputs, step, np.array(zero, kind)], [y])
+        np.testing.assert_array_equal(y, expected[5:6] if inputs.size == 1 else expected[: inputs.size])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(2, 3), (1, 3, 70, 31), (2, 1, 130, 140)])
+def test_quotients_by_rows_and_by_elements(shape: tuple[int, ...], layout: str) -> None:
+    if "channels" in layout and len(shape) < 3:
+        pytest.skip("no channels")
+    opcode = opcodes()["round_quotient.f32"][0]
+    x = random(shape)
+    for other in (shape, (*shape[:-1], 1), (1,) * len(shape)):
+        w = random(other, seed=1)
+        y = LAYOUTS[layout](np.zeros(shape, np.float32))
+        operands = [LAYOUTS[layout](x), np.broadcast_to(w, shape)]
+        for first, second in ((0, 1), (1, 0)):
+            run("elementwise", operands, [y], {"code": [opcode, 2, first, second, 0], "constants": [], "results": [2]})
+            with np.errstate(all="ignore"):
+                expected = np.rint(x / w) if first == 0 else np.rint(w / x)
+            np.testing.assert_array_equal(y, expected)
 
 
 def test_threads_make_no_difference() -> None:

@@ -32,6 +32,75 @@ DOVETAIL_VECTOR(RoundEven, round_even(x))
 DOVETAIL_VECTOR(RoundAway, with_sign_of(trunc(x) + (abs(x - trunc(x)) >= 0.5f ? with_sign_of(splat(1.0f), x) : Floats{}), x))
 DOVETAIL_VECTOR(Reciprocal, 1.0f / x)
 
+// True if all elements are below 0.5; false if one is NaN.
+DOVETAIL_INLINE bool are_below_half(Floats x) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)x, (__m512)splat(0.5f), _CMP_LT_OQ) == kAllLanes;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps((__m256)(x < 0.5f)) == 0xff;
+#elif defined(__SSE2__)
+    return _mm_movemask_ps((__m128)(x < 0.5f)) == 0xf;
+#else
+    for (int i = 0; i < kLanes; ++i)
+        if (!(x[i] < 0.5f)) return false;
+    return true;
+#endif
+}
+
+// x / y rounded to an f32 and then to an integer. Divisions take several times as long as products: where no half-integer is
+// between x / y and the product of x and the reciprocal, both are rounded to the same integer. They differ by less than
+// 2^-22 of the product: three roundings of at most 2^-24 each.
+struct RoundQuotient {
+    DOVETAIL_INLINE Floats exact(Floats x, Floats y) { return round_even(x / y); }
+
+    // `distance` is an upper bound of the distance of x / y to the result; below 0.5, the result is exact.
+    DOVETAIL_INLINE Floats of(Floats x, Floats reciprocal, Floats& distance) {
+        const Floats product = x * reciprocal;
+        const Floats whole = round_even(product);
+        distance = abs(product - whole) + abs(product) * 0x1p-22f;
+        return whole;
+    }
+};
+
+void round_quotients_by(float* to, const float* x, float divisor, std::int64_t count) {
+    const float size = divisor < 0 ? -divisor : divisor;
+    const Floats y = splat(divisor);
+    std::int64_t i = 0;
+    // The reciprocal of any other divisor may be subnormal or infinite.
+    if (size >= 0x1p-100f && size <= 0x1p100f) {
+        const Floats reciprocal = splat(1.0f / divisor);
+        for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+            const Floats x0 = load(x + i), x1 = load(x + i + kLanes);
+            Floats distance0, distance1;
+            Floats y0 = RoundQuotient::of(x0, reciprocal, distance0), y1 = RoundQuotient::of(x1, reciprocal, distance1);
+            if (!are_below_half(distance0)) y0 = RoundQuotient::exact(x0, y);
+            if (!are_below_half(distance1)) y1 = RoundQuotient::exact(x1, y);
+            store(to + i, y0);
+            store(to + i + kLanes, y1);
+        }
+    }
+    for (; i + kLanes <= count; i += kLanes) store(to + i, RoundQuotient::exact(load(x + i), y));
+    if (const std::int64_t remainder = count - i; remainder > 0)
+        store_first(to + i, RoundQuotient::exact(load_first(x + i, remainder), y), remainder);
+}
+
+void round_quotients(const InstructionTile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+        float* to = target<float>(tile, row);
+        const float* x = source<float>(tile, 0, row);
+        const float* y = source<float>(tile, 1, row);
+        if (tile.is_scalar[1]) {
+            round_quotients_by(to, x, *y, tile.columns);
+            continue;
+        }
+        const std::int64_t step = tile.is_scalar[0] ? 0 : 1;
+        for (std::int64_t i = 0; i < tile.columns; ++i) {
+            const Floats quotient = RoundQuotient::exact(splat(x[i * step]), splat(y[i]));
+            to[i] = quotient[0];
+        }
+    }
+}
+
 // A function of the C library, computed in f64. For f32 the result is rounded once and nearly correctly rounded.
 #define DOVETAIL_LIBRARY(Name, expression)                                        \
     struct Name {                                                                 \
@@ -98,6 +167,7 @@ constexpr Opcode kOpcodes[] = {
     vector_opcode1<Silu>("silu.f32"),
     vector_opcode1<Softplus>("softplus.f32"),
     vector_opcode1<Mish>("mish.f32"),
+    {"round_quotient.f32", round_quotients, Element::f32, 2, {Element::f32, Element::f32, Element::other}},
     vector_opcode1<Erf>("erf.f32"),
     vector_opcode1<GeluErf>("gelu_erf.f32"),
     vector_opcode1<GeluTanh>("gelu_tanh.f32"),

@@ -580,9 +580,8 @@ def _emit_quantize(
         raise NoInstruction("blocks, or quotients of other types than f32")
     if dtype.name not in ("u8", "i8", "u16", "i16"):
         raise NoInstruction(f"quantization to {dtype}")
-    value = asm("round_even", asm("divide", x, asm.number(_single_number_of(asm, scale), x)))
+    value = asm("round_quotient", x, asm.number(_single_number_of(asm, scale), x))
     if zero_point is not None and _single_number_of(asm, zero_point):
         value = asm("add", value, asm.number(_single_number_of(asm, zero_point), value))
-    low, high = dtype.range()
-    value = asm("minimum", asm("maximum", value, asm.number(low, value)), asm.number(high, value))
+    # The cast saturates.
     return asm("cast.f32", value, of=dtype.name)
