@@ -1,5 +1,6 @@
 #include "control_flow.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -24,6 +25,19 @@ constexpr const char* kWrongShape = "run.shape";
 constexpr std::int64_t kTripsPerPoll = 16;
 
 std::size_t round_to_line(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 63) / 64 * 64; }
+
+// Bytes of an operand of a subgraph, beyond which the kernel refuses it: products of sizes below do not overflow.
+constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 40;
+
+bool is_too_large(const Operand& operand) {
+    if (std::find(operand.sizes.begin(), operand.sizes.end(), 0) != operand.sizes.end()) return false;
+    std::int64_t bytes = std::max<std::int64_t>(operand.itemsize, 1);
+    for (const auto size : operand.sizes) {
+        if (size > kMaxOperandBytes / bytes) return true;
+        bytes *= size;
+    }
+    return false;
+}
 
 bool is_row_major(const Operand& operand) {
     std::int64_t stride = operand.itemsize;
@@ -181,7 +195,8 @@ SubgraphTimes::Entry SubgraphTimes::of(const Program& program) const {
 // ---- DenseOperand ----
 
 DenseOperand::DenseOperand(const Operand& operand, std::size_t& staging_bytes)
-    : operand_(operand), is_dense_(is_row_major(operand)), offset_(staging_bytes) {
+    : operand_(operand), is_dense_(!is_too_large(operand) && is_row_major(operand)), offset_(staging_bytes) {
+    if (is_too_large(operand)) throw std::invalid_argument("an operand of a subgraph is too large");
     if (is_dense_) return;
     const auto itemsize = operand.itemsize;
     if (itemsize != 1 && itemsize != 2 && itemsize != 4 && itemsize != 8)

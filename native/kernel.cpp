@@ -28,6 +28,22 @@ const char* name_of(Element element) {
     return "other";
 }
 
+std::int64_t size_of(Element element) {
+    switch (element) {
+        case Element::f64:
+        case Element::i64:
+        case Element::u64: return 8;
+        case Element::f32:
+        case Element::i32:
+        case Element::u32: return 4;
+        case Element::f16:
+        case Element::bf16:
+        case Element::i16:
+        case Element::u16: return 2;
+        default: return 1;
+    }
+}
+
 std::int64_t Operand::count() const {
     std::int64_t count = 1;
     for (const auto size : sizes) count *= size;

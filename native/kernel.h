@@ -21,6 +21,8 @@ namespace dovetail {
 enum class Element : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, other };
 Element element_of(const std::string& name);
 const char* name_of(Element element);
+// Bytes of an element; 1 for `other`.
+std::int64_t size_of(Element element);
 
 // One tensor that a kernel reads or writes: the base pointer of `buffer` plus `offset`, with a stride for each axis, all in
 // bytes. Strides have any sign; a stride of zero repeats elements. Elements of less than a byte take one byte each.

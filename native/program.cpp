@@ -66,6 +66,8 @@ void Program::add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& op
 void Program::check(const Operand& operand, const std::string& kernel) const {
     if (!operand.is_constant() && (operand.buffer < 0 || static_cast<std::size_t>(operand.buffer) >= ranges_.size()))
         throw std::invalid_argument(kernel + ": there is no buffer " + std::to_string(operand.buffer));
+    if (operand.itemsize < size_of(operand.element))
+        throw std::invalid_argument(kernel + ": items shorter than their element type");
     const ByteRange range =
         operand.is_constant() ? ByteRange{operand.low, operand.high} : ranges_[static_cast<std::size_t>(operand.buffer)];
     if (!operand.is_within(range.first, range.second))

@@ -45,6 +45,8 @@ public:
     // Appends a kernel that runs other programs; a run is then not brief. Throws std::invalid_argument for an operand outside its
     // buffer.
     void add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& operands);
+    // Throws std::invalid_argument for an operand outside its buffer, or whose items are shorter than its element type.
+    void check(const Operand& operand, const std::string& kernel) const;
     std::size_t size() const { return kernels_.size(); }
     std::size_t buffers() const { return ranges_.size(); }
     ByteRange range(std::size_t buffer) const { return ranges_[buffer]; }
@@ -80,8 +82,6 @@ public:
     void run(Workspace* workspace, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
 
 private:
-    void check(const Operand& operand, const std::string& kernel) const;
-
     // Operand bytes of all kernels, beyond which a run is not brief.
     static constexpr std::int64_t kBriefBytes = 32 * 1024;
 

@@ -22,22 +22,6 @@ constexpr std::int64_t kInstructionNumbers = 5;  // numbers of an instruction: o
 
 std::invalid_argument error(const std::string& message) { return std::invalid_argument("elementwise: " + message); }
 
-std::int64_t size_of(Element element) {
-    switch (element) {
-        case Element::f64:
-        case Element::i64:
-        case Element::u64: return 8;
-        case Element::f32:
-        case Element::i32:
-        case Element::u32: return 4;
-        case Element::f16:
-        case Element::bf16:
-        case Element::i16:
-        case Element::u16: return 2;
-        default: return 1;
-    }
-}
-
 void assign_type(Register& reg, Element element) {
     if (reg.is_typed && reg.element != element) throw error("a register is used as two types");
     reg.is_typed = true;

@@ -96,6 +96,7 @@ void add_loop(Program& program, const std::optional<Row>& trip_count, const std:
         for (const Scan& scan : *scans) operands.push_back(scan.operand);
     for (const auto& operand : {spec.trip_count, spec.condition})
         if (operand) operands.push_back(*operand);
+    for (const Operand& operand : operands) program.check(operand, "loop");
     program.add(std::make_unique<Loop>(spec, program.arenas()), operands);
 }
 
@@ -205,10 +206,10 @@ void bind_program(nb::module_& m) {
              [](Program& program, const Row& condition, const std::vector<Row>& captures, const std::vector<Row>& outputs) {
                  std::vector<Operand> operands = operands_of(captures);
                  const std::vector<Operand> inputs = operands, results = operands_of(outputs);
-                 auto kernel = std::make_unique<If>(operand_of(condition), inputs, results, program.arenas());
                  operands.push_back(operand_of(condition));
                  operands.insert(operands.end(), results.begin(), results.end());
-                 program.add(std::move(kernel), operands);
+                 for (const Operand& operand : operands) program.check(operand, "if");
+                 program.add(std::make_unique<If>(operand_of(condition), inputs, results, program.arenas()), operands);
              })
         .def("add_loop", &add_loop, "trip_count"_a.none(), "condition"_a.none(), "states"_a, "scan_inputs"_a, "captures"_a,
              "last_states"_a, "scan_outputs"_a, "is_endless"_a)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,6 +38,16 @@ MAX_EXECUTABLES = 16
 """The maximum numbers of executables and of parametric plans that an engine caches; the least recently used is dropped."""
 
 
+class PlanRecorder(Protocol):
+    """Receives the executables of an engine and of its subgraphs until the first call has returned."""
+
+    def record(self, executable: Executable, graph: Graph) -> None:
+        """Receive an executable that was planned, and its graph."""
+
+    def finish(self, executable: Executable) -> None:
+        """Receive the executable of the first call, whose subgraphs that ran are bound."""
+
+
 class Engine:
     """A model rewritten once, with an executable for each set of input shapes. Calls may come from several threads.
 
@@ -64,8 +74,8 @@ class Engine:
         self._executables: OrderedDict[Any, Executable | None] = OrderedDict()
         self._parametric_plans: OrderedDict[Any, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
-        self.on_plan: Callable[[Executable, Graph], None] | None = None
-        """Called with the first executable that is planned, and its graph."""
+        self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
+        self._is_outermost = outer is None
         self._lock = ForkLock()
         self._core = native_core.core()
         self._pool: object = outer._pool if outer else self._core.ThreadPool(self.threads) if self._core else None
@@ -81,7 +91,7 @@ class Engine:
     def copy_for_one_thread(self) -> Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
         new = copy(self)
-        new.threads, new.on_plan = 1, None
+        new.threads, new.plan_recorder = 1, None
         new._executables, new._parametric_plans, new._sizes = OrderedDict(), OrderedDict(), {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
@@ -231,9 +241,8 @@ class Engine:
         executable = Executable(
             plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool
         )
-        on_plan, self.on_plan = self.on_plan, None
-        if on_plan is not None:
-            on_plan(executable, graph)
+        if self.plan_recorder is not None:
+            self.plan_recorder.record(executable, graph)
         return executable
 
     def _make_plan(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> tuple[Plan, Graph, TensorMap]:
@@ -297,6 +306,9 @@ class Engine:
         except MemoryError:
             needed = executable.plan.arena_bytes + output_bytes_of(executable.plan)
             raise EngineError("run.memory", f"{needed} bytes cannot be had", file=self.model.file) from None
+        if self.plan_recorder is not None and self._is_outermost:
+            recorder, self.plan_recorder = self.plan_recorder, None
+            recorder.finish(executable)
         targets = out or {}
         tensors = zip(outputs, executable.plan.outputs, strict=True)
         dynamic = {name: outputs[name] for name, tensor in tensors if tensor.is_dynamic and name not in targets}

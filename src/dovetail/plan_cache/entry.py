@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 MAX_ARENA_BYTES = 1 << 40
+MAX_BYTES = 1 << 62
+MAX_DEPTH = 32
+"""The most levels of subgraphs, as of a model."""
+CONTROL = ("add_if", "add_loop")
+ROW_LENGTH = 9
 
 Row = tuple[int, int, str, int, list[int], list[int], int, int, int]
+Blobs = dict[tuple[int, int], tuple[int, Blob]]
+"""Number and data of each constant, by address and size in bytes."""
 
 
 class NotStorable(Exception):
@@ -25,8 +32,30 @@ class NotStorable(Exception):
 
 
 def encode_plan(executable: Executable, inputs: Sequence[Value], outputs: Sequence[Value]) -> tuple[dict[str, Any], list[Blob]]:
-    """Return the header and the blobs of an executable, whose steps are all native. Raises NotStorable."""
-    from dovetail.engine.memory.tensor import INTERPRET
+    """Return the header and the blobs of an executable, whose steps are all native. Raises NotStorable.
+
+    Of the subgraphs of If and Loop it has those that are bound: a run that comes to another one compiles the model.
+    """
+    plan = executable.plan
+    blobs: Blobs = {}
+    program = _encode_program(executable, blobs)
+    header = {
+        "inputs": _encode_ports(inputs, plan.inputs),
+        "outputs": _encode_ports(outputs, plan.outputs),
+        **program,
+    }
+    return header, [blob for _, blob in blobs.values()]
+
+
+def programs_of(executable: Executable) -> Iterator[Executable]:
+    """Yield an executable and those of its subgraphs that are bound, at any depth."""
+    yield executable
+    for _, program in executable.native_subgraphs():
+        yield from programs_of(program)
+
+
+def _encode_program(executable: Executable, blobs: Blobs) -> dict[str, Any]:
+    """Return the arena and the steps of a program. Raises NotStorable."""
     from dovetail.engine.run.step_encoding import encode_step
 
     plan = executable.plan
@@ -34,29 +63,42 @@ def encode_plan(executable: Executable, inputs: Sequence[Value], outputs: Sequen
         raise NotStorable
     if any(tensor.is_dynamic for tensor in (*plan.inputs, *plan.outputs)):
         raise NotStorable
-    blobs: dict[tuple[int, int], tuple[int, Blob]] = {}
-    steps = []
-    for step in plan.steps:
-        if step.kernel == INTERPRET:
-            # The subgraphs of If and Loop are programs of their own.
-            raise NotStorable
-        for data in step.constants():
-            if not data.flags.c_contiguous or data.dtype.hasobject:
-                raise NotStorable
-            key = (data.__array_interface__["data"][0], data.nbytes)
-            if key not in blobs:
-                blobs[key] = (len(blobs), data)
+    steps: list[Any] = []
+    for number, step in enumerate(plan.steps):
+        control = executable.control_of(number)
+        if control is not None:
+            _add_blobs(control.constants, blobs)
+            arguments = [_encode_argument(each, blobs) for each in control.arguments]
+            steps.append([control.method, arguments, [_encode_subgraph(*each, blobs) for each in control.encode_subgraphs()]])
+            continue
+        constants = list(step.constants())
+        _add_blobs(constants, blobs)
         kernel, reads, writes, attributes = encode_step(step)
         rows = [[_encode_row(row, blobs) for row in rows] for rows in (reads, writes)]
         values = {name: _encode_attribute(value) for name, value in attributes.items()}
-        steps.append([kernel, *rows, values, executable.tensor_map.shares(step.constants())])
-    header = {
-        "inputs": _encode_ports(inputs, plan.inputs),
-        "outputs": _encode_ports(outputs, plan.outputs),
-        "arena": plan.arena_bytes,
-        "steps": steps,
-    }
-    return header, [blob for _, blob in blobs.values()]
+        steps.append([kernel, *rows, values, executable.tensor_map.shares(constants)])
+    return {"arena": plan.arena_bytes, "steps": steps}
+
+
+def _encode_subgraph(index: int, program: Executable, reads: list[int], blobs: Blobs) -> list[Any]:
+    sizes = [[tensor.nbytes for tensor in tensors] for tensors in (program.plan.inputs, program.plan.outputs)]
+    return [index, reads, *sizes, _encode_program(program, blobs)]
+
+
+def _add_blobs(constants: Sequence[np.ndarray[Any, Any]], blobs: Blobs) -> None:
+    for data in constants:
+        if not data.flags.c_contiguous or data.dtype.hasobject:
+            raise NotStorable
+        blobs.setdefault((data.__array_interface__["data"][0], data.nbytes), (len(blobs), data))
+
+
+def _encode_argument(value: Any, blobs: Blobs) -> Any:
+    """Return an argument of ``add_if`` or ``add_loop``: a row, a scan (a row and its numbers), a list of these, or a scalar."""
+    if isinstance(value, tuple) and len(value) == ROW_LENGTH:
+        return _encode_row(value, blobs)
+    if isinstance(value, list | tuple):
+        return [_encode_argument(item, blobs) for item in value]
+    return value
 
 
 def _encode_ports(values: Sequence[Value], tensors: Sequence[Any]) -> list[list[Any]]:
@@ -70,7 +112,7 @@ def _encode_ports(values: Sequence[Value], tensors: Sequence[Any]) -> list[list[
     return ports
 
 
-def _encode_row(row: Row, blobs: dict[tuple[int, int], tuple[int, Blob]]) -> list[Any]:
+def _encode_row(row: Row, blobs: Blobs) -> list[Any]:
     """Return a row with the number of a blob (-1: none) and an offset in it, in place of the address and the extent."""
     *fields, address, low, high = row
     if not address:
@@ -101,20 +143,83 @@ def restore_calls(entry: Entry, core: ModuleType, threads: int, max_trips: int) 
     """
     header = entry.header
     inputs, outputs = header["inputs"], header["outputs"]
-    arena = header["arena"]
-    if not 0 <= arena <= MAX_ARENA_BYTES:
-        raise ValueError("the size of the arena")
-    base = entry.data.__array_interface__["data"][0]
-    ranges = [(0, _bytes_of(port)) for port in (*inputs, *outputs)]
-    weights = core.WeightCache()
-    pool, arenas = core.ThreadPool(threads), core.ArenaPool()
-    program = core.Program(pool, weights, arenas, arena, ranges)
-    for kernel, reads, writes, attributes, shared in header["steps"]:
-        program.add(kernel, _rows_of(reads, entry, base), _rows_of(writes, entry, base), attributes, shared)
+    sizes = list(map(_bytes_of, inputs)), list(map(_bytes_of, outputs))
+    program = _Restoration(entry, core, threads).program(header, *sizes)
     ports = [tuple((name, np.dtype(dtype), None, None, False) for name, dtype, _ in port) for port in (inputs, outputs)]
     calls = core.FastCalls(*ports, Results, 1, max_trips)
     calls.add(program, [tuple(port[2]) for port in inputs], [tuple(port[2]) for port in outputs], (entry.data,))
     return calls  # type: ignore[no-any-return]
+
+
+class _Restoration:
+    """Makes the programs of an entry, which share threads, packed weights and arenas."""
+
+    def __init__(self, entry: Entry, core: ModuleType, threads: int) -> None:
+        self._entry = entry
+        self._core = core
+        self._base = entry.data.__array_interface__["data"][0]
+        self._shared = core.ThreadPool(threads), core.WeightCache(), core.ArenaPool()
+
+    def program(self, header: dict[str, Any], inputs: Sequence[int], outputs: Sequence[int], depth: int = 0) -> Any:
+        """Return a program whose inputs and outputs have these bytes."""
+        arena = header["arena"]
+        if not 0 <= arena <= MAX_ARENA_BYTES or depth > MAX_DEPTH:
+            raise ValueError("the size of the arena, or the depth")
+        if not all(isinstance(size, int) and 0 <= size < MAX_BYTES for size in (*inputs, *outputs)):
+            raise ValueError("the size of a buffer")
+        program = self._core.Program(*self._shared, arena, [(0, size) for size in (*inputs, *outputs)])
+        for number, step in enumerate(header["steps"]):
+            if step[0] in CONTROL:
+                self._add_control(program, number, step, len(inputs), depth)
+                continue
+            kernel, reads, writes, attributes, shared = step
+            program.add(kernel, self._rows(reads), self._results(writes, len(inputs)), attributes, shared)
+        return program
+
+    def _add_control(self, program: Any, number: int, step: Sequence[Any], inputs: int, depth: int) -> None:
+        method, arguments, subgraphs = step
+        if method == "add_if":
+            condition, captures, outputs = arguments
+            program.add_if(self._row(condition), self._rows(captures), self._results(outputs, inputs))
+        else:
+            trip_count, condition, states, scan_inputs, captures, last_states, scan_outputs, is_endless = arguments
+            self._results([scan[0] for scan in scan_outputs], inputs)
+            program.add_loop(
+                None if trip_count is None else self._row(trip_count),
+                None if condition is None else self._row(condition),
+                self._rows(states),
+                self._scans(scan_inputs),
+                self._rows(captures),
+                self._results(last_states, inputs),
+                self._scans(scan_outputs),
+                is_endless,
+            )
+        for index, reads, own_inputs, own_outputs, header in subgraphs:
+            subgraph = self.program(header, own_inputs, own_outputs, depth + 1)
+            program.bind_subgraph(number, index, subgraph, reads)
+
+    def _rows(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        return list(map(self._row, rows))
+
+    def _row(self, row: Sequence[Any]) -> Row:
+        buffer, offset, element, itemsize, sizes, strides, number, start = row
+        address = low = high = 0
+        if number >= 0:
+            first, size = self._entry.blobs[number]
+            if not 0 <= start <= size:
+                raise ValueError("an offset in a constant")
+            address, low, high = self._base + first + start, -start, size - start
+        return buffer, offset, element, itemsize, sizes, strides, address, low, high
+
+    def _results(self, rows: Sequence[Sequence[Any]], inputs: int) -> list[Row]:
+        """Return the rows of results, which are in the arena or in an output."""
+        for row in rows:
+            if row[6] >= 0 or 1 <= row[0] <= inputs:
+                raise ValueError("a result in a constant or in an input")
+        return self._rows(rows)
+
+    def _scans(self, scans: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        return [(self._row(row), axis, size, is_reversed) for row, axis, size, is_reversed in scans]
 
 
 def _bytes_of(port: Sequence[Any]) -> int:
@@ -127,19 +232,6 @@ def _bytes_of(port: Sequence[Any]) -> int:
         if not isinstance(size, int) or size < 0:
             raise ValueError("a size")
         count *= size
-    if count >= 1 << 62:
+    if count >= MAX_BYTES:
         raise ValueError("a size")
     return count
-
-
-def _rows_of(rows: Sequence[Sequence[Any]], entry: Entry, base: int) -> list[Row]:
-    found = []
-    for buffer, offset, element, itemsize, sizes, strides, number, start in rows:
-        address = low = high = 0
-        if number >= 0:
-            first, size = entry.blobs[number]
-            if not 0 <= start <= size:
-                raise ValueError("an offset in a constant")
-            address, low, high = base + first + start, -start, size - start
-        found.append((buffer, offset, element, itemsize, sizes, strides, address, low, high))
-    return found

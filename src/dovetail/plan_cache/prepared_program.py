@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from dovetail import native_core
 from dovetail.errors import EngineError, FormatError
 from dovetail.forks import ForkLock
 from dovetail.limits import DEFAULT, Limits
 from dovetail.plan_cache.digest import digest_of_file, name_of
-from dovetail.plan_cache.entry import NotStorable, encode_plan, restore_calls
+from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import CacheFolder, Entry
 from dovetail.program import Program, compile_anew
 from dovetail.threads import thread_count
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Model
 
 LOGGER = logging.getLogger("dovetail")
-VERSION = "1"
+VERSION = "2"
 """The version of the entries' content."""
 
 
@@ -92,7 +93,7 @@ def compile_with_cache(
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
     if not model.warnings and model.limits.seconds is None:
-        program._native.on_plan = PlanWriter(cache, key, model, files)
+        program._native.plan_recorder = PlanWriter(cache, key, model, files)
     return program
 
 
@@ -147,21 +148,34 @@ def _hex_digest(path: str) -> str | None:
 
 
 class PlanWriter:
-    """Writes the first plan of a program into the cache, once it is verified."""
+    """Writes the plan of a program's first call into the cache, once it and the plans of its subgraphs are verified."""
 
     def __init__(self, folder: CacheFolder, key: CacheKey, model: Model, files: Sequence[tuple[str, os.stat_result]]) -> None:
         self._folder = folder
         self._key = key
         self._model = model
         self._files = files
+        self._graphs: WeakKeyDictionary[Executable, Any] | None = WeakKeyDictionary()
 
-    def __call__(self, executable: Executable, graph: Any) -> None:
+    def record(self, executable: Executable, graph: Any) -> None:
+        if (graphs := self._graphs) is not None:
+            graphs[executable] = graph
+
+    def finish(self, executable: Executable) -> None:
+        graphs, self._graphs = self._graphs, None
+        if graphs is not None:
+            self._write(executable, graphs)
+
+    def _write(self, executable: Executable, graphs: Mapping[Executable, Any]) -> None:
         from dovetail.engine.plan_verifier import check
 
         model, key = self._model, self._key
         try:
             header, blobs = encode_plan(executable, model.inputs, model.outputs)
-            check(executable.plan, graph, executable.tensor_map)
+            for each in programs_of(executable):
+                if each not in graphs:
+                    raise NotStorable
+                check(each.plan, graphs[each], each.tensor_map)
             header["files"] = self._other_files()
         except (NotStorable, EngineError, ValueError, MemoryError) as error:
             LOGGER.info("the plan of %s is not cached: %s", key.path, error or "a step runs in Python, or a shape is open")

@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 
 class ControlStep:
-    """An If or Loop among the native steps, with ``number`` its index there. ``constants``: arrays that its operands are."""
+    """An If or Loop among the native steps, with ``number`` its index there.
+
+    ``constants``: arrays that its operands are. ``arguments``: those of the core's ``method``, which adds it to a program.
+    """
+
+    method: str
+    arguments: tuple[Any, ...]
 
     def __init__(self, number: int, step: Step, tensor_map: TensorMap) -> None:
         assert step.call is not None
         self.number = number
         self.constants: list[np.ndarray[Any, Any]] = []
         self._bound: dict[int, Executable] = {}
+        self._reads: dict[int, list[int]] = {}
         node = step.call.nodes[0]
         operands = {id(tensor): operand for tensor, operand in zip(step.call.reads, step.reads, strict=True)}
         self.inputs = [None if x is None else self._operand_of(tensor_map.of(x), operands) for x in node.inputs]
@@ -53,6 +60,10 @@ class ControlStep:
     def is_native(self) -> bool:
         """True if the core runs all steps of the programs that are bound."""
         return all(program.is_native for program in self._bound.values())
+
+    def encode_subgraphs(self) -> list[tuple[int, Executable, list[int]]]:
+        """Return the subgraphs that are bound, as ``bind_subgraph`` takes them: number, program, numbers of its inputs."""
+        return [(index, program, self._reads[index]) for index, program in self._bound.items()]
 
     def programs(self) -> Iterator[tuple[Subgraph, Executable]]:
         """Yield the subgraphs that are bound, with their programs."""
@@ -93,6 +104,7 @@ class ControlStep:
             executable.program.bind_subgraph(self.number, index, program.program, reads)
         except ValueError:
             return False
+        self._reads[index] = reads
         self._bound[index] = program
         executable.constants.append(program.constants)
         executable.subprograms.append(program)
@@ -106,6 +118,8 @@ class ControlStep:
 class IfStep(ControlStep):
     """An If among the native steps."""
 
+    method = "add_if"
+
     def __init__(self, number: int, step: Step, tensor_map: TensorMap, op: CompiledIf, program: Any) -> None:
         super().__init__(number, step, tensor_map)
         assert op.programs is not None
@@ -115,7 +129,8 @@ class IfStep(ControlStep):
         assert condition is not None
         self._condition = condition
         rows = [self._row(captures[position]) for position in self._captures]
-        program.add_if(self._row(condition), rows, list(map(encode_operand, self.outputs)))
+        self.arguments = (self._row(condition), rows, list(map(encode_operand, self.outputs)))
+        program.add_if(*self.arguments)
 
     def _subgraph_at(self, index: int) -> Subgraph:
         return self._programs[index]
@@ -132,6 +147,8 @@ class IfStep(ControlStep):
 
 class LoopStep(ControlStep):
     """A Loop among the native steps."""
+
+    method = "add_loop"
 
     def __init__(self, number: int, step: Step, tensor_map: TensorMap, op: CompiledLoop, program: Any) -> None:
         super().__init__(number, step, tensor_map)
@@ -158,7 +175,7 @@ class LoopStep(ControlStep):
             TensorShape.of_operand(operand, axis, size)
             for operand, (axis, _), size in zip(outputs, op.scan_outputs, counts, strict=True)
         ]
-        program.add_loop(
+        self.arguments = (
             None if trip_count is None else self._row(trip_count),
             None if condition is None else self._row(condition),
             list(map(self._row, states)),
@@ -171,6 +188,7 @@ class LoopStep(ControlStep):
             ],
             op.program.is_endless,
         )
+        program.add_loop(*self.arguments)
 
     def _subgraph_at(self, index: int) -> Subgraph:
         return self._subgraph

@@ -251,6 +251,10 @@ class Executable:
         for control in self._controls.values():
             yield from control.programs()
 
+    def control_of(self, number: int) -> ControlStep | None:
+        """Return the If or Loop that is the native step ``number``; None for another step."""
+        return self._controls.get(number)
+
     def multiply_adds(self) -> list[int | None]:
         """Return the multiply-adds of each step of the plan; None where they are those of its operators' definitions."""
         counts = self.program.multiply_adds() if self.program else []
