@@ -19,7 +19,7 @@ import dovetail
 from dovetail import native_core
 from dovetail.errors import DovetailError, EngineError
 from dovetail.plan_cache import folder as folder_module
-from dovetail.plan_cache.digest import PIECE, digest_of, digest_of_file
+from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, Comparison, digest_of, digest_of_file
 from dovetail.plan_cache.folder import MAGIC, CacheFolder
 from dovetail.plan_cache.prepared_program import PreparedProgram
 
@@ -282,8 +282,8 @@ def test_a_damaged_entry_is_ignored_and_written_anew(kind: str, file: Path, cach
 
 def signed(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
     """An entry with another header and a right digest, as its owner could write it."""
-    begin = len(MAGIC) + 40
-    length = int.from_bytes(data[begin - 8 : begin], "little")
+    begin = len(MAGIC) + 48
+    length = int.from_bytes(data[begin - 16 : begin - 8], "little")
     header = json.loads(data[begin : begin + length])
     offsets, end = [], begin + length
     for size in header["blobs"]:
@@ -292,9 +292,10 @@ def signed(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
         end += size
     change(header)
     text = json.dumps(header).encode()
-    body = bytearray(len(text).to_bytes(8, "little") + text)
+    body = bytearray(len(text).to_bytes(8, "little") + bytes(8) + text)
     for offset, size in offsets:
         body += bytes(-(len(MAGIC) + 32 + len(body)) % 64) + data[offset : offset + size]
+    body[8:16] = (len(MAGIC) + 32 + len(body)).to_bytes(8, "little")
     return MAGIC + digest_of(body) + bytes(body)
 
 
@@ -343,6 +344,117 @@ def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> No
     entry = filled(file, cache)
     entry.write_bytes(signed(entry.read_bytes(), lambda header: None))
     assert type(start(file, cache)) is PreparedProgram
+
+
+# Weights that are those of the model file
+
+
+@pytest.fixture
+def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is mapped, as larger ones are; three of its constants are compared with it."""
+    monkeypatch.setattr("dovetail.formats.files.MIN_MAPPED_SIZE", 1)
+    monkeypatch.setattr("dovetail.plan_cache.prepared_program.MIN_COPY", 256)
+    path = tmp_path / "wide.onnx"
+    dovetail.save(network(size=4096), path)
+    return path
+
+
+def parts_of(data: bytes) -> tuple[dict[str, Any], int, int]:
+    """The header of an entry, its length and the end of what the digest covers."""
+    begin = len(MAGIC) + 48
+    length, covered = (int.from_bytes(data[at : at + 8], "little") for at in (begin - 16, begin - 8))
+    return json.loads(data[begin : begin + length]), length, covered
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_weights_are_compared_with_the_model_file(threads: int, wide: Path, cache: Path) -> None:
+    entry = filled(wide, cache, threads=threads)
+    data = entry.read_bytes()
+    header, _, covered = parts_of(data)
+    sources = [(size, source) for size, source in zip(header["blobs"], header["sources"], strict=True) if source >= 0]
+    assert len(sources) == 3 and covered < len(data)
+    content = wide.read_bytes()
+    assert all(content[source : source + size] in data[covered:] for size, source in sources)
+    program = start(wide, cache, threads=threads)
+    assert type(program) is PreparedProgram
+    assert_same(program(inputs()), dovetail.compile(wide, threads=threads)(inputs()))
+
+
+def test_every_byte_of_compared_weights_counts(wide: Path, cache: Path) -> None:
+    entry = filled(wide, cache)
+    good = entry.read_bytes()
+    header, _, end = parts_of(good)
+    places = []
+    for size, source in zip(header["blobs"], header["sources"], strict=True):
+        if source >= 0:
+            end += -end % 64
+            places += [end, end + 1, end + size // 2, end + size - 1]
+            end += size
+    assert end == len(good)
+    for place in places:
+        entry.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        program = start(wide, cache)
+        assert type(program) is dovetail.Program
+        program(inputs())
+        assert entry.read_bytes() == good
+    for wrong in (good[:-1], good + b"\0"):
+        entry.write_bytes(wrong)
+        assert type(start(wide, cache)) is dovetail.Program
+
+
+SOURCES: dict[str, Callable[[list[int]], Any]] = {
+    "beyond the file": lambda sources: [source if source < 0 else 1 << 40 for source in sources],
+    "beyond any file": lambda sources: [source if source < 0 else 1 << 80 for source in sources],
+    "elsewhere in the file": lambda sources: [source if source < 0 else 0 for source in sources],
+    "negative": lambda sources: [min(source, -2) for source in sources],
+    "of the digest": lambda sources: [-1] * len(sources),
+    "too few": lambda sources: sources[:-1],
+    "none": lambda sources: None,
+    "booleans": lambda sources: [True] * len(sources),
+    "fractions": lambda sources: [0.5] * len(sources),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_wrong_source_of_weights_is_ignored(kind: str, wide: Path, cache: Path) -> None:
+    entry = filled(wide, cache)
+    data = entry.read_bytes()
+    header, length, covered = parts_of(data)
+    begin = len(MAGIC) + 32
+    for room in (0, 64 * len(header["sources"])):
+        text = json.dumps({**header, "sources": SOURCES[kind](header["sources"])}, separators=(",", ":")).encode()
+        text = text.ljust(length + room)
+        body = len(text).to_bytes(8, "little") + (covered + room).to_bytes(8, "little") + text
+        body += data[begin + 16 + length : covered]
+        entry.write_bytes(MAGIC + digest_of(body) + body + data[covered:])
+        program = start(wide, cache)
+        assert type(program) is dovetail.Program
+    assert_same(program(inputs()), dovetail.compile(wide)(inputs()))
+
+
+@pytest.mark.parametrize("change", [0, 1, 1 << 40])
+def test_a_wrong_end_of_the_digest_is_ignored(change: int, wide: Path, cache: Path) -> None:
+    entry = filled(wide, cache)
+    data = bytearray(entry.read_bytes())
+    begin = len(MAGIC) + 32
+    end = parts_of(bytes(data))[2] + change if change else 0
+    data[begin + 8 : begin + 16] = end.to_bytes(8, "little")
+    data[len(MAGIC) : begin] = digest_of(data[begin:end])
+    entry.write_bytes(data)
+    assert type(start(wide, cache)) is dovetail.Program
+
+
+def test_a_comparison_sees_every_byte() -> None:
+    data = np.frombuffer(np.random.default_rng(0).bytes(2 * PIECE + 13), np.uint8)
+    copy = np.empty(data.size + 3, np.uint8)[3:]
+    copy[:] = data
+    assert Comparison([(data, copy)]).is_equal() and Comparison([]).is_equal() and Comparison([(data[:0], copy[:0])]).is_equal()
+    assert not Comparison([(data, copy[:-1])]).is_equal() and not Comparison([(data[:-1], copy)]).is_equal()
+    for index in (0, 7, 8, COMPARED_BYTES - 1, COMPARED_BYTES, PIECE - 1, PIECE, data.size - 9, data.size - 1):
+        copy[index] ^= 1
+        assert not Comparison([(data, copy)]).is_equal()
+        assert not Comparison([(data[:3], data[:3]), (copy, data)]).is_equal()
+        copy[index] ^= 1
 
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes")

@@ -80,6 +80,14 @@ def region_of(array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
     return None if state is None else (state.descriptor, _address(array) - state.address)
 
 
+def mapped_constants(graph: Graph) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
+    """Yield the contiguous constants that are views of a mapped file, with their offsets in it."""
+    for array in _constants(graph):
+        region = region_of(array) if array.flags.c_contiguous and array.size else None
+        if region is not None:
+            yield array, region[1]
+
+
 def _address(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 

@@ -1,7 +1,8 @@
 """The folder of cached plans: entries are read only if this user wrote them whole, and replaced in one step.
 
-An entry is a magic number, the digest of the rest, the length of a header in JSON, the header, and blobs at multiples of 64
-bytes. It is data: reading it executes nothing and opens nothing else.
+An entry is a magic number, a digest, the length of a header in JSON, the length of what the digest covers (from the lengths on),
+the header, and blobs at multiples of 64 bytes. Behind what the digest covers are copies of parts of the model file, whose digest
+names the entry: they are compared with it. An entry is data: reading it executes nothing and opens nothing else.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.errors import EngineError
-from dovetail.plan_cache.digest import digest_of
+from dovetail.plan_cache.digest import Comparison, digest_of
 
 LOGGER = logging.getLogger("dovetail")
-MAGIC = b"dovetail plan 1\n"
+MAGIC = b"dovetail plan 2\n"
 _DIGEST_END = len(MAGIC) + 32
-_HEADER_BEGIN = _DIGEST_END + 8
+_HEADER_BEGIN = _DIGEST_END + 16
 ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 28
 MAX_FOLDER_BYTES = 8 << 30
@@ -48,6 +49,8 @@ class Entry(NamedTuple):
     data: np.ndarray[Any, Any]
     blobs: list[tuple[int, int]]
     """Offset and size in bytes of each blob."""
+    comparison: Comparison
+    """That of blobs with the model file, which runs meanwhile. An entry is used only if they are equal."""
 
 
 class CacheFolder:
@@ -88,8 +91,11 @@ class CacheFolder:
     def _at(self, name: str, folder: int | None) -> str:
         return os.path.join(self.path, name) if folder is None else name
 
-    def read(self, name: str) -> Entry | None:
-        """Return the entry called ``name``; None where there is none, or one that is not whole or not of this user."""
+    def read(self, name: str, model: Any = b"") -> Entry | None:
+        """Return the entry called ``name``; None where there is none, or one that is not whole or not of this user.
+
+        ``model``: the bytes of the model file, which ``name`` depends on.
+        """
         name += SUFFIX
         with self._open() as folder:
             content = self._map(name, folder)
@@ -97,7 +103,7 @@ class CacheFolder:
                 return None
             with suppress(OSError):
                 os.utime(self._at(name, folder), dir_fd=folder)
-        entry = _parse(content)
+        entry = _parse(content, np.frombuffer(model, np.uint8))
         if entry is None:
             LOGGER.info("the cached plan %s is damaged, and is not used", os.path.join(self.path, name))
         return entry
@@ -118,15 +124,23 @@ class CacheFolder:
         finally:
             os.close(descriptor)
 
-    def write(self, name: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
-        """Write an entry in one step, and remove old ones beyond MAX_FOLDER_BYTES. Returns whether it was written."""
-        text = json.dumps({**header, "blobs": [blob.nbytes for blob in blobs]}, separators=(",", ":")).encode()
+    def write(self, name: str, header: Mapping[str, Any], blobs: Sequence[Blob], sources: Sequence[int] = ()) -> bool:
+        """Write an entry in one step, and remove old ones beyond MAX_FOLDER_BYTES. Returns whether it was written.
+
+        ``sources``: for each blob the offset of the same bytes in the model file; -1 if there are none.
+        """
+        sources = sources or [-1] * len(blobs)
+        text = json.dumps(
+            {**header, "blobs": [blob.nbytes for blob in blobs], "sources": sources}, separators=(",", ":")
+        ).encode()
         if len(text) > MAX_HEADER_BYTES or sum(blob.nbytes for blob in blobs) > MAX_FOLDER_BYTES // 2:
             return False
-        body = bytearray(len(text).to_bytes(8, "little") + text)
-        for blob in blobs:
-            body += bytes(-(_DIGEST_END + len(body)) % ALIGNMENT)
-            body += blob.reshape(-1).view(np.uint8).data
+        places, covered, _ = _layout(_HEADER_BEGIN + len(text), [blob.nbytes for blob in blobs], sources)
+        body = bytearray(len(text).to_bytes(8, "little") + covered.to_bytes(8, "little") + text)
+        body += bytes(covered - _DIGEST_END - len(body))
+        for blob, (offset, size), source in zip(blobs, places, sources, strict=True):
+            if source < 0:
+                body[offset - _DIGEST_END : offset - _DIGEST_END + size] = _bytes_of(blob)
         draft = f".{secrets.token_hex(8)}.draft"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flag("O_NOFOLLOW") | _flag("O_CLOEXEC") | _flag("O_BINARY")
         with self._open() as folder:
@@ -136,8 +150,12 @@ class CacheFolder:
                     with os.fdopen(descriptor, "wb") as stream:
                         stream.write(MAGIC + digest_of(body))
                         stream.write(body)
-                    source, target = self._at(draft, folder), self._at(name + SUFFIX, folder)
-                    os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+                        for blob, (offset, _), source in zip(blobs, places, sources, strict=True):
+                            if source >= 0:
+                                stream.write(bytes(offset - stream.tell()))
+                                stream.write(_bytes_of(blob))
+                    old, new = self._at(draft, folder), self._at(name + SUFFIX, folder)
+                    os.replace(old, new, src_dir_fd=folder, dst_dir_fd=folder)
                 except BaseException:
                     os.unlink(self._at(draft, folder), dir_fd=folder)
                     raise
@@ -165,27 +183,51 @@ class CacheFolder:
                     os.unlink(self._at(name, folder), dir_fd=folder)
 
 
-def _parse(content: mmap.mmap) -> Entry | None:
-    """Return the entry, if its digest is that of its bytes and its header describes them."""
+def _parse(content: mmap.mmap, model: Blob) -> Entry | None:
+    """Return the entry, if its digest is that of its bytes, and its header describes them."""
     view = memoryview(content)
-    if view[: len(MAGIC)] != MAGIC or view[len(MAGIC) : _DIGEST_END] != digest_of(view[_DIGEST_END:]):
+    length, covered = (int.from_bytes(view[at : at + 8], "little") for at in (_DIGEST_END, _DIGEST_END + 8))
+    if view[: len(MAGIC)] != MAGIC or not _HEADER_BEGIN <= covered <= len(view):
         return None
-    length = int.from_bytes(view[_DIGEST_END:_HEADER_BEGIN], "little")
     end = _HEADER_BEGIN + length
-    if length > MAX_HEADER_BYTES or end > len(view):
+    if view[len(MAGIC) : _DIGEST_END] != digest_of(view[_DIGEST_END:covered]) or length > MAX_HEADER_BYTES or end > covered:
         return None
     try:
         header = json.loads(bytes(view[_HEADER_BEGIN:end]))
-        blobs = []
-        for size in header["blobs"]:
-            end += -end % ALIGNMENT
-            if not isinstance(size, int) or size < 0 or end + size > len(view):
-                return None
-            blobs.append((end, size))
-            end += size
+        sizes, sources = header["blobs"], header["sources"]
+        if not all(type(size) is int and 0 <= size <= len(view) for size in sizes):
+            return None
+        if not all(type(source) is int and source >= -1 for source in sources):
+            return None
+        places, *ends = _layout(end, sizes, sources)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Entry(header, np.frombuffer(content, np.uint8), blobs)
+    data = np.frombuffer(content, np.uint8)
+    if ends != [covered, len(view)]:
+        return None
+    pairs = [
+        (model[source : source + size], data[offset : offset + size])
+        for (offset, size), source in zip(places, sources, strict=True)
+        if source >= 0
+    ]
+    return Entry(header, data, places, Comparison(pairs))
+
+
+def _layout(end: int, sizes: Sequence[int], sources: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:
+    """Return offset and size of each blob behind a header that ends at ``end``, and the ends of own blobs and of copies."""
+    offsets = [0] * len(sizes)
+    ends = []
+    for is_copy in (False, True):
+        for index, (size, source) in enumerate(zip(sizes, sources, strict=True)):
+            if (source >= 0) is is_copy:
+                offsets[index] = end + -end % ALIGNMENT
+                end = offsets[index] + size
+        ends.append(end)
+    return list(zip(offsets, sizes, strict=True)), ends[0], ends[1]
+
+
+def _bytes_of(blob: Blob) -> memoryview:
+    return blob.reshape(-1).view(np.uint8).data
 
 
 def _is_entry(name: str) -> bool:

@@ -9,13 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from dovetail import native_core
 from dovetail.errors import EngineError, FormatError
 from dovetail.forks import ForkLock
 from dovetail.limits import DEFAULT, Limits
-from dovetail.plan_cache.digest import digest_of_file, name_of
+from dovetail.plan_cache.digest import Comparison, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
-from dovetail.plan_cache.folder import CacheFolder, Entry
+from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.program import Program, compile_anew
 from dovetail.threads import thread_count
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Model
 
 LOGGER = logging.getLogger("dovetail")
-VERSION = "2"
+VERSION = "3"
 """The version of the entries' content."""
+MIN_COPY = 1 << 20
+"""Bytes of a blob that is compared with the model file rather than covered by the digest."""
 
 
 class PreparedProgram(Program):
@@ -105,7 +109,9 @@ class CacheKey:
 
         core = native_core.core()
         self.path = path
-        self.digest = digest_of_file(path)
+        self.content = map_file(path)
+        """The bytes of the file, until the entry is read."""
+        self.digest = None if self.content is None else digest_of(self.content)
         built = os.stat(core.__file__) if core is not None and core.__file__ else None
         parts: Sequence[Any] = (
             VERSION, __version__, native_core.build(), built and (built.st_size, built.st_mtime_ns),
@@ -118,16 +124,23 @@ class CacheKey:
 def open_program(folder: CacheFolder, key: CacheKey, limits: Limits | None, options: dict[str, Any]) -> Program | None:
     """Return the program of a cache entry; None where there is none that fits."""
     core = native_core.core()
-    entry = folder.read(key.name)
-    if entry is None or core is None or key.digest is None:
+    content, key.content = key.content, None
+    if core is None or content is None or key.digest is None:
+        return None
+    entry = folder.read(key.name, content)
+    if entry is None:
         return None
     try:
         if not _are_files_same(entry, key.path):
             return None
         calls = restore_calls(entry, core, options["threads"], (limits or DEFAULT).trips)
+        if not entry.comparison.is_equal():
+            raise ValueError("its weights are not those of the model")
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         LOGGER.info("the cached plan %s is not used: %s", key.name, error)
         return None
+    finally:
+        entry.comparison.is_equal()
     LOGGER.info("the plan of %s is from the cache", key.path)
     return PreparedProgram(key.path, key.digest, limits, options, calls)
 
@@ -183,7 +196,7 @@ class PlanWriter:
         # The file that was loaded is that of the key, if it is the same before and after.
         if key.digest is not None and digest_of_file(key.path) == key.digest:
             try:
-                self._folder.write(key.name, header, blobs)
+                self._folder.write(key.name, header, blobs, _sources_of(blobs, self._model, key.path))
             except EngineError as error:
                 LOGGER.info("the plan of %s is not cached: %s", key.path, error)
 
@@ -200,6 +213,31 @@ class PlanWriter:
                 raise NotStorable
             found[name] = digest
         return sorted(found.items())
+
+
+def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
+    """Return for each blob the offset of the same bytes in the model file; -1 for small ones and those that are not there."""
+    from dovetail.formats.mapped_files import mapped_constants
+
+    content = map_file(path)
+    file = np.frombuffer(content or b"", np.uint8)
+    offsets = {_ends_of(_bytes_of(data)): offset for data, offset in mapped_constants(model.graph) if data.nbytes >= MIN_COPY}
+    sources = []
+    for blob in blobs:
+        data = _bytes_of(blob)
+        offset = offsets.get(_ends_of(data), -1) if data.size >= MIN_COPY else -1
+        is_equal = offset >= 0 and Comparison([(file[offset : offset + data.size], data)]).is_equal()
+        sources.append(offset if is_equal else -1)
+    return sources
+
+
+def _ends_of(data: Blob) -> tuple[int, bytes, bytes]:
+    """Return the size of an array of bytes, its first bytes and its last ones."""
+    return data.size, data[:64].tobytes(), data[-64:].tobytes()
+
+
+def _bytes_of(array: Blob) -> Blob:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:
