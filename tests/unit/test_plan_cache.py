@@ -19,7 +19,7 @@ import dovetail
 from dovetail import native_core
 from dovetail.errors import DovetailError, EngineError
 from dovetail.plan_cache import folder as folder_module
-from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, Comparison, digest_of, digest_of_file
+from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file
 from dovetail.plan_cache.folder import MAGIC, CacheFolder
 from dovetail.plan_cache.prepared_program import PreparedProgram
 
@@ -448,12 +448,16 @@ def test_a_comparison_sees_every_byte() -> None:
     data = np.frombuffer(np.random.default_rng(0).bytes(2 * PIECE + 13), np.uint8)
     copy = np.empty(data.size + 3, np.uint8)[3:]
     copy[:] = data
-    assert Comparison([(data, copy)]).is_equal() and Comparison([]).is_equal() and Comparison([(data[:0], copy[:0])]).is_equal()
-    assert not Comparison([(data, copy[:-1])]).is_equal() and not Comparison([(data[:-1], copy)]).is_equal()
+    assert (
+        BufferComparison([(data, copy)]).is_equal()
+        and BufferComparison([]).is_equal()
+        and BufferComparison([(data[:0], copy[:0])]).is_equal()
+    )
+    assert not BufferComparison([(data, copy[:-1])]).is_equal() and not BufferComparison([(data[:-1], copy)]).is_equal()
     for index in (0, 7, 8, COMPARED_BYTES - 1, COMPARED_BYTES, PIECE - 1, PIECE, data.size - 9, data.size - 1):
         copy[index] ^= 1
-        assert not Comparison([(data, copy)]).is_equal()
-        assert not Comparison([(data[:3], data[:3]), (copy, data)]).is_equal()
+        assert not BufferComparison([(data, copy)]).is_equal()
+        assert not BufferComparison([(data[:3], data[:3]), (copy, data)]).is_equal()
         copy[index] ^= 1
 
 

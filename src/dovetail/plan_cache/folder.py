@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.errors import EngineError
-from dovetail.plan_cache.digest import Comparison, digest_of
+from dovetail.plan_cache.digest import BufferComparison, digest_of
 
 LOGGER = logging.getLogger("dovetail")
 MAGIC = b"dovetail plan 2\n"
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     data: np.ndarray[Any, Any]
     blobs: list[tuple[int, int]]
     """Offset and size in bytes of each blob."""
-    comparison: Comparison
+    comparison: BufferComparison
     """That of blobs with the model file, which runs meanwhile. An entry is used only if they are equal."""
 
 
@@ -210,7 +210,7 @@ def _parse(content: mmap.mmap, model: Blob) -> Entry | None:
         for (offset, size), source in zip(places, sources, strict=True)
         if source >= 0
     ]
-    return Entry(header, data, places, Comparison(pairs))
+    return Entry(header, data, places, BufferComparison(pairs))
 
 
 def _layout(end: int, sizes: Sequence[int], sources: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:

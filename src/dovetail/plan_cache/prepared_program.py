@@ -15,7 +15,7 @@ from dovetail import native_core
 from dovetail.errors import EngineError, FormatError
 from dovetail.forks import ForkLock
 from dovetail.limits import DEFAULT, Limits
-from dovetail.plan_cache.digest import Comparison, digest_of, digest_of_file, map_file, name_of
+from dovetail.plan_cache.digest import BufferComparison, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.program import Program, compile_anew
@@ -226,7 +226,7 @@ def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
     for blob in blobs:
         data = _bytes_of(blob)
         offset = offsets.get(_ends_of(data), -1) if data.size >= MIN_COPY else -1
-        is_equal = offset >= 0 and Comparison([(file[offset : offset + data.size], data)]).is_equal()
+        is_equal = offset >= 0 and BufferComparison([(file[offset : offset + data.size], data)]).is_equal()
         sources.append(offset if is_equal else -1)
     return sources
 
