@@ -38,7 +38,7 @@ def digest_of(data: Any) -> bytes:
 
 
 class BufferComparison:
-    """Compares pairs of arrays of bytes, in a thread of its own until the result is asked for, and then in both threads.
+    """Compares pairs of arrays of bytes, in a thread of its own until the result is read, and then in both threads.
 
     It takes a third of the time of a digest.
     """
