@@ -334,8 +334,8 @@ def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **
     """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
 
     ``elide`` and ``threads`` are those of :func:`compile`. The plan is for ``shapes`` of inputs by name, or for ``sizes`` of open
-    dimensions by name. ``rounds`` is the number of timed runs, on random inputs from ``seed``. ``limits``: by default those of
-    the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
+    dimensions by name. ``rounds`` is the number of timed runs, on ``inputs`` by name or on random ones from ``seed``. ``limits``:
+    by default those of the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
     """
     from dovetail.engine.plan_report import report
     from dovetail.formats import load

@@ -109,6 +109,14 @@ def test_run_gives_the_same_random_inputs_for_the_same_seed(model: str, ran: Any
     assert texts[0] == texts[1] != texts[2] and "f32[5, 2]" in texts[0]
 
 
+def test_plan_is_for_the_inputs_of_files(model: str, ran: Any) -> None:
+    np.save("x.npy", np.zeros((7, 4), np.float32))
+    found = ran("plan", model, "-i", "x.npy", "--rounds", "0", "--json")
+    assert found.code == 0 and found.json["shapes"] == {"x": [7, 4]}
+    np.save("x.npy", np.zeros((7, 5), np.float32))
+    assert "[input.shape]" in ran("plan", model, "-i", "x.npy").err
+
+
 def test_run_in_json_says_what_the_table_says(model: str, ran: Any) -> None:
     found = ran("run", model, "--json").json
     assert (found["dovetail"], found["version"], found["engine"], found["random"]) == ("run", 1, ENGINE, ["x"])

@@ -19,6 +19,7 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json, tabl
     show_default=True,
     help="Plan movement away where that is quicker, wherever it is possible, or nowhere.",
 )
+@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
@@ -30,6 +31,7 @@ def plan(
     model: str,
     html: str | None,
     elide: str,
+    inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     threads: int | None,
@@ -40,15 +42,16 @@ def plan(
     """Report what the program of MODEL copies and why, its memory, and its time by kernel.
 
     Movement operators (Concat, Split, Reshape, Transpose, ...) cost nothing where their tensors can share memory; the remaining
-    copies are listed with their bytes and the reason. Times are measured on random inputs.
+    copies are listed with their bytes and the reason. Times are measured on random inputs, or on those of --input.
     """
-    from dovetail.cli.arrays import shapes_of, sizes_of
+    from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.engine.plan_report import report
 
     given, sizes = shapes_of(shapes), sizes_of(dims)
     loaded = load(model)
     with progress(f"planning and timing {model}"):
-        facts = report(loaded, elide=elide, threads=threads, shapes=given, sizes=sizes, seed=seed, rounds=rounds)
+        arrays = read_inputs(loaded, inputs, seed, dims, given)[0] if inputs else None
+        facts = report(loaded, elide=elide, threads=threads, shapes=given, sizes=sizes, seed=seed, rounds=rounds, inputs=arrays)
     if html:
         _write(html, facts.html())
         narrate(f"wrote {html}")
