@@ -69,3 +69,16 @@ def test_no_later_opset_is_promised_that_cannot_either(tmp_path: Path) -> None:
     assert caught.value.diagnostics[0].message.endswith("; opset 28 cannot either")
     dovetail.save(model, tmp_path / "out.onnx", opset=9)
     assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Upsample"]
+
+
+@pytest.mark.parametrize("domain, version", [("ai.onnx.ml", 55), ("ai.onnx.ml", 0), ("far.away", -1), ("far.away", 10**20)])
+def test_versions_of_other_domains_that_no_reader_takes_are_refused(domain: str, version: int, tmp_path: Path) -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", (2,))))
+    dovetail.save(b.model, tmp_path / "model.dt")
+    text = (tmp_path / "model.dt").read_text()
+    (tmp_path / "model.dt").write_text(text.replace("graph ", f'    versions {{"": 21, "{domain}": {version}}}\ngraph ', 1))
+    model = dovetail.load(tmp_path / "model.dt")
+    with pytest.raises(UnsupportedError, match=rf"version {version} of the domain '{domain}'") as caught:
+        dovetail.save(model, tmp_path / "out.onnx")
+    assert caught.value.code == "opset.range" and not (tmp_path / "out.onnx").exists()

@@ -19,6 +19,7 @@ from dovetail.formats.onnx import codec, min_opset
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.read import import_onnx
+from dovetail.formats.onnx.reader import plain_domain
 from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.writer import FLOAT, kind_of
 from dovetail.formats.readback import check_readback
@@ -43,13 +44,15 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
 
     An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, OPSET is used.
-    Raises UnsupportedError [opset.range], and [op.unsayable], [type.version] or another with every node that cannot be
-    exported, and with the first opset that can express the model.
+    Raises UnsupportedError [opset.range] for it or for the version of another domain, and [op.unsayable], [type.version] or
+    another with every node that cannot be exported, and with the first opset that can express the model.
     """
     target = OPSET if opset is None else opset
     if opset is None and model.versions.get(""):
         target = model.versions[""]
     newest = _check_opset(target)
+    for domain, version in _other_domains(model).items():
+        _check_version(domain, version)
     try:
         foreign = export_at(model, target)
     except UnsupportedError as error:
@@ -62,7 +65,7 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
 
 def export_at(model: Model, target: int) -> ForeignModel:
     """Export ``model`` to ONNX at an opset. Raises UnsupportedError with every node that cannot be exported."""
-    versions = {domain: version for domain, version in model.versions.items() if domain not in ("ir", "")}
+    versions = _other_domains(model)
     imports = {LEARNING: _learning_version(model), **versions, "": target}
 
     def version_of(domain: str, kind: str) -> int | None:
@@ -91,6 +94,18 @@ def _check_opset(opset: int) -> int:
     if not 1 <= opset <= last:
         raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {last}]")
     return last
+
+
+def _other_domains(model: Model) -> dict[str, int]:
+    """Return the versions of the imported domains, ONNX's own excepted."""
+    return {domain: version for domain, version in model.versions.items() if domain != "ir" and plain_domain(domain)}
+
+
+def _check_version(domain: str, version: int) -> None:
+    """Raise UnsupportedError [opset.range] for a version that no reader takes."""
+    last = newest_opset(domain, version) or NEWEST
+    if not 1 <= version <= last:
+        raise UnsupportedError("opset.range", f"version {version} of the domain {domain!r} is not in [1, {last}]")
 
 
 def _describe(model: Model, foreign: ForeignModel) -> None:
