@@ -58,7 +58,8 @@ _DEFAULTS = KernelTraits()
 
 def writes_any_layout(call: KernelCall, result: RunTensor) -> bool:
     """Return whether a kernel writes a result in any layout (see ``direct_outputs``)."""
-    if result.sizes[1] > traits_of(call.kernel).direct_outputs:
+    limit = traits_of(call.kernel).direct_outputs
+    if not limit or result.sizes[1] > limit:
         return False
     weights = call.reads[1]
     return weights is not None and all(size == 1 for size in weights.sizes[2:])
