@@ -23,7 +23,7 @@ from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.write import to_foreign as to_ir
 from dovetail.ir.types import Tensor
 
-COUNT = 1200
+COUNT = 2000
 ELEMENTS = "f32 f32 f32 f32 i64 i64 i32 f16 bf16 boolean u8 string f64 i4 f8e4m3".split()
 SIZES: list[Any] = [0, 1, 2, 3, 4, 6, symbolic.symbol("n"), symbolic.symbol("m")]
 NAN, INFINITY = float("nan"), float("inf")
