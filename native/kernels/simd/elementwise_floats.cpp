@@ -52,6 +52,7 @@ DOVETAIL_INLINE bool are_below_half(Floats x) {
 // 2^-22 of the product: three roundings of at most 2^-24 each.
 struct RoundQuotient {
     DOVETAIL_INLINE Floats exact(Floats x, Floats y) { return round_even(x / y); }
+    DOVETAIL_INLINE float of(float x, float y) { return round_even(splat(x / y))[0]; }
 
     // `distance` is an upper bound of the distance of x / y to the result; below 0.5, the result is exact.
     DOVETAIL_INLINE Floats of(Floats x, Floats reciprocal, Floats& distance) {
@@ -85,20 +86,9 @@ void round_quotients_by(float* to, const float* x, float divisor, std::int64_t c
 }
 
 void round_quotients(const InstructionTile& tile) {
-    for (std::int64_t row = 0; row < tile.rows; ++row) {
-        float* to = target<float>(tile, row);
-        const float* x = source<float>(tile, 0, row);
-        const float* y = source<float>(tile, 1, row);
-        if (tile.is_scalar[1]) {
-            round_quotients_by(to, x, *y, tile.columns);
-            continue;
-        }
-        const std::int64_t step = tile.is_scalar[0] ? 0 : 1;
-        for (std::int64_t i = 0; i < tile.columns; ++i) {
-            const Floats quotient = RoundQuotient::exact(splat(x[i * step]), splat(y[i]));
-            to[i] = quotient[0];
-        }
-    }
+    if (!tile.is_scalar[1]) return loop2<RoundQuotient, float, float, float>(tile);
+    for (std::int64_t row = 0; row < tile.rows; ++row)
+        round_quotients_by(target<float>(tile, row), source<float>(tile, 0, row), *source<float>(tile, 1, row), tile.columns);
 }
 
 // A function of the C library, computed in f64. For f32 the result is rounded once and nearly correctly rounded.
