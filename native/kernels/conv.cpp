@@ -19,7 +19,6 @@ constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multip
 // tiles that span rows are used.
 constexpr std::int64_t kMinDepth = 64;
 constexpr double kSpanningCost = 0.95;
-constexpr std::int64_t kSmallWork = 1 << 18;  // multiplications below which waking a thread does not pay
 
 std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 16; }
 
@@ -219,7 +218,7 @@ void Conv::run(const Run& run) const {
     if (y_.count() == 0) return;
     const auto panels = static_cast<std::int64_t>(panels_.size());
     const std::int64_t chunks = ceil_div(panels, chunk_panels_), all = units(), threads = run.pool->threads();
-    const bool is_small = y_.count() * segments_ * length_ < kSmallWork;
+    const bool is_small = y_.count() * segments_ * length_ < kSmallConvolution;
     // Groups of few channels share cache lines of the output: one thread computes all groups of its pixels.
     const std::int64_t groups_per_task = chunks == 1 && threads > 1 && all >= kTasksPerThread * threads ? geometry_.groups : 1;
     const std::int64_t apart = geometry_.groups / groups_per_task;

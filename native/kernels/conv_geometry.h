@@ -13,6 +13,9 @@ namespace dovetail {
 
 using Spatial = std::array<std::int64_t, 3>;
 
+// Multiplications of a convolution below which waking a thread does not pay.
+constexpr std::int64_t kSmallConvolution = 1 << 18;
+
 // Strides of a tensor, in floats.
 struct TensorStrides {
     std::int64_t image = 0;

@@ -16,7 +16,6 @@ constexpr std::int64_t kLine = 16;               // floats of a cache line
 constexpr std::int64_t kBlockBytes = 640 << 10;  // of transformed inputs that stay in L2
 constexpr std::int64_t kMinTiles = 8;            // of a task: fewer read the weights too often
 constexpr std::int64_t kTasksPerThread = 3;
-constexpr std::int64_t kSmallWork = 1 << 18;  // multiplications below which waking a thread does not pay
 
 // Cycles of a transform per point and vector, and bytes of weights per cycle from memory; they hardly overlap with products.
 constexpr double kTransformCycles = 4, kWeightBytes = 2.1;
@@ -214,7 +213,7 @@ void WinogradConv::run(const Run& run) const {
                   static_cast<std::size_t>((chunk + 1) * panels / chunks)},
                  worker);
     };
-    if (tiles_ * points_ * geometry_.channels * geometry_.outputs < kSmallWork)
+    if (tiles_ * points_ * geometry_.channels * geometry_.outputs < kSmallConvolution)
         for (std::int64_t i = 0; i < blocks * chunks; ++i) task(i, 0);
     else
         run.pool->parallel_for(blocks * chunks, task);
