@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kMaxBatchRows = 6;  // batch rows that fit into the registers of the widest tile
 constexpr std::int64_t kFewRows = 4;       // rows up to which vector instructions are faster than matrix tiles
-// Least bytes of recurrence weights whose product with a state several threads share: it takes longer than starting them.
-// A byte of integers takes longer than one of floats, which are not quantized again at each time step.
+// Bytes of recurrence weights from which several threads share their product with a state: it then takes longer than waking the
+// threads. Products of integers also convert their accumulators, so they take longer for each byte.
 constexpr std::int64_t kSharedIntegers = 1 << 17, kSharedFloats = 1 << 20;
 
 std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
