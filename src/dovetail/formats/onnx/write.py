@@ -50,7 +50,7 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     target = OPSET if opset is None else opset
     if opset is None and model.versions.get(""):
         target = model.versions[""]
-    newest = _check_opset(target)
+    newest = _check_version("", target)
     for domain, version in _other_domains(model).items():
         _check_version(domain, version)
     try:
@@ -89,23 +89,18 @@ def _learning_version(model: Model) -> int:
     return COLUMNS_VERSION if columns else LEARNING_VERSION
 
 
-def _check_opset(opset: int) -> int:
-    last = newest_opset("", opset) or opset
-    if not 1 <= opset <= last:
-        raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {last}]")
-    return last
-
-
 def _other_domains(model: Model) -> dict[str, int]:
     """Return the versions of the imported domains, ONNX's own excepted."""
     return {domain: version for domain, version in model.versions.items() if domain != "ir" and plain_domain(domain)}
 
 
-def _check_version(domain: str, version: int) -> None:
-    """Raise UnsupportedError [opset.range] for a version that no reader takes."""
+def _check_version(domain: str, version: int) -> int:
+    """Return the newest version of a domain. Raises UnsupportedError [opset.range] for one that no reader takes."""
     last = newest_opset(domain, version) or NEWEST
     if not 1 <= version <= last:
-        raise UnsupportedError("opset.range", f"version {version} of the domain {domain!r} is not in [1, {last}]")
+        subject = f"version {version} of the domain {domain!r}" if domain else f"opset {version}"
+        raise UnsupportedError("opset.range", f"{subject} is not in [1, {last}]")
+    return last
 
 
 def _describe(model: Model, foreign: ForeignModel) -> None:
