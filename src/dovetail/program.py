@@ -141,11 +141,11 @@ class Program:
         if count == 1 or self._native is None:
             return map_in_order(self, items)
         single = self._call_in_one_thread()
+        if streams != "auto":
+            return map_concurrently(single, items, count)
         if self._call_time is None:
             self._call_time = CallTime()
-        if streams == "auto":
-            return map_adaptive(single, items, count, self._call_time)
-        return map_concurrently(single, items, count)
+        return map_adaptive(single, items, count, self._call_time)
 
     def _call_in_one_thread(self) -> Callable[[Any], Results]:
         """Return a call of this program in one thread, which shares its graph and its packed weights."""
