@@ -14,12 +14,18 @@ from typing import Any
 import numpy as np
 
 Bytes = np.ndarray[Any, Any]
+"""An array of u8 with one axis."""
 
 PIECE = 1 << 22
 """Bytes of one piece."""
 MAX_THREADS = 4
 COMPARED_BYTES = 1 << 18
 """Bytes that are compared at a time; they fit into L2."""
+
+
+def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
+    """Return the bytes of a contiguous array, without copying them."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def digest_of(data: Any) -> bytes:
@@ -38,10 +44,7 @@ def digest_of(data: Any) -> bytes:
 
 
 class BufferComparison:
-    """Compares pairs of arrays of bytes, in a thread of its own until the result is read, and then in both threads.
-
-    It takes a third of the time of a digest.
-    """
+    """Compares pairs of arrays of bytes, in a thread of its own until the result is read, and then in both threads."""
 
     def __init__(self, pairs: Iterable[tuple[Bytes, Bytes]]) -> None:
         self._is_equal = True

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.errors import EngineError
-from dovetail.plan_cache.digest import BufferComparison, digest_of
+from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of
 
 LOGGER = logging.getLogger("dovetail")
 MAGIC = b"dovetail plan 2\n"
@@ -140,7 +140,7 @@ class CacheFolder:
         body += bytes(covered - _DIGEST_END - len(body))
         for blob, (offset, size), source in zip(blobs, places, sources, strict=True):
             if source < 0:
-                body[offset - _DIGEST_END : offset - _DIGEST_END + size] = _bytes_of(blob)
+                body[offset - _DIGEST_END : offset - _DIGEST_END + size] = bytes_of(blob).data
         draft = f".{secrets.token_hex(8)}.draft"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flag("O_NOFOLLOW") | _flag("O_CLOEXEC") | _flag("O_BINARY")
         with self._open() as folder:
@@ -153,7 +153,7 @@ class CacheFolder:
                         for blob, (offset, _), source in zip(blobs, places, sources, strict=True):
                             if source >= 0:
                                 stream.write(bytes(offset - stream.tell()))
-                                stream.write(_bytes_of(blob))
+                                stream.write(bytes_of(blob).data)
                     old, new = self._at(draft, folder), self._at(name + SUFFIX, folder)
                     os.replace(old, new, src_dir_fd=folder, dst_dir_fd=folder)
                 except BaseException:
@@ -224,10 +224,6 @@ def _layout(end: int, sizes: Sequence[int], sources: Sequence[int]) -> tuple[lis
                 end = offsets[index] + size
         ends.append(end)
     return list(zip(offsets, sizes, strict=True)), ends[0], ends[1]
-
-
-def _bytes_of(blob: Blob) -> memoryview:
-    return blob.reshape(-1).view(np.uint8).data
 
 
 def _is_entry(name: str) -> bool:

@@ -15,7 +15,7 @@ from dovetail import native_core
 from dovetail.errors import EngineError, FormatError
 from dovetail.forks import ForkLock
 from dovetail.limits import DEFAULT, Limits
-from dovetail.plan_cache.digest import BufferComparison, digest_of, digest_of_file, map_file, name_of
+from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.program import Program, compile_anew
@@ -221,10 +221,10 @@ def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
 
     content = map_file(path)
     file = np.frombuffer(content or b"", np.uint8)
-    offsets = {_ends_of(_bytes_of(data)): offset for data, offset in mapped_constants(model.graph) if data.nbytes >= MIN_COPY}
+    offsets = {_ends_of(bytes_of(data)): offset for data, offset in mapped_constants(model.graph) if data.nbytes >= MIN_COPY}
     sources = []
     for blob in blobs:
-        data = _bytes_of(blob)
+        data = bytes_of(blob)
         offset = offsets.get(_ends_of(data), -1) if data.size >= MIN_COPY else -1
         is_equal = offset >= 0 and BufferComparison([(file[offset : offset + data.size], data)]).is_equal()
         sources.append(offset if is_equal else -1)
@@ -234,10 +234,6 @@ def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
 def _ends_of(data: Blob) -> tuple[int, bytes, bytes]:
     """Return the size of an array of bytes, its first bytes and its last ones."""
     return data.size, data[:64].tobytes(), data[-64:].tobytes()
-
-
-def _bytes_of(array: Blob) -> Blob:
-    return array.reshape(-1).view(np.uint8)
 
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:
