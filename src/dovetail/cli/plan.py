@@ -99,16 +99,12 @@ def _say(facts: Any) -> None:
 
 def _say_subgraphs(steps: Any) -> None:
     """Print the steps of If and Loop with those of their subgraphs, indented."""
-    from dovetail.report.text import duration, subgraph_rows, subgraph_seconds
+    from dovetail.report.text import duration, subgraph_rows
 
     rows = []
-    for depth, item in subgraph_rows(steps):
-        indent = "  " * depth
-        if hasattr(item, "kernel"):
-            kernel = item.kernel if item.is_native else f"{item.kernel} (interpreter)"
-            rows.append([item.number, indent + item.label, kernel, item.runs, duration(item.seconds)])
-        else:
-            rows.append(["", indent + item.name, "", item.runs, duration(subgraph_seconds(item))])
+    for depth, label, runs, seconds, step in subgraph_rows(steps):
+        kernel = "" if step is None else step.kernel if step.is_native else f"{step.kernel} (interpreter)"
+        rows.append(["" if step is None else step.number, "  " * depth + label, kernel, runs, duration(seconds)])
     if rows:
         click.echo()
         table(("step", "in subgraphs", "kernel", "runs", "time"), rows)

@@ -124,18 +124,18 @@ def _say_groups(kind: str, groups: Any) -> None:
 def _say_subgraphs(steps: Any) -> None:
     """Print the steps of If and Loop with those of their subgraphs, indented."""
     from dovetail.report.profile_text import nbytes, operations, share_of_limit
-    from dovetail.report.text import duration, subgraph_rows, subgraph_seconds
+    from dovetail.report.text import duration, subgraph_rows
 
     rows = []
-    for depth, item in subgraph_rows(steps):
-        indent = "  " * depth
-        if hasattr(item, "kernel"):
-            rows.append(
-                [item.number, indent + item.label, item.operator, item.kernel, item.runs, duration(item.seconds),
-                 nbytes(item.nbytes), operations(item.operations), share_of_limit(item.share_of_limit, item.bound)]
-            )  # fmt: skip
+    for depth, label, runs, seconds, step in subgraph_rows(steps):
+        name, time = "  " * depth + label, duration(seconds)
+        if step is None:
+            rows.append(["", name, "", "", runs, time, "", "", ""])
         else:
-            rows.append(["", indent + item.name, "", "", item.runs, duration(subgraph_seconds(item)), "", "", ""])
+            rows.append(
+                [step.number, name, step.operator, step.kernel, runs, time, nbytes(step.nbytes), operations(step.operations),
+                 share_of_limit(step.share_of_limit, step.bound)]
+            )  # fmt: skip
     if rows:
         click.echo()
         table(("step", "in subgraphs", "operator", "kernel", "runs", "time", "bytes", "operations", "of the limit"), rows)

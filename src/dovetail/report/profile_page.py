@@ -8,7 +8,7 @@ from dovetail.report.document import cards, document, stylesheet, text_of
 from dovetail.report.profile_chart import charts_of, legend
 from dovetail.report.profile_text import engine_text, machine_text, nbytes, operations, share_of_limit
 from dovetail.report.tables import Bar, Indented, table
-from dovetail.report.text import count, duration, percent, size, subgraph_rows, subgraph_seconds
+from dovetail.report.text import count, duration, percent, size, subgraph_rows
 
 MAX_INPUTS = 8
 """The most inputs that a heading names."""
@@ -94,14 +94,15 @@ def _native_tables(engine: Any) -> str:
 def subgraphs_table(engine: Any) -> str:
     """Return the table of If and Loop with the steps of their subgraphs; nothing where none ran."""
     rows = []
-    for depth, item in subgraph_rows(engine.steps):
-        if hasattr(item, "kernel"):
-            rows.append(
-                (item.number, Indented(depth, item.label), item.operator, item.kernel, item.runs, duration(item.seconds),
-                 nbytes(item.nbytes), operations(item.operations), share_of_limit(item.share_of_limit, item.bound))
-            )  # fmt: skip
+    for depth, label, runs, seconds, step in subgraph_rows(engine.steps):
+        name, time = Indented(depth, label), duration(seconds)
+        if step is None:
+            rows.append(("", name, "", "", runs, time, "", "", ""))
         else:
-            rows.append(("", Indented(depth, item.name), "", "", item.runs, duration(subgraph_seconds(item)), "", "", ""))
+            rows.append(
+                (step.number, name, step.operator, step.kernel, runs, time, nbytes(step.nbytes), operations(step.operations),
+                 share_of_limit(step.share_of_limit, step.bound))
+            )  # fmt: skip
     columns = ("#step", "node", "operator", "kernel", "#runs", "#time", "#bytes", "#operations", "#of the limit")
     return table("Steps of subgraphs", columns, rows, "", is_open=False) if rows else ""
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from dovetail.errors import printable
-from dovetail.report.text import duration, percent, size, subgraph_rows, subgraph_seconds
+from dovetail.report.text import duration, percent, size, subgraph_rows
 
 MAX_ROWS = 400
 """The maximum number of rows of a table; the page counts the others."""
@@ -54,12 +54,10 @@ def interpreter_steps(facts: Any) -> str:
 def subgraph_steps(facts: Any) -> str:
     """Return the table of If and Loop with the steps of their subgraphs; nothing where none ran."""
     rows = []
-    for depth, item in subgraph_rows(facts.steps):
-        if hasattr(item, "kernel"):
-            runs_in = "native" if item.is_native else "interpreter"
-            rows.append((item.number, Indented(depth, item.label), item.kernel, runs_in, item.runs, duration(item.seconds)))
-        else:
-            rows.append(("", Indented(depth, item.name), "", "", item.runs, duration(subgraph_seconds(item))))
+    for depth, label, runs, seconds, step in subgraph_rows(facts.steps):
+        number, kernel = ("", "") if step is None else (step.number, step.kernel)
+        runs_in = "" if step is None else "native" if step.is_native else "interpreter"
+        rows.append((number, Indented(depth, label), kernel, runs_in, runs, duration(seconds)))
     columns = ("#step", "node", "kernel", "runs in", "#runs", "#time")
     return table("Steps of subgraphs", columns, rows, "") if rows else ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def size(nbytes: float) -> str:
@@ -67,23 +67,28 @@ def share_of_interpreter(facts: Any) -> str:
     return f" ({percent(sum(shares))} of the time)" if shares else ""
 
 
-def with_subgraphs(steps: Iterable[Any], depth: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yield steps, their subgraphs and the steps of these, each with its depth."""
+class SubgraphRow(NamedTuple):
+    """A row of the tables of subgraphs: a step, or, where ``step`` is None, a subgraph with the sum of its steps' times."""
+
+    depth: int
+    label: str
+    runs: int
+    seconds: float | None
+    step: Any
+
+
+def subgraph_rows(steps: Iterable[Any]) -> list[SubgraphRow]:
+    """Return the steps that have subgraphs, with all that these contain."""
+    return list(_subgraph_rows((step for step in steps if step.subgraphs), 0))
+
+
+def _subgraph_rows(steps: Iterable[Any], depth: int) -> Iterator[SubgraphRow]:
     for step in steps:
-        yield depth, step
+        yield SubgraphRow(depth, step.label, step.runs, step.seconds, step)
         for subgraph in step.subgraphs:
-            yield depth + 1, subgraph
-            yield from with_subgraphs(subgraph.steps, depth + 2)
-
-
-def subgraph_rows(steps: Iterable[Any]) -> list[tuple[int, Any]]:
-    """Return the steps that have subgraphs, with all that lies in these, each with its depth."""
-    return list(with_subgraphs(step for step in steps if step.subgraphs))
-
-
-def subgraph_seconds(subgraph: Any) -> float:
-    """Return the seconds of a subgraph's steps, summed over its runs."""
-    return sum(step.seconds or 0.0 for step in subgraph.steps)
+            seconds = sum(inner.seconds or 0.0 for inner in subgraph.steps)
+            yield SubgraphRow(depth + 1, subgraph.name, subgraph.runs, seconds, None)
+            yield from _subgraph_rows(subgraph.steps, depth + 2)
 
 
 def count(number: int, one: str, many: str = "") -> str:
