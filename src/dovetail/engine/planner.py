@@ -52,6 +52,7 @@ def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str,
         return _finish(first, strides)
     other = _finish(_prepare(graph, tensor_map, calls, schedule.order, strides, elide), strides)
     copied = first.layouts.aliases.copied_bytes(call for call in (*calls, *first.output_copies) if call.kernel == MOVE)
+    # A plan of the first order needs at least its peak, and copies at least its moves: most are not built for the comparison.
     if other.arena_bytes < schedule.replaced_peak and other.copied_bytes <= copied:
         return other
     plan = _finish(first, strides)
@@ -126,7 +127,7 @@ def _prepare(
 
 
 def _finish(preparation: _Preparation, strides: Strides, offsets: Sequence[int] | None = None) -> Plan:
-    """Return the plan. Without aliases, which give every tensor a dense buffer of its own, where a layout is not affine."""
+    """Return the plan; where a layout is not affine, that without aliases, with a dense buffer for each tensor."""
     try:
         return _build(preparation, offsets)
     except NonAffineLayout:
