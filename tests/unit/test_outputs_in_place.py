@@ -20,7 +20,7 @@ from dovetail.formats.onnx import write as onnx_write
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 
-pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 
 RNG = np.random.default_rng(23)
 SIZES = ((2, 7, 9), (1, 1, 33), (1, 40, 1), (3, 13, 5), (0, 4, 4))
@@ -147,7 +147,7 @@ def test_results_are_those_of_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
 def test_results_in_another_instruction_set(isa: str) -> None:
     if native_core.core().isa() == isa:
-        pytest.skip("these are the kernels in use")
+        pytest.skip("the test above runs this instruction set")
     here = Path(__file__).parent
     path = os.pathsep.join([str(Path(native_core.__file__).parents[1]), *sys.path])
     environment = {**os.environ, "DOVETAIL_ISA": isa, "DOVETAIL_VERIFY": "1", "PYTHONPATH": path}

@@ -18,7 +18,7 @@ from dovetail.errors import DovetailError
 from dovetail.plan_cache.prepared_program import PreparedProgram
 
 ort = pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 
 Inputs = dict[str, np.ndarray[Any, Any]]
 
