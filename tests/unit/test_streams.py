@@ -155,50 +155,51 @@ def test_as_many_calls_run_at_a_time_as_there_are_streams() -> None:
     assert most == 3
 
 
-class Sleeper:
-    """A call that takes as many seconds as its item says, and notes the threads and how many ran at a time."""
+class Meeting:
+    """A call that returns once as many calls as it says run at a time, and notes its threads; it fails if they never do."""
 
-    def __init__(self) -> None:
-        self.running = self.most = 0
-        self.threads: list[int] = []
-        self.lock = threading.Lock()
+    def __init__(self, calls: int) -> None:
+        self.barrier = threading.Barrier(calls, timeout=60)
+        self.threads: set[int] = set()
 
-    def __call__(self, seconds: float) -> Any:
-        with self.lock:
-            self.running += 1
-            self.most = max(self.most, self.running)
-            self.threads.append(threading.get_ident())
-        if seconds:
-            time.sleep(seconds)
-        with self.lock:
-            self.running -= 1
-        return seconds
+    def __call__(self, item: Any) -> Any:
+        self.threads.add(threading.get_ident())
+        self.barrier.wait()
+        return item
 
 
-def test_long_calls_run_at_a_time_from_the_first_item_on() -> None:
+def test_long_calls_run_at_a_time_from_the_first_item_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MIN_SECONDS", 0)
+    call, call_time = Meeting(3), streams.CallTime()
     for _ in range(2):
-        sleeper, call_time = Sleeper(), streams.CallTime()
-        assert list(streams.map_adaptive(sleeper, [0.02] * 3, 3, call_time)) == [0.02] * 3
-        assert sleeper.most == 3 and threading.get_ident() not in sleeper.threads
+        assert list(streams.map_adaptive(call, range(3), 3, call_time)) == [0, 1, 2]
+    assert threading.get_ident() not in call.threads
 
 
 def test_short_calls_run_in_the_thread_of_the_caller_once_they_are_known_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MIN_SECONDS", 0.005)
-    call_time = streams.CallTime()
-    first, second, third = Sleeper(), Sleeper(), Sleeper()
-    assert list(streams.map_adaptive(first, [0.0] * 20, 2, call_time)) == [0.0] * 20
-    assert call_time.is_short and threading.get_ident() in first.threads
-    assert list(streams.map_adaptive(second, [0.0] * 20, 2, call_time)) == [0.0] * 20
-    assert second.most == 1 and set(second.threads) == {threading.get_ident()}
-    assert list(streams.map_adaptive(third, [0.01] * 40, 2, call_time)) == [0.01] * 40
-    assert third.most == 2 and not call_time.is_short
+    call_time, here = streams.CallTime(), threading.get_ident()
+    first, second, third = Meeting(1), Meeting(1), Meeting(2)
+    monkeypatch.setattr(streams, "MIN_SECONDS", float("inf"))
+    assert list(streams.map_adaptive(first, range(20), 2, call_time)) == list(range(20))
+    assert here in first.threads and len(first.threads) > 1
+    assert list(streams.map_adaptive(second, range(20), 2, call_time)) == list(range(20))
+    assert second.threads == {here}
+    monkeypatch.setattr(streams, "MIN_SECONDS", 0)
+    assert list(streams.map_adaptive(third, range(40), 2, call_time)) == list(range(40))
+    assert here not in third.threads
 
 
 def test_short_calls_among_long_ones_keep_their_places() -> None:
     feed = [0.0 if index % 3 else 0.004 for index in range(80)]
-    sleeper = Sleeper()
-    assert list(streams.map_adaptive(sleeper, feed, 2, streams.CallTime())) == feed
-    assert len(sleeper.threads) == len(feed)
+    called: list[float] = []
+
+    def call(seconds: float) -> Any:
+        called.append(seconds)
+        time.sleep(seconds)
+        return seconds
+
+    assert list(streams.map_adaptive(call, feed, 2, streams.CallTime())) == feed
+    assert len(called) == len(feed)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "all", None])

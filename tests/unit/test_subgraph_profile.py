@@ -73,7 +73,7 @@ def loop_of(steps: Any) -> Any:
 
 @pytest.mark.parametrize("in_python", [False, True])
 def test_a_plan_lists_the_steps_of_subgraphs_with_their_runs(in_python: bool) -> None:
-    found = report(looping(in_python=in_python), threads=1, rounds=3)
+    found = report(looping(in_python=in_python), threads=1, rounds=1)
     loop = loop_of(found.steps)
     assert loop.is_native == (not in_python) and loop.runs == 1
     (body,) = loop.subgraphs
@@ -87,8 +87,7 @@ def test_a_plan_lists_the_steps_of_subgraphs_with_their_runs(in_python: bool) ->
     for step in all_steps(found.steps):
         assert step.seconds is not None and step.seconds >= 0
         inner = sum(each.seconds or 0.0 for subgraph in step.subgraphs for each in subgraph.steps)
-        # Medians of a step and of those within it are of different runs at most.
-        assert inner <= 2 * step.seconds
+        assert inner <= step.seconds
     assert any(not step.is_native for step in all_steps(found.steps)) == in_python
 
 
