@@ -1,0 +1,142 @@
+"""Two checkouts of dovetail, each with its own virtual environment and native core: medians of interleaved calls, as ratios.
+
+    python bench/builds.py OTHER [--cells arrays|networks] [--only TEXT] [--rounds N] [--threads N ...]
+
+OTHER is the folder of another checkout. Each checkout runs the cells of this one's bench/arrays.py or bench/networks.py in a
+process of its own, and the processes take turns call by call. A ratio below 1 means that this checkout is faster. DOVETAIL_ISA
+chooses the instruction set of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+REPEATED = 2e-3
+"""Seconds of calls that are timed at a time."""
+HERE = Path(__file__).resolve().parents[1]
+
+
+class Checkout:
+    """A process that runs cells in the virtual environment of a checkout."""
+
+    def __init__(self, folder: Path, cells: str, threads: int) -> None:
+        environment = {**os.environ, "DOVETAIL_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+        command = [str(folder / ".venv/bin/python"), "-P", __file__, str(folder), "--cells", cells, "--work"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def __call__(self, request: str) -> str:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(request, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"a process ended with code {self._process.wait()}")
+        return answer.strip()
+
+    def close(self) -> None:
+        self("end")
+        self._process.wait()
+
+
+def array_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
+    import arrays
+
+    for cell in arrays.cells():
+        yield cell.name, lambda cell=cell: arrays.by_dovetail(cell)
+
+
+def network_calls() -> Iterator[tuple[str, Callable[[], Callable[[], Any]]]]:
+    import light_models
+
+    import dovetail
+    import networks
+
+    for name in networks.MODELS:
+        for batch in (1, 8):
+
+            def prepare(name: str = name, batch: int = batch) -> Callable[[], Any]:
+                model = networks.at_batch(light_models.with_random_weights(name), batch)
+                with tempfile.TemporaryDirectory() as folder:
+                    path = Path(folder) / "model.onnx"
+                    path.write_bytes(model.SerializeToString())
+                    program, feed = dovetail.compile(path, engine="native"), light_models.image(model)
+                return lambda: program(feed)
+
+            yield f"{name} batch {batch}", prepare
+
+
+CALLS = {"arrays": array_calls, "networks": network_calls}
+
+
+def work(cells: str) -> None:
+    """Answer requests: the name of the next cell, a preparation of it, and seconds of a call."""
+    sys.path[:0] = [str(HERE / "bench"), str(HERE / "examples")]
+    answers, sys.stdout = sys.stdout, sys.stderr
+    remaining = CALLS[cells]()
+    call, count, prepare = (lambda: None), 1, (lambda: lambda: None)
+    for request in sys.stdin:
+        word = request.strip()
+        if word == "next":
+            name, prepare = next(remaining, ("", prepare))
+            print(name, file=answers, flush=True)
+        elif word == "prepare":
+            call = prepare()
+            call()
+            count = max(1, int(REPEATED / seconds_of(call, 1)))
+            print(file=answers, flush=True)
+        elif word == "time":
+            print(seconds_of(call, count), file=answers, flush=True)
+        else:
+            print(file=answers, flush=True)
+            return
+
+
+def seconds_of(call: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("other", type=Path)
+    parser.add_argument("--cells", choices=CALLS, default="networks")
+    parser.add_argument("--only", default="", help="cells whose name has this text")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.cells)
+        return
+    ratios = []
+    for threads in options.threads:
+        checkouts = [Checkout(folder.resolve(), options.cells, threads) for folder in (HERE, options.other)]
+        while names := {checkout("next") for checkout in checkouts} - {""}:
+            (name,) = names
+            if options.only not in name:
+                continue
+            for checkout in checkouts:
+                checkout("prepare")
+            rows = [[float(checkout("time")) for checkout in checkouts] for _ in range(options.rounds + 1)][1:]
+            this, other = (statistics.median(column) * 1e6 for column in zip(*rows, strict=True))
+            ratios.append(this / other)
+            print(f"{name:62} threads {threads}  this {this:11.2f} us  other {other:11.2f} us  {this / other:.2f}", flush=True)
+        for checkout in checkouts:
+            checkout.close()
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"geometric mean {mean:.3f} of {len(ratios)} cells, highest {max(ratios):.2f}, load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
