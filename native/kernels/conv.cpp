@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "kernels/folded_conv.h"
 #include "kernels/kernels.h"
 #include "kernels/winograd.h"
 
@@ -343,6 +344,7 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
 std::unique_ptr<Kernel> make_conv(const Spec& spec, WeightCache& cache) {
     const Spec normalized = without_unit_axes(spec);
     if (auto kernel = WinogradConv::create(normalized, cache)) return kernel;
+    if (auto kernel = FoldedConv::create(normalized, cache)) return kernel;
     return std::make_unique<Conv>(normalized, cache);
 }
 
