@@ -178,7 +178,7 @@ private:
         const BlockPosition block_position = position_of(block);
         if (is_two_pass()) {
             accumulate(run, block_position, slice, totals, Reduction::max, nullptr);
-            for (std::int64_t i = 0; i < kTotals; ++i) {
+            for (std::int64_t i = 0; i < used_totals(block_position); ++i) {
                 const bool is_finite = i < block_position.width && std::isfinite(static_cast<double>(totals[i]));
                 offsets[i] = is_finite || is_nan(totals[i]) ? static_cast<T>(totals[i]) : T{};
             }
@@ -193,6 +193,9 @@ private:
         std::int64_t width = 0;
     };
 
+    // The totals that a block uses: vectors reach beyond its columns.
+    static std::int64_t used_totals(const BlockPosition& block_position) { return block_position.width + kTotals - kColumns; }
+
     BlockPosition position_of(std::int64_t block) const {
         const std::int64_t first = block % column_blocks_ * width_;
         BlockPosition block_position{first * columns_.x, first * columns_.y, std::min(width_, columns_.size - first)};
@@ -206,7 +209,7 @@ private:
 
     void accumulate(const Run& run, const BlockPosition& block_position, std::int64_t slice, Total* totals, Reduction reduction,
                     const T* offsets) const {
-        std::fill(totals, totals + kTotals, start_of(reduction));
+        std::fill_n(totals, used_totals(block_position), start_of(reduction));
         const auto function = functions_.by[static_cast<int>(reduction)];
         const std::int64_t first = slice * sliced_->size / slices_;
         const std::int64_t size = (slice + 1) * sliced_->size / slices_ - first;
