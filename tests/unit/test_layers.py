@@ -19,7 +19,7 @@ import dovetail
 PACKAGE = Path(dovetail.__file__).parent
 
 LAYERS = (
-    "errors forks gc_pause threads",
+    "errors extras forks gc_pause threads",
     "dtypes symbolic ir.types arrays native_core array_ops limits",
     "ir.graph",
     "ir.state",
@@ -27,8 +27,8 @@ LAYERS = (
     "ops",
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
-    "program plan_cache streams compare equality backend ngraph catalog overview draw difference",
-    "transform debug",
+    "program plan_cache streams compare equality backend ngraph catalog overview draw difference devices",
+    "transform debug batch out_of_core",
     "cli",
 )
 """The packages and modules, the lowest layer first; a module with a layer of its own is not of its package's."""
@@ -36,6 +36,9 @@ LAYERS = (
 ACYCLIC = (
     "ir",
     "arrays",
+    "batch",
+    "devices",
+    "out_of_core",
     "formats",
     "interpreter",
     "passes",
@@ -54,8 +57,8 @@ ACYCLIC = (
 
 # What `import dovetail` leaves to those who need it: array libraries, file formats' packages, the terminal's.
 LATE = (
-    "array_api_compat click cupy dask defusedxml fast_sugiyama google.protobuf jax onnx onnxruntime openvino "
-    "resvg_py rich torch xml.etree.ElementTree"
+    "PIL array_api_compat click cupy dask defusedxml distributed fast_sugiyama google.protobuf jax onnx onnxruntime openvino "
+    "pandas pyarrow pyspark ray resvg_py rich torch xml.etree.ElementTree zarr"
 ).split()
 
 
