@@ -38,17 +38,22 @@ IR_VALUES = [
 ]  # fmt: skip
 
 
-def operators(dialect: Dialect) -> list[tuple[str, str, int]]:
-    return sorted({*dialect.import_mappings(), *dialect.importers})
+class Operators:
+    """The operators of a dialect, read once: (domain, kind, version) of each, and the mappings that import it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.mappings = dialect.import_mappings()
+        self.known = sorted({*self.mappings, *dialect.importers})
 
 
-def facts(dialect: Dialect, domain: str, kind: str, version: int) -> tuple[list[str], int]:
+def facts(operators: Operators, domain: str, kind: str, version: int) -> tuple[list[str], int]:
     """The names of the attributes, and how many inputs there may be."""
-    mappings = dialect.import_mappings().get((domain, kind, version), ())
+    mappings = operators.mappings.get((domain, kind, version), ())
     names = {name for mapping in mappings for param in mapping.attributes for name in param.foreign_names}
     count = max((len(mapping.inputs) for mapping in mappings), default=3)
     # onnxruntime has operators of its own, which the onnx package does not know.
-    if dialect is ONNX and onnx.defs.has(kind, version, domain):
+    if operators.dialect is ONNX and onnx.defs.has(kind, version, domain):
         schema = onnx.defs.get_schema(kind, version, domain)
         names.update(schema.attributes)
         count = min(schema.max_input, 6)
@@ -64,10 +69,11 @@ def constant(chance: random.Random, key: str) -> ForeignTensor:
     return ForeignTensor(dtype, np.array(numbers, np.int64).reshape(shape).astype(dtype.numpy), key)
 
 
-def any_model(dialect: Dialect, chance: random.Random) -> ForeignModel:
+def any_model(operators: Operators, chance: random.Random) -> ForeignModel:
     """One node of a known operator, mostly wrong."""
-    domain, kind, version = chance.choice(operators(dialect))
-    names, most = facts(dialect, domain, kind, version)
+    dialect = operators.dialect
+    domain, kind, version = chance.choice(operators.known)
+    names, most = facts(operators, domain, kind, version)
     values = ONNX_VALUES if dialect is ONNX else IR_VALUES
     often = chance.choice([0.0, 0.3, 0.6])
     attributes = {name: chance.choice(values) for name in names if chance.random() < often}
@@ -113,10 +119,11 @@ def use(model: dovetail.Model) -> None:
 
 @pytest.mark.parametrize("dialect", [ONNX, OPENVINO], ids=["onnx", "openvino"])
 def test_any_node_is_a_graph_or_an_error_of_ours(dialect: Dialect) -> None:
+    operators = Operators(dialect)
     chance = random.Random(0)
     lifts = 0
     for _ in range(COUNT):
-        foreign = any_model(dialect, chance)
+        foreign = any_model(operators, chance)
         node = foreign.graph.nodes[0]
         start = time.process_time()
         try:
