@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Generator, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +21,16 @@ class Gap(NamedTuple):
     reason: str
 
     def fits(self, name: str) -> bool:
-        return re.fullmatch(".*".join(map(re.escape, self.test.split("*"))), name) is not None
+        return _pattern(self.test).fullmatch(name) is not None
 
     @property
     def file(self) -> str:
         return self.test.partition("::")[0]
+
+
+@cache
+def _pattern(test: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, test.split("*"))))
 
 
 def read(text: str) -> list[Gap]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -86,27 +87,36 @@ def room(path: Path) -> str:
     return room_of(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
 
 
+@cache
+def syntax_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def import_statements(node: ast.AST, is_late: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Yield each import inside a statement that is not for types alone, and whether a function defers it."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield node, is_late
+    elif not isinstance(node, ast.expr) and not is_for_types(node):
+        for child in ast.iter_child_nodes(node):
+            yield from import_statements(child, is_late or isinstance(node, ast.FunctionDef))
+
+
 def imports(path: Path) -> Iterator[Import]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing = {id(inner) for node in ast.walk(tree) if is_for_types(node) for inner in ast.walk(node)}
-    late = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if id(node) not in typing:
-            for target in targets(node):
-                if target != room(path):
-                    yield Import(room(path), target, path, node.lineno, id(node) in late)
+    for node, is_late in import_statements(syntax_tree(path)):
+        for target in targets(node):
+            if target != room(path):
+                yield Import(room(path), target, path, node.lineno, is_late)
 
 
 def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def targets(node: ast.AST) -> Iterator[str]:
+def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """The rooms that an import statement names."""
-    names: list[str] = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
+    else:
         assert node.level == 0, "imports are absolute"
         names = [f"{node.module}.{alias.name}" for alias in node.names]
     for name in names:
@@ -120,7 +130,6 @@ MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path for path in PACKAGE.rglob("*.py")
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in ("__init__", "__main__"))
-IMPORTS = [each for path in FILES for each in imports(path)]
 
 
 def test_every_room_has_a_layer() -> None:
@@ -128,7 +137,7 @@ def test_every_room_has_a_layer() -> None:
 
 
 def test_imports_point_down() -> None:
-    upward = [each for each in IMPORTS if LAYER_OF[each.target] > LAYER_OF[each.source]]
+    upward = [each for path in FILES for each in imports(path) if LAYER_OF[each.target] > LAYER_OF[each.source]]
     assert [str(each) for each in upward] == []
 
 
@@ -143,10 +152,8 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def _imported_modules(path: Path) -> Iterator[str]:
     """The modules that a module imports, deferred imports included, imports for types alone not."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing = {id(inner) for node in ast.walk(tree) if is_for_types(node) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in typing:
+    for node, _ in import_statements(syntax_tree(path)):
+        if isinstance(node, ast.ImportFrom):
             package = (node.module or "").removeprefix("dovetail").removeprefix(".")
             for alias in node.names:
                 name = f"{package}.{alias.name}".removeprefix(".")
@@ -214,7 +221,5 @@ SHARED_CLASS_NAMES = {
 
 
 def test_no_other_class_name_stands_twice() -> None:
-    names = Counter(
-        node.name for path in FILES for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)
-    )
+    names = Counter(node.name for path in FILES for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.ClassDef))
     assert {name for name, count in names.items() if count > 1} == SHARED_CLASS_NAMES
