@@ -40,6 +40,7 @@ except ImportError:
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # Bytes of a file's name in the names of its drafts; file systems allow 255 in all.
 _STEM_BYTES = 180
+_DRAFT = re.compile(r"\..*\.dovetail\.[0-9a-f]{16}\.tmp", re.DOTALL)
 # Attempts to create one draft; another process must remove each draft for the next attempt to be needed.
 _NAMES = 100
 # Seconds that a save waits for the renames of another one; a longer lock has another purpose.
@@ -47,14 +48,17 @@ _PATIENCE = 10.0
 
 
 @contextmanager
-def replace_file(path: StrPath) -> Iterator[BinaryIO]:
-    """Open a new file that replaces ``path`` when the block ends normally, and is removed otherwise."""
-    with replace_files([path]) as (stream,):
+def replace_file(path: StrPath, *, keep_drafts: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file that replaces ``path`` when the block ends normally, and is removed otherwise.
+
+    ``keep_drafts``: do not list the folder for abandoned drafts of the file, for folders of very many files.
+    """
+    with replace_files([path], keep_drafts=keep_drafts) as (stream,):
         yield stream
 
 
 @contextmanager
-def replace_files(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
+def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Iterator[list[BinaryIO]]:
     """Open one new file per path; all are renamed when the block ends normally, the first one last, or none is.
 
     The first path is the user's choice and may be a link, whose target is replaced. The others are in the first one's folder or
@@ -74,7 +78,7 @@ def replace_files(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
                 for draft in reversed(drafts):
                     draft.rename()
                 # Only now: until here the draft of an interrupted save may be the only remaining file of its pair.
-                for draft in drafts:
+                for draft in () if keep_drafts else drafts:
                     draft.remove_abandoned_drafts()
         except OSError as error:
             raise _unwritable(error, file) from None
@@ -88,6 +92,15 @@ def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
             with suppress(OSError, FormatError), os.fdopen(folder.open_file(name), "rb") as stream:
                 if os.fstat(stream.fileno()).st_size <= limit:
                     yield stream.read(limit), not _is_free(stream.fileno())
+
+
+def remove_abandoned_drafts(path: StrPath) -> None:
+    """Remove all drafts directly in the folder at ``path`` whose writers were killed."""
+    with suppress(OSError, FormatError), Folder.walk(os.fspath(path), (), os.fspath(path)) as folder:
+        for name in os.listdir(folder.path if folder.descriptor is None else folder.descriptor):
+            if _DRAFT.fullmatch(name):
+                with suppress(OSError, FormatError):
+                    _remove_abandoned_drafts(folder, name)
 
 
 def _rowsof(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:

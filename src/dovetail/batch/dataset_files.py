@@ -1,0 +1,156 @@
+"""Files of a dataset: their list in sorted order, opened without leaving the dataset's folder.
+
+The user chooses the path of the dataset, with any links. Inside the folder, names that start with ``_`` or ``.`` are skipped
+(pyarrow's rule), and a symbolic link must lead to a regular file of the same folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+from dovetail.errors import DovetailError, EngineError, FormatError, MissingFileError, raise_all
+from dovetail.formats.files import NO_FOLLOW, Folder, StrPath
+
+_READ = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+_LOST = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.EIO)
+_SHOWN = 5
+"""Names of one kind of change that a message shows."""
+
+
+class DataFile(NamedTuple):
+    """A file: its name relative to the dataset's folder with ``/``, its size in bytes and its time of modification in ns."""
+
+    name: str
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The absolute path of a folder without links, and its files in sorted order."""
+
+    root: str
+    files: tuple[DataFile, ...]
+
+    @classmethod
+    def scan(cls, path: StrPath, suffixes: Sequence[str] = ()) -> DataFolder:
+        """List the files at ``path``, of a folder those with one of ``suffixes`` (none: all), through all levels.
+
+        Raises MissingFileError [dataset.missing]; FormatError [dataset.link] and [dataset.unreadable], for all files at once.
+        """
+        root = _resolve(path)
+        if not os.path.isdir(root):
+            status = os.stat(root)
+            if not stat.S_ISREG(status.st_mode):
+                raise FormatError("dataset.kind", "a dataset must be a regular file or a folder", file=os.fspath(path))
+            return cls(os.path.dirname(root), (_data_file(os.path.basename(root), status),))
+        files: list[DataFile] = []
+        errors: list[DovetailError] = []
+        for name in _names(root, errors):
+            if not suffixes or name.lower().endswith(tuple(suffixes)):
+                try:
+                    files.append(_data_file(name, _status(root, name)))
+                except DovetailError as error:
+                    errors.append(error)
+        raise_all(errors, "paths of the dataset cannot be read")
+        return cls(root, tuple(sorted(files)))
+
+    def open(self, file: DataFile) -> BinaryIO:
+        """Open a file for reading. Raises FormatError [dataset.link], [dataset.unreadable]; EngineError [dataset.changed]."""
+        parts = _steps(self.root, file.name)
+        try:
+            with Folder.walk(self.root, parts[:-1], file.name) as folder:
+                descriptor = os.open(folder.at(parts[-1]), _READ, dir_fd=folder.descriptor)
+        except (OSError, FormatError) as error:
+            if getattr(error, "errno", 0) in _LOST or getattr(error, "code", "") == "path.missing":
+                message = "the file of the start of the job no longer exists, or its file system is not mounted here"
+                raise EngineError("dataset.changed", message, file=file.name) from None
+            message = error.message if isinstance(error, FormatError) else error.strerror or str(error)
+            raise FormatError("dataset.unreadable", f"the file cannot be opened: {message}", file=file.name) from None
+        stream = os.fdopen(descriptor, "rb")
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
+            stream.close()
+            message = f"the file must have {file.size} bytes as at the start of the job, got {status.st_size}"
+            raise EngineError("dataset.changed", message, file=file.name)
+        return stream
+
+
+def _resolve(path: StrPath) -> str:
+    name = os.fspath(path)
+    if "\0" in name or not os.path.exists(name):
+        raise MissingFileError("dataset.missing", f"{name!r} does not exist", file=name)
+    return os.path.realpath(name)
+
+
+def _names(root: str, errors: list[DovetailError]) -> Iterator[str]:
+    """Yield the names of all files below a folder, links among them. A folder that cannot be listed is an error."""
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
+        try:
+            with os.scandir(os.path.join(root, prefix)) as entries:
+                for entry in entries:
+                    name = f"{prefix}{entry.name}"
+                    if entry.name.startswith(("_", ".")):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(f"{name}/")
+                    elif entry.is_symlink() and entry.is_dir():
+                        errors.append(FormatError("dataset.link", "a link to a folder is not followed", file=name))
+                    else:
+                        yield name
+        except OSError as error:
+            message = f"the folder cannot be listed: {error.strerror}"
+            errors.append(FormatError("dataset.unreadable", message, file=prefix or root))
+
+
+def _status(root: str, name: str) -> os.stat_result:
+    target = os.path.join(root, *_steps(root, name))
+    try:
+        status = os.stat(target, follow_symlinks=False)
+    except OSError as error:
+        raise FormatError("dataset.unreadable", error.strerror or str(error), file=name) from None
+    if not stat.S_ISREG(status.st_mode):
+        raise FormatError("dataset.unreadable", "must be a regular file", file=name)
+    return status
+
+
+def _steps(root: str, name: str) -> list[str]:
+    """Return the steps from ``root`` to the file, links resolved. Raises FormatError [dataset.link] where they lead outside."""
+    target = os.path.realpath(os.path.join(root, name))
+    if os.path.commonpath([root, target]) != root or target == root:
+        raise FormatError("dataset.link", f"the link must stay in the dataset's folder, and leads to {target!r}", file=name)
+    return os.path.relpath(target, root).split(os.sep)
+
+
+def _data_file(name: str, status: os.stat_result) -> DataFile:
+    return DataFile(name, status.st_size, status.st_mtime_ns)
+
+
+def describe_change(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Return in words how two fingerprints differ, with the names of files; the empty string where they are equal."""
+    if old.get("kind") != new.get("kind"):
+        return f"the dataset was {old.get('kind')} and is {new.get('kind')}"
+    before = {row[0]: list(row[1:]) for row in old.get("files", ())}
+    after = {row[0]: list(row[1:]) for row in new.get("files", ())}
+    changes = {
+        "removed": [name for name in before if name not in after],
+        "added": [name for name in after if name not in before],
+        "modified": [name for name in after if name in before and before[name] != after[name]],
+    }
+    texts = [f"{len(names)} {word} ({_shorten(names)})" for word, names in changes.items() if names]
+    if texts:
+        return f"files of the dataset: {', '.join(texts)}"
+    names = [name for name in {**old, **new} if name != "files" and old.get(name) != new.get(name)]
+    return f"the dataset has other {', '.join(names)}" if names else ""
+
+
+def _shorten(names: Sequence[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

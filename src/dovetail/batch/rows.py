@@ -1,0 +1,96 @@
+"""Rows of a dataset between its source, the model and the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.errors import EngineError
+from dovetail.extras import import_extra
+
+RowValues: TypeAlias = Any
+"""Values of a column: an array with a leading axis of rows, a list of one value per row, or a pyarrow array."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFault:
+    """A row without a result: its number, the code and message of the error, and the file of the row where it is known."""
+
+    row: int
+    code: str
+    message: str
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """A range of rows: ``columns`` and ``kept`` have one value for each of ``rows``, and every other row has a fault."""
+
+    rows: NDArray[np.int64]
+    columns: dict[str, RowValues] = field(default_factory=dict)
+    kept: dict[str, RowValues] = field(default_factory=dict)
+    faults: list[RowFault] = field(default_factory=list)
+
+
+def take_rows(values: RowValues, index: NDArray[np.int64]) -> RowValues:
+    """Return the rows ``index`` of the values of a column, in the same representation."""
+    if isinstance(values, list):
+        return [values[position] for position in index]
+    if isinstance(values, np.ndarray):
+        return values[index]
+    return values.take(index)
+
+
+def slice_rows(values: RowValues, start: int, stop: int) -> RowValues:
+    """Return the rows ``start`` to ``stop`` of the values of a column, without a copy where that is possible."""
+    if isinstance(values, (list, np.ndarray)):
+        return values[start:stop]
+    return values.slice(start, stop - start)
+
+
+def join_rows(parts: Sequence[RowValues]) -> RowValues:
+    """Concatenate the values of one column along the rows: arrays where all rows have one shape, else a list."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        if len({part.shape[1:] for part in parts}) == 1:
+            return np.concatenate(parts)
+        parts = [list(part) for part in parts]
+    if all(isinstance(part, (list, np.ndarray)) for part in parts):
+        return [row for part in parts for row in part]
+    chunks = [chunk for part in parts for chunk in (part.chunks if hasattr(part, "chunks") else [part])]
+    return import_extra("pyarrow", "parquet", "joining columns").chunked_array(chunks, type=parts[0].type)
+
+
+def join_blocks(blocks: Iterable[RowBlock], names: Sequence[str], keep: Sequence[str]) -> RowBlock:
+    """Concatenate adjacent blocks; a block without good rows need not have columns."""
+    every = list(blocks)
+    faults = [fault for block in every for fault in block.faults]
+    full = [block for block in every if len(block.rows)] or every[:1]
+    rows = np.concatenate([block.rows for block in full]) if full else np.empty(0, np.int64)
+    columns = {name: join_rows([block.columns[name] for block in full]) for name in names if full and name in full[0].columns}
+    kept = {name: join_rows([block.kept[name] for block in full]) for name in keep if full and name in full[0].kept}
+    return RowBlock(rows, columns, kept, faults)
+
+
+def fault_rows(start: int, stop: int, code: str, message: str, file: str | None) -> list[RowFault]:
+    """Return one fault for each row from ``start`` to ``stop``."""
+    return [RowFault(row, code, message, file) for row in range(start, stop)]
+
+
+def check_range(start: int, stop: int, rows: int) -> None:
+    """Raise EngineError [dataset.range] unless 0 <= start <= stop <= rows."""
+    if not 0 <= start <= stop <= rows:
+        raise EngineError("dataset.range", f"the rows must be within 0:{rows}, got {start}:{stop}")
+
+
+def runs_of(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges (start, stop) of consecutive ascending numbers."""
+    if len(numbers):
+        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+        for run in np.split(numbers, breaks):
+            yield int(run[0]), int(run[-1]) + 1

@@ -1,0 +1,48 @@
+"""Open a dataset of any kind as numbered rows."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from dovetail.batch import numpy_files, parquet_files
+from dovetail.batch.dataset import Source
+from dovetail.batch.dataset_files import DataFolder
+from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats.files import StrPath
+
+_SUFFIXES = {
+    **dict.fromkeys(parquet_files.SUFFIXES, "parquet"),
+    numpy_files.SUFFIX: "npy",
+}
+
+
+def open_source(path: StrPath, columns: Sequence[str] | None = None, *, keep: Sequence[str] = ()) -> Source:
+    """Open the dataset at ``path``, a file or a folder, whose rows have the ``columns`` for a model (None: all).
+
+    ``keep`` are columns that are passed through. Raises FormatError and EngineError [dataset.*]; files that cannot be read, or
+    that differ from the first, are listed in one error.
+    """
+    kind = kind_of(path)
+    if kind == "parquet":
+        return parquet_files.ParquetSource(path, columns, keep)
+    return numpy_files.NpySource(path, columns, keep)
+
+
+def kind_of(path: StrPath) -> str:
+    """Return the kind of the dataset at ``path``: parquet, npy, npz, zarr or images.
+
+    Files with other suffixes are no part of a dataset. Raises MissingFileError [dataset.missing]; UnsupportedError
+    [dataset.kind] where no file is of a known kind; FormatError [dataset.kind] where files are of several.
+    """
+    folder = DataFolder.scan(path, tuple(_SUFFIXES)) if os.path.isdir(path) else DataFolder.scan(path)
+    suffixes = (os.path.splitext(file.name)[1].lower() for file in folder.files)
+    kinds = Counter(_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES)
+    if not kinds:
+        message = f"a dataset must have files with one of the suffixes {', '.join(_SUFFIXES)}, or be a zarr array or group"
+        raise UnsupportedError("dataset.kind", message, file=os.fspath(path))
+    if len(kinds) > 1:
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        raise FormatError("dataset.kind", f"the files of a dataset must be of one kind, got {counts}", file=os.fspath(path))
+    return kinds.most_common(1)[0][0]
