@@ -70,6 +70,12 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     print(len(model.svg(colors={"y": 1.0}, measure="rank")))
 
 
+def map_rows(model: Model, x: F32Array) -> None:
+    """Map rows by column, and list the rows that do not fit."""
+    mapper = dovetail.Mapper(dovetail.extract(model, outputs="y"), batch=2, columns={"x": "pixels"})
+    print(mapper({"pixels": x})["y"].shape, mapper.run_rows({"pixels": [*x, None]}, len(x) + 1).faults)
+
+
 def transform(model: Model) -> None:
     """Fix the batch, simplify, cut a part out and put two copies of it side by side."""
     fixed, _ = dovetail.rebatch(model, {"batch": 2})
@@ -134,6 +140,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = convert(build_model(), Path(name))
         compare_models(Path(name), x)
+        map_rows(model, x)
         describe(model)
         transform(build_model())
         run_everywhere(model, x)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
     from dovetail.autodiff import grad
+    from dovetail.batch.mapper import Mapper
     from dovetail.compare.model_profile import ModelProfile, profile
     from dovetail.debug.bisect_result import BisectResult
     from dovetail.debug.bisection import bisect
@@ -54,6 +55,7 @@ __all__ = [
     "InferenceReport",
     "LayerComparison",
     "Limits",
+    "Mapper",
     "Model",
     "ModelDiff",
     "ModelProfile",
@@ -94,6 +96,7 @@ __all__ = [
 _MODULES = {
     "array_ops": "concat copy split",
     "autodiff": "grad",
+    "batch.mapper": "Mapper",
     "compare.model_profile": "ModelProfile profile",
     "debug.bisect_result": "BisectResult",
     "debug.bisection": "bisect",

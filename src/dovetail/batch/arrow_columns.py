@@ -6,6 +6,7 @@ of any of these. A column of another type can be kept, and no model reads it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,9 @@ _NARROW = {
     np.dtype(ml_dtypes.uint2): np.uint8,
 }
 """Types that file formats lack, and the least standard type that holds all of their values."""
+
+MAX_OFFSET = 2**31 - 1
+"""The largest offset of a list that is not a large one."""
 
 
 def pyarrow(purpose: str = "reading parquet") -> Any:
@@ -164,8 +168,17 @@ def plain_array(array: Any) -> Any:
     return array.cast(kind)
 
 
+def _has_nulls(array: Any) -> bool:
+    if array.null_count:
+        return True
+    array = array.storage if is_tensor(array.type) else array
+    return _is_list(array.type) and _has_nulls(array.flatten())
+
+
 def _missing(array: Any) -> NDArray[np.bool_]:
     """Return which rows are null or hold a null at any depth."""
+    if not _has_nulls(array):
+        return np.zeros(len(array), bool)
     pa = pyarrow()
     missing: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False).astype(bool)
     if is_tensor(array.type):
@@ -256,6 +269,22 @@ def arrow_column(name: str, values: RowValues) -> Any:
     for size in reversed(values.shape[1:]):
         elements = pa.FixedSizeListArray.from_arrays(elements, size)
     return elements
+
+
+def list_column(name: str, values: NDArray[Any]) -> Any:
+    """Convert an array of rows to Arrow with lists for the axes of a row, as Spark reads them and rows of open sizes need them.
+
+    Raises EngineError [dataset.output] for an element type that Arrow lacks.
+    """
+    pa = pyarrow("rows in Arrow")
+    column = arrow_column(name, np.ascontiguousarray(values).reshape(-1))
+    for axis in reversed(range(1, values.ndim)):
+        offsets = np.arange(math.prod(values.shape[:axis]) + 1) * values.shape[axis]
+        if offsets[-1] <= MAX_OFFSET:
+            column = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), column)
+        else:
+            column = pa.LargeListArray.from_arrays(pa.array(offsets.astype(np.int64)), column)
+    return column
 
 
 def _arrow_element(name: str, dtype: np.dtype[Any]) -> Any:

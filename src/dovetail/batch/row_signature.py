@@ -1,0 +1,70 @@
+"""RowSignature: the inputs and outputs of a model whose leading axis is the rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+
+RowSize = int | str
+"""A size of a row: a number, or the text of an open size, which is the same in all inputs of a row."""
+
+REMEDY = '"dovetail rebatch" gives a model one batch axis'
+
+
+@dataclass(frozen=True, slots=True)
+class RowPort:
+    """An input or output: its name, its element type, and its shape without the leading axis (None: an unknown rank)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[RowSize, ...] | None
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The shape if all of its sizes are fixed, else None."""
+        return self.shape if self.shape is not None and all(isinstance(size, int) for size in self.shape) else None  # type: ignore[return-value]
+
+    def empty(self, rows: int) -> np.ndarray[Any, Any]:
+        """Return an array for ``rows`` rows; open sizes are 0."""
+        sizes = [size if isinstance(size, int) else 0 for size in self.shape or ()]
+        return np.empty((rows, *sizes), self.dtype.numpy)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{'...' if self.shape is None else ', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class RowSignature:
+    """The inputs and outputs of one row, the ``batch`` that all of them fix (None: open), and the names of random outputs."""
+
+    inputs: tuple[RowPort, ...]
+    outputs: tuple[RowPort, ...]
+    batch: int | None
+    random: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "inputs": _encode(self.inputs),
+            "outputs": _encode(self.outputs),
+            "random": self.random,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> RowSignature:
+        """Decode ``to_json``. Raises KeyError, TypeError, ValueError or UnsupportedError for anything else."""
+        return RowSignature(_decode(data["inputs"]), _decode(data["outputs"]), data["batch"], tuple(data["random"]))
+
+
+def _encode(ports: Iterable[RowPort]) -> list[Any]:
+    return [[port.name, port.dtype.name, port.shape] for port in ports]
+
+
+def _decode(rows: Iterable[Any]) -> tuple[RowPort, ...]:
+    return tuple(RowPort(name, dtypes.dtype(text), None if shape is None else tuple(shape)) for name, text, shape in rows)
