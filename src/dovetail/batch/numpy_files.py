@@ -37,7 +37,7 @@ class ArrayHeader(NamedTuple):
 
     @property
     def rows(self) -> int:
-        return self.shape[0]
+        return self.shape[0] if self.shape else 1
 
     @property
     def row_bytes(self) -> int:
@@ -67,9 +67,7 @@ def read_header(stream: Any, file: str) -> ArrayHeader:
     if dtype.kind not in "biufcU":
         reason = "pickled objects are never loaded" if dtype.hasobject else "a model reads numbers, booleans and strings"
         raise UnsupportedError("dataset.type", f"the array has elements of {dtype}: {reason}", file=file)
-    if not shape:
-        raise FormatError("dataset.unreadable", "the array must have an axis of rows, got a scalar", file=file)
-    if min(shape) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
+    if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
         raise FormatError("dataset.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
     return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)
 
@@ -168,6 +166,8 @@ def _columns_of(folder: DataFolder) -> dict[str, list[DataFile]]:
 
 def _whole_header(stream: BinaryIO, file: DataFile) -> ArrayHeader:
     header = read_header(stream, file.name)
+    if not header.shape:
+        raise FormatError("dataset.unreadable", "the array must have an axis of rows, got a scalar", file=file.name)
     if header.size > file.size:
         message = f"{header.dtype} of shape {header.shape} needs {header.size} bytes, and the file has {file.size}"
         raise FormatError("dataset.unreadable", message, file=file.name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dovetail.batch.npz_files import NpzSink
 from dovetail.batch.numpy_files import NpySink
 from dovetail.batch.parquet_files import ParquetSink
 from dovetail.batch.part_files import Sink
 from dovetail.errors import EngineError
 from dovetail.formats.files import StrPath
 
-_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink}
+_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink}
 FORMATS: tuple[str, ...] = tuple(_SINKS)
 """The formats of results."""
 

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from dovetail.batch import numpy_files, parquet_files
+from dovetail.batch import npz_files, numpy_files, parquet_files
 from dovetail.batch.dataset import Source
 from dovetail.batch.dataset_files import DataFolder
 from dovetail.errors import FormatError, UnsupportedError
@@ -15,6 +15,7 @@ from dovetail.formats.files import StrPath
 _SUFFIXES = {
     **dict.fromkeys(parquet_files.SUFFIXES, "parquet"),
     numpy_files.SUFFIX: "npy",
+    npz_files.SUFFIX: "npz",
 }
 
 
@@ -27,6 +28,8 @@ def open_source(path: StrPath, columns: Sequence[str] | None = None, *, keep: Se
     kind = kind_of(path)
     if kind == "parquet":
         return parquet_files.ParquetSource(path, columns, keep)
+    if kind == "npz":
+        return npz_files.NpzSource(path, columns, keep)
     return numpy_files.NpySource(path, columns, keep)
 
 
