@@ -38,8 +38,10 @@ class DataFolder:
     files: tuple[DataFile, ...]
 
     @classmethod
-    def scan(cls, path: StrPath, suffixes: Sequence[str] = ()) -> DataFolder:
+    def scan(cls, path: StrPath, suffixes: Sequence[str] = (), *, is_zarr: bool = False) -> DataFolder:
         """List the files at ``path``, of a folder those with one of ``suffixes`` (none: all), through all levels.
+
+        ``is_zarr``: also the names of zarr's metadata, which start with ``.z``.
 
         Raises MissingFileError [dataset.missing]; FormatError [dataset.link] and [dataset.unreadable], for all files at once.
         """
@@ -51,7 +53,7 @@ class DataFolder:
             return cls(os.path.dirname(root), (_data_file(os.path.basename(root), status),))
         files: list[DataFile] = []
         errors: list[DovetailError] = []
-        for name in _names(root, errors):
+        for name in _names(root, errors, is_zarr):
             if not suffixes or name.lower().endswith(tuple(suffixes)):
                 try:
                     files.append(_data_file(name, _status(root, name)))
@@ -88,7 +90,7 @@ def _resolve(path: StrPath) -> str:
     return os.path.realpath(name)
 
 
-def _names(root: str, errors: list[DovetailError]) -> Iterator[str]:
+def _names(root: str, errors: list[DovetailError], is_zarr: bool) -> Iterator[str]:
     """Yield the names of all files below a folder, links among them. A folder that cannot be listed is an error."""
     pending = [""]
     while pending:
@@ -97,7 +99,7 @@ def _names(root: str, errors: list[DovetailError]) -> Iterator[str]:
             with os.scandir(os.path.join(root, prefix)) as entries:
                 for entry in entries:
                     name = f"{prefix}{entry.name}"
-                    if entry.name.startswith(("_", ".")):
+                    if entry.name.startswith(("_", ".")) and not (is_zarr and entry.name.startswith(".z")):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(f"{name}/")

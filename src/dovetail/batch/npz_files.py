@@ -67,7 +67,7 @@ class NpzSource(FileSource):
         selected = tuple(headers[0]) if columns is None else columns
         super().__init__(folder, selected, keep, names, counts)
         self.row_bytes = max(1, sum(header.row_bytes for header in headers[0].values()))
-        self._reader: _Reader | None = None
+        self._reader: _NpzReader | None = None
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class NpzSource(FileSource):
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
         with self._lock:
             if self._reader is None or self._reader.index != index:
-                self._reader = _Reader(self.folder, index)
+                self._reader = _NpzReader(self.folder, index)
             reader = self._reader
             try:
                 names = dict.fromkeys([*self.selected, *self.keep])
@@ -183,7 +183,7 @@ class _Archive:
         return start
 
 
-class _Reader:
+class _NpzReader:
     """One open file, with a stream for each compressed array."""
 
     def __init__(self, folder: DataFolder, index: int) -> None:

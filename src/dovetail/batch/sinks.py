@@ -6,10 +6,11 @@ from dovetail.batch.npz_files import NpzSink
 from dovetail.batch.numpy_files import NpySink
 from dovetail.batch.parquet_files import ParquetSink
 from dovetail.batch.part_files import Sink
+from dovetail.batch.zarr_arrays import ZarrSink
 from dovetail.errors import EngineError
 from dovetail.formats.files import StrPath
 
-_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink}
+_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink, "zarr": ZarrSink}
 FORMATS: tuple[str, ...] = tuple(_SINKS)
 """The formats of results."""
 

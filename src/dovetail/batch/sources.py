@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from dovetail.batch import npz_files, numpy_files, parquet_files
+from dovetail.batch import npz_files, numpy_files, parquet_files, zarr_arrays
 from dovetail.batch.dataset import Source
 from dovetail.batch.dataset_files import DataFolder
 from dovetail.errors import FormatError, UnsupportedError
@@ -28,6 +28,8 @@ def open_source(path: StrPath, columns: Sequence[str] | None = None, *, keep: Se
     kind = kind_of(path)
     if kind == "parquet":
         return parquet_files.ParquetSource(path, columns, keep)
+    if kind == "zarr":
+        return zarr_arrays.ZarrSource(path, columns, keep)
     if kind == "npz":
         return npz_files.NpzSource(path, columns, keep)
     return numpy_files.NpySource(path, columns, keep)
@@ -39,6 +41,8 @@ def kind_of(path: StrPath) -> str:
     Files with other suffixes are no part of a dataset. Raises MissingFileError [dataset.missing]; UnsupportedError
     [dataset.kind] where no file is of a known kind; FormatError [dataset.kind] where files are of several.
     """
+    if os.path.isdir(path) and zarr_arrays.is_zarr(path):
+        return "zarr"
     folder = DataFolder.scan(path, tuple(_SUFFIXES)) if os.path.isdir(path) else DataFolder.scan(path)
     suffixes = (os.path.splitext(file.name)[1].lower() for file in folder.files)
     kinds = Counter(_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES)
