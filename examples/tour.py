@@ -98,6 +98,16 @@ def compare_models(folder: Path, x: F32Array) -> None:
     print(smallest)
 
 
+def reshard_tensors(folder: Path, x: F32Array) -> None:
+    """Transpose a tensor in a file without loading it."""
+    (folder / "arrays").mkdir()
+    np.save(folder / "arrays" / "x.npy", x)
+    with dovetail.Builder("transpose") as b:
+        b.output("output:x", b.Transpose(b.input("input:x", "f32", x.shape)))
+    report: dovetail.ReshardReport = dovetail.reshard(b.model, folder / "arrays", folder / "transposed")
+    np.testing.assert_array_equal(np.load(folder / "transposed" / report.files[0]), x.T)
+
+
 def differentiate(model: Model, x: F32Array) -> None:
     """Print the gradient of ``y`` with respect to ``x``."""
     slope = dovetail.grad(model, of="y", wrt=["x"])
@@ -146,6 +156,7 @@ def main() -> None:
         run_everywhere(model, x)
         differentiate(model, x)
         move_arrays(x)
+        reshard_tensors(Path(name), x)
         explain_errors(Path(name))
 
 

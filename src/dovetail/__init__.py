@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Graph, Model, Node, Value
     from dovetail.limits import Limits
+    from dovetail.out_of_core.reshard import ReshardReport, reshard
     from dovetail.overview import ModelReport, model_report
     from dovetail.passes.infer import infer
     from dovetail.passes.inference_report import InferenceReport, infer_report
@@ -63,6 +64,7 @@ __all__ = [
     "ModelReport",
     "Node",
     "Program",
+    "ReshardReport",
     "RuleError",
     "UnsupportedError",
     "Value",
@@ -87,6 +89,7 @@ __all__ = [
     "prove",
     "rebatch",
     "reduce",
+    "reshard",
     "run",
     "save",
     "simplify",
@@ -114,6 +117,7 @@ _MODULES = {
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
     "limits": "Limits",
+    "out_of_core.reshard": "ReshardReport reshard",
     "overview": "ModelReport model_report",
     "passes.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",

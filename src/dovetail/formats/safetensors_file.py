@@ -127,26 +127,41 @@ def read_tensors(descriptor: int, file: str, content: Bytes | None = None) -> Ma
     ``content`` are the bytes of the file where the caller has them. Raises FormatError [safetensors.header] where the safetensors
     library refuses the file, [safetensors.dtype] for an element type that is not in NAMES.
     """
+    content = files.contents(descriptor) if content is None else content
+    rows, _ = read_header(descriptor, file)
+    sizes = [math.prod(shape) * dtype.numpy.itemsize for _, dtype, shape, _ in rows]
+    return {
+        name: (dtype, shape, content[offset : offset + size])
+        for (name, dtype, shape, offset), size in zip(rows, sizes, strict=True)
+    }
+
+
+def read_header(descriptor: int, file: str) -> tuple[list[tuple[str, DType, tuple[int, ...], int]], dict[str, str]]:
+    """Return name, element type, shape and first byte of every tensor of an open file in their order there, and the metadata.
+
+    The elements are not read. Raises FormatError [safetensors.header], [safetensors.dtype] like :func:`read_tensors`.
+    """
     from safetensors import SafetensorError, safe_open
 
-    content = files.contents(descriptor) if content is None else content
     by_code = {code: dtypes.dtype(name) for name, code in NAMES.items()}
-    found = {}
     try:
         with safe_open(_path_of(descriptor), framework="numpy") as header:
             rows = [
                 (name, header.get_slice(name).get_dtype(), header.get_slice(name).get_shape()) for name in header.offset_keys()
             ]
+            metadata = dict(header.metadata() or {})
     except (SafetensorError, OSError, UnicodeError) as error:
         raise FormatError("safetensors.header", f"not a safetensors file: {error}", file=file) from None
-    offset = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
+        stream.seek(0)
+        offset = 8 + int.from_bytes(stream.read(8), "little")
+    tensors = []
     for name, code, shape in rows:
         if code not in by_code:
             raise FormatError("safetensors.dtype", f"the tensor {name!r} has the unknown element type {code}", file=file)
-        end = offset + math.prod(shape) * by_code[code].numpy.itemsize
-        found[name] = by_code[code], tuple(shape), content[offset:end]
-        offset = end
-    return found
+        tensors.append((name, by_code[code], tuple(shape), offset))
+        offset += math.prod(shape) * by_code[code].numpy.itemsize
+    return tensors, metadata
 
 
 def _path_of(descriptor: int) -> str:
