@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
+BACKENDS = ("dovetail", "jax", "torch")
 PORTS_SHOWN = 4
 """Inputs or outputs that the repr of a Program lists."""
 
@@ -67,6 +68,11 @@ class Program:
         self._call_fast = native.fast_calls.call if native is not None and native.fast_calls is not None else None
 
     @property
+    def _place(self) -> str:
+        """What runs the program, for its repr."""
+        return self.engine
+
+    @property
     def inputs(self) -> list[Value]:
         """The inputs, with ``name``, ``dtype`` and ``shape``."""
         return self.model.inputs
@@ -94,9 +100,13 @@ class Program:
         if self._initial_states is not None:
             arrays = self._with_states(inputs)
         targets = None if out is None else self._check_out(out)
+        return Results(self._compute(arrays, targets))
+
+    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the outputs for inputs by name or in order, written into the arrays of ``out``."""
         if self._native is not None:
-            return Results(self._native(arrays, targets))
-        return Results(_write_outputs(self._interpret(arrays), targets))
+            return self._native(inputs, out)  # type: ignore[no-any-return]
+        return write_outputs(self._interpret(inputs), out)
 
     def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
         """Return the inputs as positional arguments: one mapping, or one array for each input."""
@@ -212,7 +222,7 @@ class Program:
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
-        return printable(f"<Program {self.engine}{state}: {_ports_text(self.inputs)} -> {_ports_text(self.outputs)}>")
+        return printable(f"<Program {self._place}{state}: {_ports_text(self.inputs)} -> {_ports_text(self.outputs)}>")
 
 
 def _ports_text(values: Sequence[Value]) -> str:
@@ -253,7 +263,7 @@ def _restore(model: Model, engine: str, options: dict[str, Any]) -> Program:
     return Program(model, engine, **options)
 
 
-def _write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+def write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
     """Copy the outputs that ``out`` names into its arrays, and return all outputs."""
     from dovetail.interpreter.interpret import copy_into
 
@@ -266,6 +276,9 @@ def compile(
     model: Model | str | PathLike[str],
     engine: str = "auto",
     *,
+    backend: str = "dovetail",
+    device: Any = None,
+    results: str = "numpy",
     threads: int | None = None,
     max_memory: int | None = None,
     elide: str = "auto",
@@ -287,8 +300,24 @@ def compile(
     written. The first call of a program writes its plan there. A later process, with the same content of the file, options,
     version and processor, starts from it, and loads the model only for other shapes or attributes (docs/howto/start.md).
 
-    Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], and the errors of ``load``.
+    ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
+    choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
+    options above (docs/howto/devices.md).
+
+    Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], [device.unknown], [device.option],
+    UnsupportedError [extra.missing], and the errors of ``load``.
     """
+    if backend not in BACKENDS:
+        raise EngineError("device.backend", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    placement = {"device": device, "results": results}
+    own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir}
+    if backend != "dovetail":
+        _refuse_options(own, f"backend={backend!r}")
+        # Deferred for start-up time.
+        from dovetail.devices.compilation import compile_on_device
+
+        return compile_on_device(_load(model, limits, max_memory), backend, **placement)
+    _refuse_options(placement, 'backend="dovetail"')
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
@@ -309,6 +338,18 @@ def compile_anew(
     limits: Limits | None,
 ) -> Program:
     """Compile without the cache of plans; the arguments are those of :func:`compile`."""
+    loaded = _load(model, limits, max_memory)
+    if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
+        reason = "as requested" if engine == "interpreter" else "the native core is not compiled"
+        LOGGER.info("%s: interpreter engine, %s", printable(loaded.file or "the model"), reason)
+        return Program(loaded, "interpreter")
+    program = Program(loaded, "native", threads=threads, elide=elide)
+    LOGGER.info("%s: native engine, %s", printable(loaded.file or "the model"), native_core.build())
+    return program
+
+
+def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory: int | None) -> Model:
+    """Return the model, or that of a file, with the limits of its runs."""
     from dovetail.formats import load
     from dovetail.formats.mapped_files import check_mapped_files
     from dovetail.ir.edit import copy_model
@@ -321,13 +362,15 @@ def compile_anew(
     if chosen != loaded.limits:
         loaded = copy_model(loaded)
         loaded.limits = chosen
-    if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
-        reason = "as requested" if engine == "interpreter" else "the native core is not compiled"
-        LOGGER.info("%s: interpreter engine, %s", printable(loaded.file or "the model"), reason)
-        return Program(loaded, "interpreter")
-    program = Program(loaded, "native", threads=threads, elide=elide)
-    LOGGER.info("%s: native engine, %s", printable(loaded.file or "the model"), native_core.build())
-    return program
+    return loaded
+
+
+def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
+    """Raise EngineError [device.option] for an option that differs from its default."""
+    defaults = {"engine": "auto", "elide": "auto", "results": "numpy"}
+    wrong = [name for name, value in options.items() if value != defaults.get(name)]
+    if wrong:
+        raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")
 
 
 def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:

@@ -38,6 +38,7 @@ from dovetail.arrays.backends import (
     widen,
 )
 from dovetail.arrays.casts import cast
+from dovetail.arrays.checks import DeferredCheck, deferring_checks, is_deferring, refuse_elements
 from dovetail.arrays.convolution import convolve, convolve_transpose
 from dovetail.arrays.erfinv import QUANTILES, erfinv
 from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrap_indices
@@ -48,12 +49,14 @@ from dovetail.arrays.windows import sliding_windows, window_counts
 __all__ = [
     "QUANTILES",
     "Array",
+    "DeferredCheck",
     "Namespace",
     "WindowAxis",
     "bit_shift",
     "cast",
     "convolve",
     "convolve_transpose",
+    "deferring_checks",
     "dtype_in",
     "element",
     "erf",
@@ -62,6 +65,7 @@ __all__ = [
     "floor_mod",
     "from_numpy",
     "gather_nd",
+    "is_deferring",
     "is_numpy",
     "log_softmax",
     "logsumexp",
@@ -74,6 +78,7 @@ __all__ = [
     "pool_max_indices",
     "pool_sum",
     "power",
+    "refuse_elements",
     "repeat",
     "round_half_away",
     "round_half_even",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow, is_numpy, widen
+from dovetail.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow, is_numpy, library_name, widen
 from dovetail.arrays.casts import cast
-from dovetail.errors import EngineError
+from dovetail.arrays.checks import is_deferring, refuse_elements
 
 # W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,
 # highest power first; erf(x) / x in x^2 up to 0.46875, then exp(x^2) erfc(x) in x up to 4. Past 4 the latter still has
@@ -40,8 +42,12 @@ def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
 
 
 def erf(xp: Namespace, x: Array) -> Array:
-    """Compute the error function to about 1e-15 relative in f64; narrower floats use f64 where the library has it."""
+    """Compute the error function to about 1e-15 relative in f64; narrower floats use f64 in a library without one of its own."""
     kind = element(x)
+    if library_name(xp) == "torch":
+        return cast(xp, sys.modules["torch"].special.erf(widen(xp, x)), kind)
+    if library_name(xp) == "jax":
+        return cast(xp, sys.modules["jax"].lax.erf(widen(xp, x)), kind)
     if kind != "f64" and not is_narrow(xp):
         return cast(xp, _erf(xp, convert_dtype(xp, x, xp.float64)), kind)
     return _erf(xp, x)
@@ -113,8 +119,7 @@ def trunc_mod(xp: Namespace, x: Array, y: Array) -> Array:
 
 
 def _refuse_zero(xp: Namespace, y: Array) -> None:
-    if bool(xp.any(y == 0)):
-        raise EngineError("array.divide-by-zero", "integer division by zero")
+    refuse_elements(xp, y == 0, "array.divide-by-zero", "integer division by zero")
 
 
 def _is_minus_one(xp: Namespace, y: Array) -> Array:
@@ -148,7 +153,9 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
     rest = xp.where(negative, y & 1, y)
     result = xp.ones_like(x)
     square = x
-    while bool(xp.any(rest > 0)):
+    # A traced exponent has no elements; its bits bound the number of squarings.
+    rounds = itertools.repeat(None, element(y).bits) if is_deferring(xp) else iter(lambda: bool(xp.any(rest > 0)), False)
+    for _ in rounds:
         result = xp.where((rest & 1) == 1, result * square, result)
         square = square * square
         rest = rest >> 1

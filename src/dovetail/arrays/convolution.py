@@ -36,13 +36,24 @@ def convolve(
         pads = list(zip(pads_begin, pads_end, strict=True))
         lax = sys.modules["jax"].lax
         return lax.conv_general_dilated(x, w, strides, pads, None, dilations, None, group, precision="highest")
+    is_empty = _is_empty(x, w, strides, pads_begin, pads_end, dilations)
     x = pad(xp, x, (0, 0, *pads_begin), (0, 0, *pads_end))
+    if library_name(xp) == "torch" and kind.is_float and 3 <= x.ndim <= 5 and not is_empty:
+        # Padded before, because torch's own padding is equal on both sides and not negative.
+        function = getattr(sys.modules["torch"].nn.functional, f"conv{x.ndim - 2}d")
+        return function(x, w, None, tuple(strides), 0, tuple(dilations), group)
     if not is_numpy(xp):
         return _convolve_offsets(xp, x, w, strides, dilations, group)
     if kind.is_integer and _fits_f64(x, w):
         wide = _convolve_blocks(x.astype(np.float64), w.astype(np.float64), strides, dilations, group)
         return wide.astype(np.int64).astype(kind.numpy)
     return _convolve_blocks(x, w, strides, dilations, group)
+
+
+def _is_empty(x: Array, w: Array, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> bool:
+    """Return whether an operand or the result has no elements."""
+    padded = [begin + size + end for size, begin, end in zip(x.shape[2:], pads_begin, pads_end, strict=True)]
+    return 0 in (*x.shape, *w.shape, *window_counts(padded, w.shape[2:], strides, dilations))
 
 
 def _fits_f64(x: Array, w: Array) -> bool:

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, index_type, is_numpy, to_namespace
-from dovetail.errors import EngineError
+from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, index_type, is_numpy, library_name, to_namespace
+from dovetail.arrays.checks import refuse_elements
 
 
 def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:
     """Count indices in [-size, size) from the front. Raises EngineError [array.index-range] for any other."""
     wide = convert_dtype(xp, indices, index_type(xp))
-    if math.prod(wide.shape) and not bool(xp.all((wide >= -size) & (wide < size))):
-        raise EngineError("array.index-range", f"an index lies outside [{-size}, {size - 1}]")
+    refuse_elements(xp, (wide < -size) | (wide >= size), "array.index-range", f"an index lies outside [{-size}, {size - 1}]")
     return xp.where(wide < 0, wide + size, wide)
 
 
@@ -133,6 +132,8 @@ def _scatter_rounds(xp: Namespace, x: Array, rows: Array, updates: Array, combin
     """Scatter without in-place writes: round i applies the i-th update of every row of ``x`` that has one."""
     if not rows.shape[0] or not math.prod(x.shape):
         return x
+    if combine is not None and library_name(xp) == "jax":
+        return getattr(x.at[rows], combine.__name__.removesuffix("imum"))(updates)
     order = xp.argsort(rows, stable=True)
     ordered, updates = xp.take(rows, order, axis=0), xp.take(updates, order, axis=0)
     targets = convert_dtype(xp, to_namespace(xp, np.arange(x.shape[0]), rows), ordered.dtype)

@@ -104,7 +104,7 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
     arrays_by_id: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
     live = live_nodes(graph)
-    host_nodes = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
+    on_host = frozenset[int]() if arrays.is_numpy(xp) else host_nodes(graph)
     usage = active()
     timed = usage if usage is not None and usage.deadline is not None else None
     with np.errstate(all="ignore"):
@@ -114,7 +114,7 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
             if timed is not None:
                 timed.check_time()
             xs = [None if x is None else arrays_by_id[id(x)] for x in node.inputs]
-            ys = evaluate_node(node, xp, xs, index in host_nodes)
+            ys = evaluate_node(node, xp, xs, index in on_host)
             for y, array in zip(node.outputs, ys, strict=False):
                 arrays_by_id[id(y)] = array
             for key in last.get(index, ()):
@@ -142,18 +142,18 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
         ) from error
 
 
-def _host_nodes(graph: Graph) -> frozenset[int]:
+def host_nodes(graph: Graph) -> frozenset[int]:
     """Return the indices of the nodes whose results reach only shape inputs, directly or through other such nodes."""
     device = {id(value) for value in graph.outputs}
-    host_nodes = set()
+    indices = set()
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
         if all(id(y) not in device for y in node.outputs) and any(y.uses for y in node.outputs) and not any(bodies(node.op)):
-            host_nodes.add(index)
+            indices.add(index)
             continue
         hosts = host_inputs(node.op, len(node.inputs))
         device.update(id(x) for x, host in zip(node.inputs, hosts, strict=True) if x is not None and not host)
-    return frozenset(host_nodes)
+    return frozenset(indices)
 
 
 def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:

@@ -69,7 +69,7 @@ def to_array(item: Array, value: Value) -> Any:
 
     Raises EngineError [input.dtype], [input.array].
     """
-    return fit_input(item, value.type, value.name, _to_array)
+    return fit_input(item, value.type, value.name, to_numpy_input)
 
 
 def fit_input(data: Array, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
@@ -96,12 +96,12 @@ def _to_map(data: Array, type: Map, name: str) -> dict[Any, Any]:
     if wrong:
         raise EngineError("input.map", f"input {name!r} must be a {type}, got the key {wrong[0]!r}")
     if not isinstance(type.element, Tensor):
-        return {key: fit_input(item, type.element, name, _to_array) for key, item in data.items()}
+        return {key: fit_input(item, type.element, name, to_numpy_input) for key, item in data.items()}
     return {key: _to_number(item, type, name) for key, item in data.items()}
 
 
 def _to_number(item: Array, type: Map, name: str) -> Any:
-    array = fit_input(item, type.element, name, _to_array)
+    array = fit_input(item, type.element, name, to_numpy_input)
     if array.size != 1:
         raise EngineError("input.map", f"input {name!r} must be a {type}, got an array of shape {list(array.shape)} as a value")
     return array.reshape(()).item()
@@ -111,7 +111,7 @@ def _kind(item: Array) -> str:
     return "nothing" if item is None else builtins.type(item).__name__
 
 
-def _to_array(item: Array, type: Tensor, name: str) -> Any:
+def to_numpy_input(item: Array, type: Tensor, name: str) -> Any:
     array = _as_numpy(item, name)
     if type.dtype is None or array.dtype == type.dtype.numpy:
         return array
@@ -168,7 +168,7 @@ def to_library(item: Array, value: Value, xp: Namespace) -> Any:
 
     def fit(item: Array, type: Tensor, name: str) -> Any:
         if not _belongs(item, xp):
-            return arrays.from_numpy(xp, _to_array(item, type, name))
+            return arrays.from_numpy(xp, to_numpy_input(item, type, name))
         actual = arrays.element(item)
         if type.dtype is not None and actual is not type.dtype:
             raise EngineError("input.dtype", f"input {name!r} must be {type.dtype}, got {actual}")

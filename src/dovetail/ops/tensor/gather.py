@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail import arrays, symbolic
-from dovetail.errors import EngineError, RuleError
+from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree, axis_in
 from dovetail.ops.builders import zeros_like
@@ -114,12 +114,12 @@ class Gather(
 
     def evaluate(self, xp: Namespace, data: Array, indices: Array) -> Any:
         batch, axis = self._batch(data.ndim, indices.ndim), axis_in(self.axis, data.ndim)
-        if self.bounds == "natural" and arrays.element(indices).kind != "uint" and bool(xp.any(indices < 0)):
-            raise EngineError("array.index-range", "indices must not be negative")
+        if self.bounds == "natural" and arrays.element(indices).kind != "uint":
+            arrays.refuse_elements(xp, indices < 0, "array.index-range", "indices must not be negative")
         if self.bounds != "zero":
             return arrays.take(xp, data, indices, axis, batch)
         inside = (indices >= -data.shape[axis]) & (indices < data.shape[axis])
-        if bool(xp.all(inside)):
+        if not arrays.is_deferring(xp) and bool(xp.all(inside)):
             return arrays.take(xp, data, indices, axis, batch)
         if not data.shape[axis]:
             shape = (*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :])

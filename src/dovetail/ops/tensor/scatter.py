@@ -303,8 +303,7 @@ class ScatterUpdate(
 
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         data_order, updates_order = self._orders(data.ndim, indices.ndim)
-        if bool(xp.any(indices < 0)):
-            raise EngineError("array.index-range", "indices must not be negative")
+        arrays.refuse_elements(xp, indices < 0, "array.index-range", "indices must not be negative")
         front = xp.permute_dims(data, tuple(data_order))
         result = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(updates_order)))
         return xp.permute_dims(result, tuple(inverse_of(data_order)))

@@ -1,0 +1,49 @@
+"""Checks of elements: raised at once, or deferred until a traced program has run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from dovetail.arrays.backends import Array, Namespace, is_numpy
+from dovetail.errors import EngineError
+
+
+class DeferredCheck(NamedTuple):
+    """A boolean scalar that is computed with the traced program, and the error that it stands for."""
+
+    failed: Array
+    error: EngineError
+
+
+_DEFERRED: ContextVar[list[DeferredCheck] | None] = ContextVar("deferred", default=None)
+
+
+@contextmanager
+def deferring_checks() -> Iterator[list[DeferredCheck]]:
+    """Collect the checks of elements of traced arrays, which have no elements yet."""
+    checks: list[DeferredCheck] = []
+    token = _DEFERRED.set(checks)
+    try:
+        yield checks
+    finally:
+        _DEFERRED.reset(token)
+
+
+def is_deferring(xp: Namespace) -> bool:
+    """Return whether arrays of ``xp`` are traced, so that no branch may depend on their elements."""
+    return _DEFERRED.get() is not None and not is_numpy(xp)
+
+
+def refuse_elements(xp: Namespace, failed: Array, code: str, message: str) -> None:
+    """Raise EngineError where an element of ``failed`` is true; of a traced array after the program has run."""
+    if not math.prod(failed.shape):
+        return
+    checks = _DEFERRED.get()
+    if checks is not None and not is_numpy(xp):
+        checks.append(DeferredCheck(xp.any(failed), EngineError(code, message)))
+    elif bool(xp.any(failed)):
+        raise EngineError(code, message)

@@ -1,0 +1,92 @@
+"""DeviceProgram: a Program that another array library runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays
+from dovetail.devices.execution import GraphExecution
+from dovetail.errors import EngineError, UnsupportedError
+from dovetail.interpreter.interpret import check_inputs, fit_input, named_inputs, refuse_unusual, to_numpy_input
+from dovetail.ir.graph import Model
+from dovetail.ir.types import Map, Tensor
+from dovetail.program import Program, write_outputs
+
+RESULTS = ("numpy", "device")
+
+
+class DeviceProgram(Program):
+    """A Program whose calls JAX or torch runs, with the weights on ``device``.
+
+    ``results``: "numpy", or "device" for arrays of the library that stay where they are. Arrays of the library are taken as
+    inputs without a round trip through numpy.
+    """
+
+    library = ""
+    device: Any = None
+
+    def __init__(self, model: Model, device: Any, results: str, **options: Any) -> None:
+        if results not in RESULTS:
+            raise EngineError("device.results", f"results must be one of {', '.join(RESULTS)}, got {results!r}")
+        super().__init__(model, self.library, device=None if device is None else name_of(device), results=results, **options)
+        self.results = results
+        self.execution = GraphExecution(self.model.graph)
+
+    def _check_types(self, xp: Any) -> None:
+        """Raise UnsupportedError [array.dtype] for element types and maps, which only numpy holds."""
+        refuse_unusual(self.model.graph, xp)
+        maps = [value.name for value in (*self.model.inputs, *self.model.outputs) if isinstance(value.type, Map)]
+        if maps:
+            raise UnsupportedError("array.dtype", f"{', '.join(map(repr, maps))}: maps can be interpreted in numpy only")
+
+    def _bind(self, by_name: Mapping[str, Any], array_type: type) -> list[Any]:
+        """Return the inputs in order: arrays of the library as they are, everything else as numpy arrays."""
+
+        def fit(item: Any, type: Tensor, name: str) -> Any:
+            if not isinstance(item, array_type):
+                return to_numpy_input(item, type, name)
+            actual = arrays.element(item)
+            if type.dtype is not None and actual is not type.dtype:
+                raise EngineError("input.dtype", f"input {name!r} must be {type.dtype}, got {actual}")
+            return item
+
+        bound = [fit_input(by_name[value.name], value.type, value.name, fit) for value in self.model.inputs]
+        check_inputs(self.model, bound)
+        return bound
+
+    @property
+    def _place(self) -> str:
+        return f"{self.library} on {name_of(self.device)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.model, self.options)
+
+    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+        by_name = named_inputs(self.model, inputs)
+        if out and self.results == "device":
+            raise EngineError("output.array", 'out takes numpy results; this program was compiled with results="device"')
+        outputs = self._call(by_name)
+        return outputs if self.results == "device" else write_outputs(outputs, out)
+
+    def _call(self, by_name: dict[str, Any]) -> dict[str, Any]:
+        """Run once. Returns the outputs by name, in the form that ``results`` says."""
+        raise NotImplementedError
+
+
+def name_of(device: Any) -> str:
+    """Return the name of a device of JAX or torch, by which it is found again."""
+    return f"{device.platform}:{device.id}" if hasattr(device, "platform") else str(device)
+
+
+def copy_to_numpy(item: Any) -> Any:
+    """Return a result as numpy arrays that the caller may write to."""
+    if isinstance(item, list):
+        return [copy_to_numpy(each) for each in item]
+    return item if item is None or isinstance(item, dict) else np.array(arrays.to_numpy(item), order="C")
+
+
+def _restore(kind: type[DeviceProgram], model: Model, options: dict[str, Any]) -> DeviceProgram:
+    return kind(model, **options)

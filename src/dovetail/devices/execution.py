@@ -1,0 +1,151 @@
+"""Runs of a graph over an array library, with its constants on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays
+from dovetail.arrays import Array, Namespace
+from dovetail.errors import DovetailError, UnsupportedError, raise_all
+from dovetail.interpreter.evaluate import evaluate_node, host_nodes, last_readers, live_nodes
+from dovetail.ir.builder import describe_op
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import draws, host_inputs
+from dovetail.ir.types import Tensor, is_static, static
+from dovetail.limits import active
+from dovetail.ops.constant import Constant
+
+Constraint = Callable[[Value, Array], Array]
+"""Return an array of the run in the layout that the program prescribes for its value."""
+
+
+class GraphExecution:
+    """Runs a graph node by node: shapes in numpy on the host, everything else on the device.
+
+    ``constants`` are the values and elements of those that are read on the device, in order. A run gets their arrays by the
+    identity of the value.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        live = live_nodes(graph)
+        self._nodes = [(index, node) for index, node in enumerate(graph.nodes) if index in live]
+        self._host_nodes = host_nodes(graph)
+        self._last_readers = last_readers(graph)
+        on_device = {id(value) for value in graph.outputs}
+        for index, node in self._nodes:
+            if index not in self._host_nodes:
+                hosts = host_inputs(node.op, len(node.inputs))
+                on_device.update(id(x) for x, host in zip(node.inputs, hosts, strict=True) if not host)
+        constants = [(node.outputs[0], node.op.data) for _, node in self._nodes if isinstance(node.op, Constant)]
+        self.constants = [(value, data) for value, data in constants if id(value) in on_device]
+
+    def run(
+        self, inputs: Sequence[Array], constants: Mapping[int, Array], xp: Namespace, constrain: Constraint | None = None
+    ) -> list[Any]:
+        """Return the outputs for the inputs in order."""
+        env = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
+        for index, node in self._nodes:
+            self._run_node(index, node, env, constants, xp, constrain)
+        return self._outputs(env, constants, xp)
+
+    def trace(
+        self,
+        inputs: Sequence[Array],
+        constants: Mapping[int, Array],
+        xp: Namespace,
+        library: str,
+        is_tracing_error: Callable[[BaseException], bool],
+        constrain: Constraint | None = None,
+    ) -> tuple[list[Any], list[arrays.DeferredCheck]]:
+        """Return the outputs of traced inputs, and the checks of elements that follow each run of the compiled program.
+
+        ``is_tracing_error`` tells the library's errors for operations that need the elements of a traced array. Raises
+        UnsupportedError [device.data-dependent], [device.random] with every node that cannot be compiled.
+        """
+        env = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
+        refusals: list[DovetailError] = []
+        with arrays.deferring_checks() as checks:
+            for index, node in self._nodes:
+                if any(x is not None and id(x) not in env and id(x) not in constants for x in node.inputs):
+                    continue
+                count = len(checks)
+                try:
+                    if draws(node.op, node.inputs):
+                        raise _refusal(node, "device.random", f"a program of {library} draws no random numbers")
+                    self._run_node(index, node, env, constants, xp, constrain)
+                except DovetailError as error:
+                    if error.code != "device.random" and not _is_caused_by(error, is_tracing_error):
+                        raise
+                    refusals.append(error if error.code == "device.random" else _data_dependent(node, error, library))
+                    env.update(_placeholders(node, xp))
+                for check in checks[count:]:
+                    check.error.at(node=node.label, op=describe_op(node.op, node.inputs))
+        raise_all(refusals, f"nodes cannot be compiled by {library}")
+        return self._outputs(env, constants, xp), checks
+
+    def _run_node(
+        self,
+        index: int,
+        node: Node,
+        env: dict[int, Any],
+        constants: Mapping[int, Array],
+        xp: Namespace,
+        constrain: Constraint | None,
+    ) -> None:
+        usage = active()
+        if usage is not None and usage.deadline is not None:
+            usage.check_time()
+        if isinstance(node.op, Constant):
+            env[id(node.outputs[0])] = node.op.data
+            return
+        on_host = index in self._host_nodes
+        hosts = host_inputs(node.op, len(node.inputs))
+        xs = [
+            None if x is None else env[id(x)] if on_host or host else constants.get(id(x), env.get(id(x)))
+            for x, host in zip(node.inputs, hosts, strict=True)
+        ]
+        for y, array in zip(node.outputs, evaluate_node(node, xp, xs, on_host), strict=False):
+            env[id(y)] = array if constrain is None or on_host else constrain(y, array)
+        for key in self._last_readers.get(index, ()):
+            env.pop(key, None)
+
+    def _outputs(self, env: Mapping[int, Any], constants: Mapping[int, Array], xp: Namespace) -> list[Any]:
+        outputs = [constants.get(id(value), env.get(id(value))) for value in self.graph.outputs]
+        return [arrays.from_numpy(xp, item) if isinstance(item, np.ndarray) else item for item in outputs]
+
+
+def _refusal(node: Node, code: str, message: str) -> UnsupportedError:
+    return UnsupportedError(code, message, node=node.label, op=describe_op(node.op, node.inputs))
+
+
+def _data_dependent(node: Node, error: DovetailError, library: str) -> UnsupportedError:
+    message = f"the result's size or the path of the computation depends on elements, which {library} does not know in advance"
+    refusal = _refusal(node, "device.data-dependent", message)
+    return refusal if error.node is None or error.node == node.label else _named(refusal, error)
+
+
+def _named(refusal: UnsupportedError, error: DovetailError) -> UnsupportedError:
+    """Return the refusal of a node in a subgraph, with that node's name."""
+    return UnsupportedError(refusal.code, refusal.message, node=error.node, op=error.op)
+
+
+def _is_caused_by(error: BaseException, is_tracing_error: Callable[[BaseException], bool]) -> bool:
+    cause: BaseException | None = error
+    while cause is not None:
+        if is_tracing_error(cause):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _placeholders(node: Node, xp: Namespace) -> dict[int, Any]:
+    """Return zeros for the outputs of a refused node whose shapes are known, so that the nodes behind it are traced too."""
+    found = {}
+    for y in node.outputs:
+        if isinstance(y.type, Tensor) and y.type.dtype is not None and y.type.dtype.standard and is_static(y.type):
+            found[id(y)] = xp.zeros(static(y.type.shape), dtype=arrays.dtype_in(xp, y.type.dtype))
+    return found

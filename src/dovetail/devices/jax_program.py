@@ -1,0 +1,96 @@
+"""Programs of JAX: the interpreter over jax.numpy, traced once for the shapes of a call and compiled by XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from dovetail.devices.device_program import DeviceProgram, copy_to_numpy
+from dovetail.errors import EngineError
+from dovetail.extras import import_extra
+from dovetail.ir.graph import Model
+from dovetail.limits import active, counting
+
+LITERAL_ELEMENTS = 1024
+"""Constants of at most so many elements are literals of the compiled program, which XLA folds; others are its arguments."""
+
+
+class JaxProgram(DeviceProgram):
+    """A Program of JAX. 64-bit types are kept, whatever ``jax_enable_x64`` says; products are computed in full precision."""
+
+    library = "jax"
+
+    def __init__(self, model: Model, device: Any = None, results: str = "numpy") -> None:
+        self._jax = import_extra("jax", "jax", 'backend="jax"')
+        super().__init__(model, device, results)
+        self.device = _device_of(self._jax, device)
+        self._check_types(self._jax.numpy)
+        weights = [(value, data) for value, data in self.execution.constants if data.size > LITERAL_ELEMENTS]
+        self._weight_ids = [id(value) for value, _ in weights]
+        with self._scope():
+            self._weights = [self._jax.device_put(data, self.device) for _, data in weights]
+        self._errors: dict[Any, list[EngineError]] = {}
+        self._jitted = self._jax.jit(self._trace)
+
+    def close(self) -> None:
+        super().close()
+        self._weights, self._jitted = [], None
+
+    def _scope(self) -> ExitStack:
+        """Return the settings of JAX that tracing, compiling and running take from the context."""
+        scope = ExitStack()
+        scope.enter_context(self._jax.enable_x64(True))
+        scope.enter_context(self._jax.default_matmul_precision("highest"))
+        scope.enter_context(self._jax.default_device(self.device))
+        return scope
+
+    def _call(self, by_name: dict[str, Any]) -> dict[str, Any]:
+        inputs = self._bind(by_name, self._jax.Array)
+        with self._scope():
+            outputs, failed = self._jitted(self._weights, inputs)
+            if failed is not None:
+                self._raise_failed(inputs, np.asarray(failed))
+            if self.results == "numpy":
+                outputs = [copy_to_numpy(item) for item in outputs]
+        return dict(zip([value.name for value in self.model.outputs], outputs, strict=True))
+
+    def _trace(self, weights: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Compute the outputs, and a vector of booleans: which checks of elements failed."""
+        jax = self._jax
+        constants = dict(zip(self._weight_ids, weights, strict=True))
+
+        def is_tracing_error(error: BaseException) -> bool:
+            return isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError)
+
+        with counting(self.model.limits if active() is None else None):
+            outputs, checks = self.execution.trace(inputs, constants, jax.numpy, "JAX", is_tracing_error)
+        self._errors[_signature(inputs)] = [check.error for check in checks]
+        return outputs, jax.numpy.stack([check.failed for check in checks]) if checks else None
+
+    def _raise_failed(self, inputs: Sequence[Any], failed: np.ndarray[Any, Any]) -> None:
+        if failed.any():
+            error = self._errors[_signature(inputs)][int(failed.argmax())]
+            raise EngineError(error.code, error.message, node=error.node, op=error.op, file=self.model.file)
+
+
+def _signature(items: Sequence[Any]) -> Any:
+    """Return what a trace depends on: the structure, shapes and types of the inputs."""
+    return tuple(
+        None if item is None else _signature(item) if isinstance(item, list) else (tuple(item.shape), str(item.dtype))
+        for item in items
+    )
+
+
+def _device_of(jax: Any, device: Any) -> Any:
+    """Return the device of a name ("cpu", "gpu", "cpu:1"); JAX's first one for None. Raises EngineError [device.unknown]."""
+    if device is None or isinstance(device, jax.Device):
+        return device or jax.devices()[0]
+    platform, _, index = str(device).partition(":")
+    try:
+        return jax.devices(platform)[int(index or 0)]
+    except (RuntimeError, IndexError, ValueError):
+        known = ", ".join(f"{each.platform}:{each.id}" for each in jax.devices())
+        raise EngineError("device.unknown", f"JAX has no device {device!r}; it has {known}") from None

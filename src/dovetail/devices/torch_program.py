@@ -1,0 +1,61 @@
+"""Programs of torch: the interpreter over torch tensors, one operator at a time or compiled by torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import arrays
+from dovetail.devices.device_program import DeviceProgram, copy_to_numpy
+from dovetail.errors import EngineError
+from dovetail.extras import import_extra
+from dovetail.ir.graph import Model
+from dovetail.limits import active, counting
+
+
+class TorchProgram(DeviceProgram):
+    """A Program of torch. Operators whose shapes depend on elements run too."""
+
+    library = "torch"
+
+    def __init__(self, model: Model, device: Any = None, results: str = "numpy") -> None:
+        self._torch = import_extra("torch", "torch", 'backend="torch"')
+        super().__init__(model, device, results)
+        self.device = _device_of(self._torch, device)
+        self._xp = arrays.standard(self._torch)
+        self._check_types(self._xp)
+        self._constants = {
+            id(value): arrays.from_numpy(self._xp, data).to(self.device) for value, data in self.execution.constants
+        }
+
+    def close(self) -> None:
+        super().close()
+        self._constants = {}
+
+    def _call(self, by_name: dict[str, Any]) -> dict[str, Any]:
+        torch = self._torch
+        inputs = self._bind(by_name, torch.Tensor)
+        with torch.inference_mode(), self.device:
+            inputs = [self._to_device(item) for item in inputs]
+            with counting(self.model.limits if active() is None else None):
+                outputs = self.execution.run(inputs, self._constants, self._xp)
+            if self.results == "numpy":
+                outputs = [copy_to_numpy(item) for item in outputs]
+        return dict(zip([value.name for value in self.model.outputs], outputs, strict=True))
+
+    def _to_device(self, item: Any) -> Any:
+        if item is None or isinstance(item, list):
+            return item and [self._to_device(each) for each in item]
+        return item.to(self.device) if isinstance(item, self._torch.Tensor) else arrays.from_numpy(self._xp, item)
+
+
+def _device_of(torch: Any, device: Any) -> Any:
+    """Return the torch.device of a name ("cpu", "cuda:1"); torch's default for None. Raises EngineError [device.unknown]."""
+    if device is None:
+        return torch.get_default_device()
+    try:
+        found = torch.device(device)
+        # The backend of a known type of device may be missing; an allocation tells.
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError):
+        raise EngineError("device.unknown", f"torch has no device {device!r} on this machine") from None
+    return found

@@ -1,0 +1,130 @@
+"""Programs of JAX and torch: equal to the native engine, and refusals that name what cannot be compiled."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from assertions import assert_close
+from dovetail.errors import EngineError, UnsupportedError
+
+BACKENDS = ("jax", "torch")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param)
+    return str(request.param)
+
+
+def classifier() -> dovetail.Model:
+    """Token ids to logits, and the ids again: a table, a product, a shape that is computed on the host."""
+    generator = np.random.default_rng(3)
+    with dovetail.Builder() as b:
+        ids = b.input("ids", "i64", ("batch", 6))
+        y = b.Gather(b.constant(generator.standard_normal((50, 32), np.float32)), ids)
+        y = b.Gelu(b.Add(b.MatMul(y, b.constant(generator.standard_normal((32, 64), np.float32))), np.float32(0.5)))
+        y = b.Reshape(y, b.Concat(b.Slice(b.Shape(y), [0], [1]), b.constant([-1], "i64"), axis=0))
+        b.output("logits", b.MatMul(y, b.constant(generator.standard_normal((384, 5), np.float32))))
+        b.output("ids_next", b.Add(ids, b.constant(2**40, "i64")))
+    return b.model
+
+
+@pytest.fixture(scope="module")
+def feed() -> dict[str, Any]:
+    return {"ids": np.random.default_rng(4).integers(-50, 50, (3, 6))}
+
+
+def test_results_are_those_of_the_native_engine(backend: str, feed: dict[str, Any]) -> None:
+    model = classifier()
+    expected = dovetail.run(model, feed)
+    program = dovetail.compile(model, backend=backend)
+    for results in (program(feed), program(feed["ids"]), program(ids=feed["ids"]), pickle.loads(pickle.dumps(program))(feed)):
+        assert list(results) == list(expected)
+        assert_close(results["logits"], expected["logits"], 1e-5)
+        np.testing.assert_array_equal(results[1], expected[1])
+        results[0][...] = 0
+    longer = np.concatenate([feed["ids"], feed["ids"]])
+    assert program(longer)["logits"].shape == (6, 5)
+    out = np.zeros((3, 5), np.float32)
+    assert program(feed, out={"logits": out})["logits"] is out and out.any()
+    assert [result["logits"].shape for result in program.map([feed, feed])] == [(3, 5), (3, 5)]
+    assert f"<Program {backend} on cpu" in repr(program)
+    with program:
+        pass
+    with pytest.raises(EngineError, match=r"program\.closed"):
+        program(feed)
+
+
+def test_results_stay_on_the_device(backend: str, feed: dict[str, Any]) -> None:
+    program = dovetail.compile(classifier(), backend=backend, results="device", device="cpu")
+    results = program(feed)
+    if backend == "torch":
+        ids: Any = pytest.importorskip("torch").from_numpy(feed["ids"])
+    else:
+        jax = pytest.importorskip("jax")
+        with jax.enable_x64(True):
+            ids = jax.numpy.asarray(feed["ids"])
+    assert all(isinstance(array, jax.Array if backend == "jax" else type(ids)) for array in results.values())
+    np.testing.assert_array_equal(np.asarray(program(ids)["logits"]), np.asarray(results["logits"]))
+    with pytest.raises(EngineError, match=r"output\.array"):
+        program(feed, out=[np.zeros((3, 5), np.float32), None])
+
+
+def test_elements_are_checked_after_the_run(backend: str) -> None:
+    program = dovetail.compile(classifier(), backend=backend)
+    with pytest.raises(EngineError, match=r"array\.index-range.*\n.*Gather"):
+        program(np.full((3, 6), 50))
+    assert program(np.full((3, 6), 49))["logits"].shape == (3, 5)
+    with pytest.raises(EngineError, match=r"input\.dtype"):
+        program(np.zeros((3, 6), np.float32))
+    with pytest.raises(EngineError, match=r"input\.shape"):
+        program(np.zeros((3, 7), np.int64))
+
+
+def test_jax_names_every_node_that_it_cannot_compile() -> None:
+    pytest.importorskip("jax")
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (4,))
+        b.output("where", b.NonZero(x))
+        b.output("noise", b.RandomNormal([4], np.float32(0), np.float32(1)))
+        b.output("unique", b.Unique(x)[0])
+        b.output("y", b.Add(x, x))
+    with pytest.raises(UnsupportedError) as caught:
+        dovetail.compile(b.model, backend="jax")(np.ones(4, np.float32))
+    assert [item.code for item in caught.value.diagnostics] == ["device.data-dependent", "device.random", "device.data-dependent"]
+    assert [str(item.op).partition("(")[0] for item in caught.value.diagnostics] == ["NonZero", "RandomNormal", "Unique"]
+
+
+def test_torch_runs_what_depends_on_elements() -> None:
+    pytest.importorskip("torch")
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", (4,))
+        b.output("where", b.NonZero(x))
+    found = dovetail.compile(b.model, backend="torch")(np.float32([0, 1, 0, 2]))
+    np.testing.assert_array_equal(found["where"], [[1, 3]])
+
+
+def test_wrong_options_are_named(backend: str) -> None:
+    model = classifier()
+    with pytest.raises(EngineError, match=r"device\.unknown"):
+        dovetail.compile(model, backend=backend, device="cpux")
+    with pytest.raises(EngineError, match=r"device\.option.*threads, elide"):
+        dovetail.compile(model, backend=backend, threads=2, elide="all")
+    with pytest.raises(EngineError, match=r"device\.results"):
+        dovetail.compile(model, backend=backend, results="gpu")
+    with pytest.raises(EngineError, match=r"device\.option.*device"):
+        dovetail.compile(model, device="cpu")
+    with pytest.raises(EngineError, match=r"device\.backend"):
+        dovetail.compile(model, backend="cuda")
+
+
+def test_types_that_only_numpy_has_are_refused(backend: str) -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Cast(b.input("x", "f8e4m3", (2,)), to="f32"))
+    with pytest.raises(UnsupportedError, match=r"array\.dtype"):
+        dovetail.compile(b.model, backend=backend)
