@@ -70,10 +70,14 @@ def run_everywhere(model: Model, x: F32Array) -> None:
     print(len(model.svg(colors={"y": 1.0}, measure="rank")))
 
 
-def map_rows(model: Model, x: F32Array) -> None:
-    """Map rows by column, and list the rows that do not fit."""
+def map_rows(model: Model, x: F32Array, folder: Path) -> None:
+    """Map rows by column, list the rows that do not fit, and map the rows of a file by another process."""
     mapper = dovetail.Mapper(dovetail.extract(model, outputs="y"), batch=2, columns={"x": "pixels"})
     print(mapper({"pixels": x})["y"].shape, mapper.run_rows({"pixels": [*x, None]}, len(x) + 1).faults)
+    dovetail.save(dovetail.extract(model, outputs="y"), folder / "y.onnx")
+    np.save(folder / "x.npy", x)
+    report: dovetail.MapReport = dovetail.map_rows(folder / "y.onnx", folder / "x.npy", folder / "mapped", workers=1)
+    print(report.rows, report.rows_per_second)
 
 
 def transform(model: Model) -> None:
@@ -150,7 +154,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = convert(build_model(), Path(name))
         compare_models(Path(name), x)
-        map_rows(model, x)
+        map_rows(model, x, Path(name))
         describe(model)
         transform(build_model())
         run_everywhere(model, x)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
     from dovetail.autodiff import grad
+    from dovetail.batch.map_rows import MapReport, map_rows
     from dovetail.batch.mapper import Mapper
     from dovetail.compare.model_profile import ModelProfile, profile
     from dovetail.debug.bisect_result import BisectResult
@@ -56,6 +57,7 @@ __all__ = [
     "InferenceReport",
     "LayerComparison",
     "Limits",
+    "MapReport",
     "Mapper",
     "Model",
     "ModelDiff",
@@ -82,6 +84,7 @@ __all__ = [
     "infer_report",
     "interpret",
     "load",
+    "map_rows",
     "merge",
     "model_report",
     "plan",
@@ -100,6 +103,7 @@ _MODULES = {
     "array_ops": "concat copy split",
     "autodiff": "grad",
     "batch.mapper": "Mapper",
+    "batch.map_rows": "MapReport map_rows",
     "compare.model_profile": "ModelProfile profile",
     "debug.bisect_result": "BisectResult",
     "debug.bisection": "bisect",

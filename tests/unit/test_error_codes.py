@@ -19,7 +19,7 @@ SPELLING = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*")
 ENTRY = re.compile(r"\| `([^`]+)` \| (.+) \| (.+) \|")
 RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported_error|properties|element_type)$")
 # Words with a dot that are no codes: names of domains, modules and kernels.
-OTHER_WORDS = {"ai.onnx", "batch.mapper", "cast.f32", "dovetail.openvino", "ir.builder", "ir.graph"} | {
+OTHER_WORDS = {"ai.onnx", "batch.map_rows", "batch.mapper", "cast.f32", "dovetail.openvino", "ir.builder", "ir.graph"} | {
     "recurrent.cells",
     "recurrent.dynamic_quantize_lstm",
 }

@@ -22,6 +22,7 @@ COMMANDS = {
     "grad": "Write the gradient graph as an ordinary model.",
     "infer": "Infer every shape as an expression over the input dimensions, and write it.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
+    "map": "Run a model on every row of a dataset, by several processes or a cluster.",
     "merge": "Write one model in which values of a first are inputs of a second.",
     "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "Report what a program copies and why, its memory over time, its time by kernel.",
@@ -36,7 +37,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Look at a model": ("check", "draw", "info", "infer", "ops", "report", "show"),
-    "Run and measure": ("bench", "plan", "profile", "run"),
+    "Run and measure": ("bench", "map", "plan", "profile", "run"),
     "Compare models": ("compare", "diff", "reduce"),
     "Write a new model": ("convert", "edit", "extract", "grad", "merge", "rebatch", "simplify"),
 }

@@ -1,0 +1,176 @@
+"""``map_rows``: a model over the rows of a dataset, by worker processes of this host or of a cluster, into files."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from dovetail.batch.engines import EngineOptions
+from dovetail.batch.job import Job, check_folder, check_record, choose_part_rows, forget, read_record, write_record
+from dovetail.batch.job_lock import FolderLock
+from dovetail.batch.mapper import Mapper
+from dovetail.batch.scheduler import MapProgress, Scheduler, fault_text, parts_without
+from dovetail.batch.sinks import default_format
+from dovetail.batch.sources import open_source
+from dovetail.errors import EngineError
+
+if TYPE_CHECKING:
+    from dovetail.batch.dataset import Source
+    from dovetail.limits import Limits
+
+StrPath = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class MapReport:
+    """The result of ``map_rows``. Parts that an earlier call wrote count in ``skipped_parts`` alone."""
+
+    output: str
+    rows: int
+    """Rows that were read, those at fault included."""
+    faults: int
+    """Rows without a result."""
+    start_seconds: float
+    """Time until the first part could run: workers, model, files."""
+    seconds: float
+    """Time of the parts, from then to the last one."""
+    parts: int
+    skipped_parts: int
+    workers: int
+    lost_workers: int
+    first_fault: str
+    """The first row at fault as text; empty where there is none."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows by ``seconds``, all workers together."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "rows_per_second": self.rows_per_second}
+
+
+def map_rows(
+    model: StrPath,
+    input: StrPath,
+    output: StrPath,
+    *,
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    batch: int = 64,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    format: str | None = None,
+    cast: bool = False,
+    part_rows: int | None = None,
+    max_errors: int | None = None,
+    restart: bool = False,
+    limits: Limits | None = None,
+    on_progress: Callable[[MapProgress], None] | None = None,
+) -> MapReport:
+    """Run a model on every row of a dataset, and write the results into the folder ``output``, each row exactly once.
+
+    ``input``: parquet, .npy, .npz or zarr, a file or a folder. ``columns`` maps inputs of the model to columns, by
+    default of the same names; the columns ``keep`` are passed through; ``format`` is by default that of the input. A row without
+    a result is listed with its error in ``output/_errors``; more than ``max_errors`` of them end the job.
+
+    ``engine``: "local" (processes on this host), "ray" or "dask": the cluster at ``address``, or one that is started on this
+    host. ``workers``: by default one for each core, or all of the cluster; ``threads``: those of each worker, by default 1.
+    ``part_rows``: rows that are written together, by default from their time and size. A call that was interrupted resumes where
+    it stopped when it is repeated; ``restart`` begins anew. ``on_progress`` is called with the state.
+
+    Raises EngineError [job.*] and [batch.*], and the errors of ``load`` and of the dataset.
+    """
+    start = time.monotonic()
+    options = EngineOptions(engine, address, workers, threads)
+    if part_rows is not None and part_rows < 1:
+        raise EngineError("job.engine", f"part_rows must be at least 1, got {part_rows}")
+    # A worker of Dask has threads of its own.
+    mapper_threads = threads if engine == "dask" else threads or 1
+    mapper, source = open_rows(model, input, columns, batch=batch, threads=mapper_threads, keep=keep, cast=cast, limits=limits)
+    folder = os.path.abspath(os.fspath(output))
+    check_folder(folder, os.fspath(input))
+    os.makedirs(folder, exist_ok=True)
+    token = uuid.uuid4().hex
+    with FolderLock(folder, token) as lock:
+        if restart:
+            forget(folder)
+        record = read_record(folder)
+        job = Job(mapper, source, format or default_format(source.kind), folder, token)
+        if record is not None:
+            check_record(record, job)
+            job = replace(job, part_rows=record["part_rows"])
+        elif part_rows is not None:
+            job = replace(job, part_rows=-(-part_rows // mapper.batch) * mapper.batch)
+
+        def show(progress: MapProgress) -> None:
+            lock.beat()
+            if on_progress is not None:
+                on_progress(progress)
+
+        progress, skipped = _run_parts(job, record is not None, options, max_errors, show)
+    end = progress.end or time.monotonic()
+    begin = progress.begin or end
+    return MapReport(
+        folder, progress.rows, progress.faults, begin - start, end - begin, progress.parts, skipped, progress.max_workers,
+        progress.lost, fault_text(progress.first_fault),
+    )  # fmt: skip
+
+
+def open_rows(
+    model: StrPath,
+    input: StrPath,
+    columns: Mapping[str, str] | None,
+    **options: Any,
+) -> tuple[Mapper, Source]:
+    """Open the model and the dataset. The only column of a dataset serves the only input of a model, whatever their names."""
+    mapper = Mapper(model, columns=columns, **options)
+    if mapper.path is None:
+        raise EngineError("job.model", "a job takes the path of a model, which its workers open, got a Model")
+    arguments: dict[str, Any] = {"keep": mapper.keep}
+    try:
+        return mapper, open_source(input, list(mapper.columns.values()), **arguments)
+    except EngineError as error:
+        if error.code != "dataset.column" or columns or len(mapper.columns) > 1:
+            raise
+        source = open_source(input, None, **arguments)
+        if len(source.columns) != 1:
+            raise
+    name, column = *mapper.columns, *source.columns
+    return Mapper(model, columns={name: column}, **options), source
+
+
+def _run_parts(
+    job: Job, is_resumed: bool, options: EngineOptions, max_errors: int | None, show: Callable[[MapProgress], None]
+) -> tuple[MapProgress, int]:
+    """Run the parts that are not written yet. Returns the state at the end, and the number of parts that were."""
+    if is_resumed:
+        job.sink.prepare()
+        written = job.sink.parts()
+        if len(written) == job.parts:
+            job.sink.finish()
+            return MapProgress(), len(written)
+    else:
+        written = set()
+    pool = options.start_pool(job)
+    try:
+        scheduler = Scheduler(pool, show, max_errors)
+        if not is_resumed:
+            if not job.part_rows:
+                cost = scheduler.first_call("measure", job.mapper.batch)
+                job = replace(job, part_rows=choose_part_rows(job, scheduler.progress.workers, cost.bytes, cost.seconds))
+            write_record(job)
+            job.sink.prepare()
+        scheduler.progress.total = job.rows - sum(len(job.range_of(part)) for part in written)
+        scheduler.run(parts_without(job.parts, written), job)
+    finally:
+        pool.close()
+    job.sink.finish()
+    return scheduler.progress, len(written)

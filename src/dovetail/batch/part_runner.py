@@ -1,0 +1,149 @@
+"""PartRunner: the run of the parts of a job in one process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dovetail.batch.job import Job
+from dovetail.batch.job_lock import token_in
+from dovetail.batch.rows import RowBlock, RowFault, take_rows
+from dovetail.errors import DovetailError, EngineError
+
+MEASURED_ROWS = 256
+"""Rows that a worker runs to measure the time of a row, at least one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartSummary:
+    """The counts of one part that is written."""
+
+    part: int
+    rows: int
+    faults: int
+    first_fault: RowFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowCost:
+    """The time of a row on one worker, and the bytes of its inputs or outputs, whichever are more."""
+
+    seconds: float
+    bytes: float
+
+
+class PartRunner:
+    """Runs the parts of a job in one process.
+
+    Two threads call :meth:`run`: one computes while the other writes its last part or reads its next one.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.host = f"{socket.gethostname()} (process {os.getpid()})"
+        self._is_computing = threading.Lock()
+
+    def start(self) -> int:
+        """Check that this process sees the model, the input and the output folder of the job, and compile the model.
+
+        Returns the process id. Raises EngineError [job.worker-output], [job.worker-model], [job.worker-input].
+        """
+        self._check_output()
+        folder = self.job.source.folder
+        for name in folder.files[:1]:
+            path = os.path.join(folder.root, name.name)
+            with self._naming("job.worker-input", f"read the input {path}"):
+                os.stat(path)
+        with self._naming("job.worker-model", f"open the model {self.job.mapper.path}"):
+            self.job.mapper.compile()
+        return os.getpid()
+
+    def _check_output(self) -> None:
+        found = token_in(self.job.output)
+        if found != self.job.token:
+            seen = "is no folder" if not os.path.isdir(self.job.output) else "is another folder or that of another driver"
+            message = f"worker {self.host} must write into the folder of the driver, but there {self.job.output} {seen}"
+            raise EngineError("job.worker-output", message)
+
+    @contextmanager
+    def _naming(self, code: str, action: str) -> Iterator[None]:
+        """Name the worker and ``action`` in an error of the block; a DovetailError keeps its code, others get ``code``."""
+        try:
+            yield
+        except Exception as error:
+            kept = error.code if isinstance(error, DovetailError) and not code.startswith("job.worker") else code
+            raise EngineError(kept, f"worker {self.host} cannot {action}: {text_of(error)}") from error
+
+    def measure(self, batch: int) -> RowCost:
+        """Run the first rows twice, and return the cost of a row in the second run."""
+        count = min(self.job.rows, max(batch, MEASURED_ROWS // batch * batch))
+        block = self.job.source.read(0, count)
+        if not len(block.rows):
+            return RowCost(0.0, 0.0)
+        small = {name: values[:batch] for name, values in block.columns.items()}
+        self.job.mapper.run_rows(small, min(batch, len(block.rows)))
+        start = time.perf_counter()
+        results = self.job.mapper.run_rows(block.columns, len(block.rows))
+        seconds = time.perf_counter() - start
+        size = max(sum(map(_byte_count, columns.values())) for columns in (block.columns, results.outputs))
+        return RowCost(seconds / len(block.rows), size / len(block.rows))
+
+    def run(self, part: int, part_rows: int) -> PartSummary:
+        """Read, compute and write one part. It may be run again, and by several workers at a time: its files have equal content.
+
+        Raises EngineError with the worker's name: [job.write], [job.part], and the codes of the source and the mapper.
+        """
+        job = replace(self.job, part_rows=part_rows)
+        rows = job.range_of(part)
+        action = f"part {part} (rows {rows.start} to {rows.stop - 1})"
+        with self._naming("job.part", f"read {action}"):
+            block = job.source.read(rows.start, rows.stop)
+        with self._naming("job.part", f"compute {action}"), self._is_computing:
+            results = job.mapper.run_rows(block.columns, len(block.rows))
+        with self._naming("job.write", f"write {action}"):
+            kept = {name: take_rows(values, results.index) for name, values in block.kept.items()}
+            located = [self._locate(fault, block) for fault in results.faults]
+            faults = sorted([*block.faults, *located], key=lambda fault: fault.row)
+            job.sink.write(part, block.rows[results.index], {**kept, **results.outputs}, faults)
+        return PartSummary(part, len(results.index), len(faults), faults[0] if faults else None)
+
+    def _locate(self, fault: RowFault, block: RowBlock) -> RowFault:
+        """Return the fault of a row of ``block`` with its row and file in the dataset."""
+        row = int(block.rows[fault.row])
+        return replace(fault, row=row, file=self.job.source.file_of(row))
+
+
+def _byte_count(values: Any) -> int:
+    return int(values.nbytes) if hasattr(values, "nbytes") else sum(int(value.nbytes) for value in values)
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error as one line, with its file or class."""
+    if isinstance(error, DovetailError):
+        return f"{error.message}{f' ({error.file})' if error.file else ''}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The error of a call on a worker, as a value: engines have their own ways to pass exceptions."""
+
+    error: DovetailError
+
+
+def call_runner(runner: PartRunner, method: str, *arguments: Any) -> Any:
+    """Call a method of ``runner``, and return its result or a Failure."""
+    try:
+        return getattr(runner, method)(*arguments)
+    except DovetailError as error:
+        return Failure(error)
+    except Exception as error:
+        return Failure(EngineError("job.part", f"worker {runner.host} cannot {method}: {text_of(error)}"))

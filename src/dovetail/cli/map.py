@@ -1,0 +1,133 @@
+"""dovetail map."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, say_json, table
+
+ENGINES = ("local", "ray", "dask")
+REFRESH_SECONDS = 0.5
+
+
+@click.command("map")
+@click.argument("model", type=click.Path())
+@click.argument("source", metavar="INPUT", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The folder of the results.")
+@click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs the workers.")
+@click.option("--address", help="The address of a Ray or Dask cluster; else one is started on this host.")
+@click.option("--workers", type=click.IntRange(min=1), help="Worker processes (default: one per core, or all of the cluster).")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of a worker [1].")
+@click.option("--batch", default=64, show_default=True, type=click.IntRange(min=1), help="Rows of one run of the model.")
+@click.option("--column", "columns", multiple=True, metavar="INPUT=COLUMN", help="The column of an input [that of its name].")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="A column that is copied to the results.")
+@click.option("--format", "format", metavar="FORMAT", help="parquet, npy, npz or zarr [that of INPUT].")
+@click.option("--cast", is_flag=True, help="Round values to the types of the inputs.")
+@click.option("--part-rows", type=click.IntRange(min=1), help="Rows that are written together [from their time and size].")
+@click.option("--max-errors", type=click.IntRange(min=0), help="End the job when more rows are at fault.")
+@click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
+@LIMIT
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def map(
+    model: str,
+    source: str,
+    output: str,
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    threads: int | None,
+    batch: int,
+    columns: tuple[str, ...],
+    keep: tuple[str, ...],
+    format: str | None,
+    cast: bool,
+    part_rows: int | None,
+    max_errors: int | None,
+    restart: bool,
+    as_json: bool,
+) -> int:
+    """Run MODEL on every row of INPUT (parquet, .npy, .npz or zarr: a file or a folder), by several processes.
+
+    The results are files in the folder OUTPUT, each with the numbers of its rows; rows at fault are listed in OUTPUT/_errors.
+    The same command resumes a job that was interrupted: each row is written exactly once.
+    """
+    from dovetail.batch.map_rows import map_rows
+
+    try:
+        with _progress_bar(f"{model} on {source}") as show:
+            report = map_rows(
+                model, source, output, engine=engine, address=address, workers=workers, threads=threads, batch=batch,
+                columns=_columns_of(columns), keep=keep, format=format, cast=cast, part_rows=part_rows, max_errors=max_errors,
+                restart=restart, limits=limits_of_options(), on_progress=show,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        narrate(f"interrupted; the same command resumes the job in {output}")
+        raise
+    if report.faults:
+        narrate(f"warning: {report.faults} rows have no result, see {output}/_errors; the first: {report.first_fault}")
+    if as_json:
+        say_json("map", model=model, input=source, engine=engine, **report.to_json())
+        return 0
+    rows = (
+        ("rows", f"{report.rows:,}"),
+        ("rows at fault", f"{report.faults:,}"),
+        ("seconds to start", f"{report.start_seconds:.1f}"),
+        ("seconds", f"{report.seconds:.1f}"),
+        ("rows per second", f"{report.rows_per_second:,.0f}"),
+        ("parts written", f"{report.parts:,}"),
+        ("parts skipped", f"{report.skipped_parts:,}"),
+        ("workers", f"{report.workers}{f', and {report.lost_workers} lost' if report.lost_workers else ''}"),
+    )
+    table((engine, ""), rows)
+    return 0
+
+
+def _columns_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, mark, column = pair.partition("=")
+        if not mark or not name or not column:
+            raise click.UsageError(f"--column takes INPUT=COLUMN, not {pair!r}")
+        found[name] = column
+    return found
+
+
+@contextmanager
+def _progress_bar(text: str) -> Iterator[Callable[[Any], None] | None]:
+    """Show rows, rows per second and the remaining time on stderr, on a terminal alone."""
+    if is_quiet() or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    from dovetail.errors import printable
+
+    with Progress(
+        TextColumn("{task.fields[state]}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        refresh_per_second=1 / REFRESH_SECONDS,
+    ) as bar:
+        task = bar.add_task(str(Text(printable(text))), total=None, state="starting")
+        start: list[float] = []
+
+        def show(progress: Any) -> None:
+            if progress.rows and not start:
+                start.append(time.monotonic())
+            seconds = time.monotonic() - start[0] if start else 0
+            rate = f"{progress.rows / seconds:,.0f} rows/s" if seconds > REFRESH_SECONDS else ""
+            faults = f", {progress.faults:,} at fault" if progress.faults else ""
+            state = f"{progress.rows:,} rows{faults} {rate} {progress.workers} workers"
+            bar.update(task, completed=progress.rows, total=progress.total or None, state=state)
+
+        yield show
