@@ -288,6 +288,22 @@ def test_results_are_read_again(tmp_path: Path, values: Any) -> None:
     assert np.array_equal(block.columns["y"], np.concatenate([values, values])) and block.columns["y"].dtype == values.dtype
 
 
+def test_results_of_unequal_shapes_are_lists(tmp_path: Path) -> None:
+    rows = [np.ones(2, np.float32), np.zeros(0, np.float32), np.ones(3, np.float32)]
+    objects = np.empty(3, object)
+    objects[:] = rows
+    sink = open_sink(tmp_path, "parquet", rows=6, part_rows=3)
+    sink.write(0, np.arange(3), {"y": objects, "z": [np.ones((1, row.size), np.int8) for row in rows]}, [])
+    sink.write(1, np.arange(3, 6), {"y": rows, "z": np.ones((3, 2, 2), np.int8)}, [])
+    block = open_source(tmp_path / "part-00000.parquet", ["y", "z"]).read(0, 3)
+    assert [row.tolist() for row in block.columns["y"]] == [row.tolist() for row in rows]
+    assert [row.shape for row in block.columns["z"]] == [(1, 2), (1, 0), (1, 3)]
+    assert block.columns["y"][0].dtype == np.float32 and block.columns["z"][0].dtype == np.int8
+    with pytest.raises(EngineError) as caught:
+        open_sink(tmp_path, "npy", rows=3, part_rows=3).write(0, np.arange(3), {"y": objects}, [])
+    assert caught.value.code == "dataset.output"
+
+
 def test_results_of_narrow_types_are_widened_exactly(tmp_path: Path) -> None:
     import ml_dtypes
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.batch.rows import RowValues, join_rows
+from dovetail.batch.rows import RowValues, join_rows, plain_rows
 from dovetail.errors import EngineError
 from dovetail.extras import import_extra
 
@@ -242,6 +242,7 @@ def arrow_column(name: str, values: RowValues) -> Any:
     Raises EngineError [dataset.output] for an element type that parquet lacks.
     """
     pa = pyarrow("writing parquet")
+    values = plain_rows(values)
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, list):
@@ -305,7 +306,7 @@ def arrow_rows(name: str, values: RowValues) -> RowValues:
     Raises EngineError [dataset.output] for a type that is no array, and for nulls.
     """
     if isinstance(values, (list, np.ndarray)):
-        return values
+        return plain_rows(values)
     decoded = decode_rows(values) if element_of(values.type) is not None else None
     if decoded is None or decoded.faults:
         reason = "has nulls" if decoded is not None else f"is of type {values.type}"

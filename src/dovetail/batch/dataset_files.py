@@ -83,6 +83,12 @@ class DataFolder:
         return stream
 
 
+def file_names(path: StrPath) -> list[str]:
+    """Return the names of all files of a dataset, without a look at the files. Raises MissingFileError [dataset.missing]."""
+    root = _resolve(path)
+    return [*_names(root, [], False)] if os.path.isdir(root) else [os.path.basename(root)]
+
+
 def _resolve(path: StrPath) -> str:
     name = os.fspath(path)
     if "\0" in name or not os.path.exists(name):

@@ -68,7 +68,7 @@ class Sink(ABC):
 
     def prepare(self) -> None:
         """Make the folder and remove the temporary files of killed processes. Raises EngineError [job.write]."""
-        with _name_errors(self.folder):
+        with name_errors(self.folder):
             os.makedirs(self.folder, exist_ok=True)
             for root, _, _ in os.walk(self.folder):
                 remove_abandoned_drafts(root)
@@ -98,13 +98,13 @@ class Sink(ABC):
     def faults(self) -> Iterator[RowFault]:
         """Yield the faults of all parts, by row."""
         for part in sorted(self._numbers(ERRORS, ".jsonl")):
-            with _name_errors(self.folder), open(self._path(ERRORS, f"{part_name(part)}.jsonl"), encoding="utf-8") as lines:
+            with name_errors(self.folder), open(self._path(ERRORS, f"{part_name(part)}.jsonl"), encoding="utf-8") as lines:
                 for line in lines:
                     yield RowFault(**json.loads(line))
 
     def remove(self) -> None:
         """Remove what the sink wrote, and no other file."""
-        with _name_errors(self.folder):
+        with name_errors(self.folder):
             for folder in (*self.result_folders(), ERRORS, EMPTY, *self.markers):
                 path = self._path(folder)
                 if os.path.isdir(path) and not os.path.islink(path):
@@ -126,7 +126,7 @@ class Sink(ABC):
         return os.path.join(self.folder, *names)
 
     def _numbers(self, folder: str, suffix: str) -> set[int]:
-        with suppress(FileNotFoundError), _name_errors(self.folder, may_be_missing=True):
+        with suppress(FileNotFoundError), name_errors(self.folder, may_be_missing=True):
             numbers = (part_of(name, suffix) for name in os.listdir(self._path(folder)))
             return {number for number in numbers if number is not None}
         return set()
@@ -141,7 +141,7 @@ class Sink(ABC):
         if text:
             self.write_bytes(name, text.encode())
         else:
-            with _name_errors(self._path(name)), suppress(FileNotFoundError):
+            with name_errors(self._path(name)), suppress(FileNotFoundError):
                 os.unlink(self._path(name))
 
     def write_bytes(self, name: str, data: bytes | memoryview) -> None:
@@ -152,7 +152,7 @@ class Sink(ABC):
     def open_file(self, name: str) -> Iterator[BinaryIO]:
         """Open a new file that replaces ``name`` (relative) when the block ends normally. Raises EngineError [job.write]."""
         path = self._path(name)
-        with _name_errors(path):
+        with name_errors(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with replace_file(path, keep_drafts=True) as stream:
                 yield stream
@@ -175,14 +175,14 @@ class OneFileSink(Sink):
         """Write the columns of one part."""
 
     def remove(self) -> None:
-        with _name_errors(self.folder):
+        with name_errors(self.folder):
             for part in self._numbers("", self.suffix):
                 os.unlink(self._path(f"{part_name(part)}{self.suffix}"))
         super().remove()
 
 
 @contextmanager
-def _name_errors(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
+def name_errors(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
     """Raise errors of the operating system as EngineError [job.write] with the path."""
     try:
         yield

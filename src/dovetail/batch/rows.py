@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -88,9 +88,7 @@ def check_range(start: int, stop: int, rows: int) -> None:
         raise EngineError("dataset.range", f"the rows must be within 0:{rows}, got {start}:{stop}")
 
 
-def runs_of(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges (start, stop) of consecutive ascending numbers."""
-    if len(numbers):
-        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-        for run in np.split(numbers, breaks):
-            yield int(run[0]), int(run[-1]) + 1
+def plain_rows(values: RowValues) -> RowValues:
+    """Return an array of objects that are arrays, one for each row, as a list; other values as they are."""
+    is_list = isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
+    return list(values) if is_list and any(isinstance(row, np.ndarray) for row in values) else values

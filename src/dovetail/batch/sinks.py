@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dovetail.batch.image_files import ImageSink
 from dovetail.batch.npz_files import NpzSink
 from dovetail.batch.numpy_files import NpySink
 from dovetail.batch.parquet_files import ParquetSink
@@ -10,7 +11,7 @@ from dovetail.batch.zarr_arrays import ZarrSink
 from dovetail.errors import EngineError
 from dovetail.formats.files import StrPath
 
-_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink, "zarr": ZarrSink}
+_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink, "zarr": ZarrSink, "images": ImageSink}
 FORMATS: tuple[str, ...] = tuple(_SINKS)
 """The formats of results."""
 

@@ -6,26 +6,37 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from dovetail.batch import npz_files, numpy_files, parquet_files, zarr_arrays
+from dovetail.batch import image_files, npz_files, numpy_files, parquet_files, zarr_arrays
 from dovetail.batch.dataset import Source
-from dovetail.batch.dataset_files import DataFolder
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.batch.dataset_files import DataFolder, file_names
+from dovetail.errors import EngineError, FormatError, UnsupportedError
 from dovetail.formats.files import StrPath
 
 _SUFFIXES = {
     **dict.fromkeys(parquet_files.SUFFIXES, "parquet"),
     numpy_files.SUFFIX: "npy",
     npz_files.SUFFIX: "npz",
+    **dict.fromkeys(image_files.SUFFIXES, "images"),
 }
 
 
-def open_source(path: StrPath, columns: Sequence[str] | None = None, *, keep: Sequence[str] = ()) -> Source:
+def open_source(
+    path: StrPath,
+    columns: Sequence[str] | None = None,
+    *,
+    keep: Sequence[str] = (),
+    images: image_files.ImageOptions | None = None,
+) -> Source:
     """Open the dataset at ``path``, a file or a folder, whose rows have the ``columns`` for a model (None: all).
 
-    ``keep`` are columns that are passed through. Raises FormatError and EngineError [dataset.*]; files that cannot be read, or
-    that differ from the first, are listed in one error.
+    ``keep`` are columns that are passed through; ``images`` says how pixels become a model's input. Raises FormatError and
+    EngineError [dataset.*]; files that cannot be read, or that differ from the first, are listed in one error.
     """
     kind = kind_of(path)
+    if kind == "images":
+        return image_files.ImageSource(path, columns, keep, images)
+    if images is not None:
+        raise EngineError("dataset.image", f"options of images need a dataset of images, got {kind}")
     if kind == "parquet":
         return parquet_files.ParquetSource(path, columns, keep)
     if kind == "zarr":
@@ -43,10 +54,11 @@ def kind_of(path: StrPath) -> str:
     """
     if os.path.isdir(path) and zarr_arrays.is_zarr(path):
         return "zarr"
-    folder = DataFolder.scan(path, tuple(_SUFFIXES)) if os.path.isdir(path) else DataFolder.scan(path)
-    suffixes = (os.path.splitext(file.name)[1].lower() for file in folder.files)
+    suffixes = [os.path.splitext(name)[1].lower() for name in file_names(path)]
     kinds = Counter(_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES)
     if not kinds:
+        # Folders that cannot be listed are named first.
+        DataFolder.scan(path)
         message = f"a dataset must have files with one of the suffixes {', '.join(_SUFFIXES)}, or be a zarr array or group"
         raise UnsupportedError("dataset.kind", message, file=os.fspath(path))
     if len(kinds) > 1:

@@ -1,0 +1,194 @@
+"""Images as source and sink, with Pillow as the oracle."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.batch.image_files import ImageOptions, picture_name
+from dovetail.batch.sinks import default_format, open_sink
+from dovetail.batch.sources import open_source
+from dovetail.errors import EngineError
+
+image_module = pytest.importorskip("PIL.Image")
+
+
+def pixels(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+def test_images_of_all_levels_are_rows(tmp_path: Path) -> None:
+    arrays = {}
+    for number, name in enumerate(["b.png", "a.bmp", "class/c.PNG", "class/deep/d.tiff", "e.webp"]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        arrays[name] = pixels(number, 4, 5, 3)
+        image_module.fromarray(arrays[name]).save(tmp_path / name, **({"lossless": True} if name.endswith("webp") else {}))
+    (tmp_path / "labels.csv").write_text("a,b")
+    source = pickle.loads(pickle.dumps(open_source(tmp_path)))
+    assert (source.kind, source.rows, source.selected, source.keep) == ("images", 5, ("image",), ("file",))
+    block = source.read(0, 5)
+    assert block.kept["file"].tolist() == sorted(arrays) and source.file_of(2) == "class/c.PNG"
+    assert np.array_equal(block.columns["image"], np.stack([arrays[name] for name in sorted(arrays)]))
+    assert block.columns["image"].dtype == np.uint8 and source.row_bytes == 60
+    assert source.read(2, 2).rows.tolist() == [] and default_format("images") == "parquet"
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
+    name = "x.tiff" if mode == "CMYK" else "x.png"
+    image_module.fromarray(pixels(1, 6, 7, 3)).convert(mode).save(tmp_path / name)
+    expected = np.asarray(image_module.open(tmp_path / name).convert("RGB"))
+    assert np.array_equal(open_source(tmp_path).read(0, 1).columns["image"][0], expected)
+
+
+def test_images_of_other_sizes_are_a_list(tmp_path: Path) -> None:
+    for size in (2, 3):
+        image_module.fromarray(pixels(size, size, 4, 3)).save(tmp_path / f"{size}.png")
+    assert [image.shape for image in open_source(tmp_path).read(0, 2).columns["image"]] == [(2, 4, 3), (3, 4, 3)]
+    options = ImageOptions(size=(5, 6))
+    resized = open_source(tmp_path, images=options).read(0, 2).columns["image"]
+    expected = image_module.open(tmp_path / "3.png").resize((6, 5), image_module.Resampling.BILINEAR)
+    assert np.array_equal(resized[1], np.asarray(expected)) and resized.shape == (2, 5, 6, 3)
+
+
+def test_options_scale_and_transpose(tmp_path: Path) -> None:
+    array = pixels(0, 4, 4, 3)
+    image_module.fromarray(array).save(tmp_path / "x.png")
+    options = ImageOptions.for_shape(["N", 3, 8, 8], resize=True, scale=1 / 255, mean=[0.5, 0.4, 0.3], std=[0.2])
+    assert options.size == (8, 8) and options.layout == "NCHW"
+    values = open_source(tmp_path, images=options).read(0, 1).columns["image"]
+    resized = np.asarray(image_module.fromarray(array).resize((8, 8), image_module.Resampling.BILINEAR))
+    expected = ((resized / 255 - [0.5, 0.4, 0.3]) / 0.2).transpose(2, 0, 1)
+    assert values.dtype == np.float32 and values.shape == (1, 3, 8, 8)
+    assert np.allclose(values[0], expected, rtol=1e-5, atol=1e-6)
+    assert ImageOptions.for_shape([1, 224, 224, 3]) == ImageOptions()
+
+
+WRONG: list[Any] = [
+    lambda: ImageOptions.for_shape([1, 3, 224, 3]),
+    lambda: ImageOptions.for_shape([1, 1, 28, 28]),
+    lambda: ImageOptions.for_shape([1, 784]),
+    lambda: ImageOptions.for_shape(["N", 3, "H", "W"], resize=True),
+    lambda: ImageOptions(layout="CHW"),
+    lambda: ImageOptions(size=(0, 3)),
+    lambda: ImageOptions(size=(1 << 20, 1 << 20)),
+    lambda: ImageOptions(mean=(1.0, 2.0)),
+    lambda: ImageOptions(std=(0.0,)),
+    lambda: ImageOptions(scale=float("nan")),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_wrong_options_are_refused(number: int) -> None:
+    with pytest.raises(EngineError) as caught:
+        WRONG[number]()
+    assert caught.value.code == "dataset.image"
+
+
+def test_options_need_images(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    with pytest.raises(EngineError) as caught:
+        open_source(tmp_path, images=ImageOptions())
+    assert caught.value.code == "dataset.image"
+
+
+def png(width: int, height: int, data: bytes) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def test_images_that_cannot_be_decoded_are_faults(tmp_path: Path) -> None:
+    good = pixels(0, 4, 4, 3)
+    image_module.fromarray(good).save(tmp_path / "good.png")
+    data = (tmp_path / "good.png").read_bytes()
+    (tmp_path / "bomb.png").write_bytes(png(10_000, 10_000, zlib.compress(bytes(1000))))
+    (tmp_path / "bigger.png").write_bytes(png(1 << 30, 1 << 30, b""))
+    (tmp_path / "cut.png").write_bytes(data[:-30])
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "text.gif").write_text("GIF89a")
+    (tmp_path / "script.bmp").write_text("%!PS-Adobe-3.0 EPSF-3.0")
+    image_module.fromarray(np.zeros((4, 4), np.uint16)).save(tmp_path / "deep.png")
+    source = open_source(tmp_path)
+    block = source.read(0, source.rows)
+    assert block.kept["file"].tolist() == ["good.png"] and np.array_equal(block.columns["image"][0], good)
+    assert {fault.file: fault.code for fault in block.faults} == {
+        "bomb.png": "dataset.size",
+        "bigger.png": "dataset.size",
+        "cut.png": "dataset.unreadable",
+        "empty.jpg": "dataset.unreadable",
+        "text.gif": "dataset.unreadable",
+        "script.bmp": "dataset.unreadable",
+        "deep.png": "dataset.image",
+    }
+    assert all(source.file_of(fault.row) == fault.file for fault in block.faults)
+
+
+def test_mutated_images_are_faults_or_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    for suffix in ("png", "jpg", "gif", "webp", "tiff", "bmp"):
+        path = tmp_path / f"x.{suffix}"
+        image_module.fromarray(pixels(0, 20, 20, 3)).save(path)
+        data = path.read_bytes()
+        for number in range(20):
+            changed = bytearray(data)
+            for offset in rng.integers(0, len(data), 3):
+                changed[offset] = rng.integers(0, 256)
+            (tmp_path / f"{number}.{suffix}").write_bytes(changed)
+    source = open_source(tmp_path)
+    block = source.read(0, source.rows)
+    assert sorted([*block.rows.tolist(), *(fault.row for fault in block.faults)]) == list(range(source.rows))
+
+
+def test_names_of_results_differ() -> None:
+    suffixes = [".png", ".PNG", ".jpg", ".gif"]
+    names = [stem + "".join(parts) for count in (1, 2, 3) for parts in itertools.product(suffixes, repeat=count) for stem in "ab"]
+    assert len({picture_name(name) for name in names}) == len(names)
+    assert all(picture_name(name).lower().endswith(".png") for name in names)
+
+
+def test_results_are_images(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path / "out", "images", rows=4, part_rows=2)
+    sink.prepare()
+    files = np.array(["a.png", "b/c.jpg", "b/d.png", "e.gif"], object)
+    columns = {"file": files, "mask": pixels(0, 4, 5, 6, 1), "view": pixels(1, 4, 3, 5, 6), "score": np.arange(4.0)}
+    for part in range(2):
+        rows = np.arange(2) + 2 * part
+        sink.write(part, rows, {name: values[rows] for name, values in columns.items()}, [])
+    assert sink.parts() == {0, 1}
+    assert np.array_equal(np.asarray(image_module.open(tmp_path / "out/view/b/c.jpg.png")), columns["view"][1].transpose(1, 2, 0))
+    assert np.array_equal(np.asarray(image_module.open(tmp_path / "out/mask/b/d.png")), columns["mask"][2][:, :, 0])
+    lines = [json.loads(line) for line in (tmp_path / "out/_rows/part-00001.jsonl").read_text().splitlines()]
+    assert lines[1] == {"row": 3, "pictures": ["mask/e.gif.png", "view/e.gif.png"], "file": "e.gif", "score": 3.0}
+    assert open_source(tmp_path / "out" / "view").rows == 4
+    (tmp_path / "out" / "mine").mkdir()
+    sink.remove()
+    assert os.listdir(tmp_path / "out") == ["mine"]
+
+
+def test_results_that_are_no_images_are_refused(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path, "images", rows=2, part_rows=2)
+    cases: list[dict[str, Any]] = [
+        {"y": np.zeros((2, 3))},
+        {"y": pixels(0, 2, 5, 4, 7)},
+        {"y": pixels(0, 2, 4, 4), "file": np.array(["../a.png", "b.png"], object)},
+        {"y": pixels(0, 2, 4, 4), "pictures": np.arange(2)},
+        {"y": pixels(0, 2, 4, 4), "z": np.arange(2) * 1j},
+    ]
+    for columns in cases:
+        with pytest.raises(EngineError) as caught:
+            sink.write(0, np.arange(2), columns, [])
+        assert caught.value.code == "dataset.output" and sink.parts() == set()
+    sink.write(0, np.arange(2), {"y": pixels(0, 2, 4, 4)}, [])
+    assert sorted(os.listdir(tmp_path / "y")) == ["row-000000000000.png", "row-000000000001.png"]
