@@ -65,12 +65,20 @@ OLDEST = 7
 
 
 @cache
+def onnx_schemas() -> list[Any]:
+    """The schemas of all versions of ONNX's operators."""
+    import onnx
+
+    return onnx.defs.get_all_schemas_with_history()
+
+
+@cache
 def opsets(op: type[Op]) -> tuple[int, ...]:
     """Every opset in which a way to say ``op`` changes, and the newest."""
     import onnx
 
     kinds = {(mapping.domain, mapping.kind) for mapping in (op_mapping.parse(op, line) for line in op.onnx)}
-    lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
+    lines = {schema.since_version for schema in onnx_schemas() if (schema.domain, schema.name) in kinds}
     return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -28,6 +29,16 @@ settings.register_profile("steady", deadline=None, derandomize=True, max_example
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_disk(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave out fsync in laws and models, whose tens of thousands of files are read back at once; tests/unit has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name != "unit":
+            # A closed descriptor is still an error.
+            patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 def _presence(oracle: str) -> str:

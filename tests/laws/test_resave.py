@@ -15,19 +15,12 @@ from case_laws import hold, law
 from case_runner import CASES, model_of
 from cases import Case
 from dovetail import Builder, DovetailError
-from dovetail.formats import atomic_write
 from dovetail.ir.graph import Model
 from interruptions import KINDS, Kind
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 SMALL = 200_000
 """Bytes of the largest file of the corpus that is saved here."""
-
-
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files are read back by this process."""
-    monkeypatch.setattr(atomic_write.os, "fsync", lambda descriptor: None)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
