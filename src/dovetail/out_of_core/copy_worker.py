@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.array_ops import copy
 from dovetail.errors import EngineError
-from dovetail.native_core import copy_window
 from dovetail.out_of_core.blocks import Block
 from dovetail.out_of_core.copy_tasks import (
     BandCopy,
@@ -102,15 +102,13 @@ class CopyWorker:
     def _read(self, block: Block, target: Bytes, itemsize: int) -> None:
         """Read a block that fits into the source buffer, and write its elements into ``target``."""
         source, offset, strides = self._fetch(block)
-        size = source_itemsize(block)
+        elements = strided_view(source, block.sizes, offset, strides, source_itemsize(block))
         if block.casts:
-            dense = _dense_strides(block.sizes)
-            packed = np.empty(block.sizes, _element_of(block))
-            copy_window(packed.reshape(-1).view(np.uint8), source, block.sizes, 0, dense, offset, strides, size)
+            elements = copy(elements).view(_element_of(block))
             for op in block.casts:
-                packed = np.asarray(op.evaluate(np, packed))
-            source, offset, strides = np.ascontiguousarray(packed).reshape(-1).view(np.uint8), 0, dense
-        copy_window(target, source, block.sizes, block.target_offset, block.target_strides, offset, strides, itemsize)
+                elements = np.asarray(op.evaluate(np, elements))
+            elements = elements.view(_bits_of(itemsize))
+        copy(elements, out=strided_view(target, block.sizes, block.target_offset, block.target_strides, itemsize))
 
     def _fetch(self, block: Block) -> tuple[Bytes, int, Sequence[int]]:
         """Return a buffer with the elements of a block, the offset of the first, and the strides."""
@@ -129,6 +127,15 @@ class CopyWorker:
         _advise(tensor.file.descriptor, starts, nbytes)
         for number, start in enumerate(starts):
             read_exactly(tensor, self._source[number * nbytes : (number + 1) * nbytes], start)
+
+
+def strided_view(buffer: Bytes, sizes: Sequence[int], offset: int, strides: Sequence[int], itemsize: int) -> NDArray[Any]:
+    """Return a box of elements of a buffer as plain bits; offset and strides count elements."""
+    return np.ndarray(sizes, _bits_of(itemsize), buffer.data, offset * itemsize, [stride * itemsize for stride in strides])
+
+
+def _bits_of(itemsize: int) -> np.dtype[Any]:
+    return np.dtype(f"u{itemsize}") if itemsize <= 8 else np.dtype(np.complex128)
 
 
 def allocate(nbytes: int) -> Bytes:
