@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import dovetail
 from dovetail.batch.image_files import ImageOptions, picture_name
 from dovetail.batch.sinks import default_format, open_sink
 from dovetail.batch.sources import open_source
+from dovetail.cli import dovetail as dovetail_command
 from dovetail.errors import EngineError
 
 image_module = pytest.importorskip("PIL.Image")
@@ -192,3 +195,35 @@ def test_results_that_are_no_images_are_refused(tmp_path: Path) -> None:
         assert caught.value.code == "dataset.output" and sink.parts() == set()
     sink.write(0, np.arange(2), {"y": pixels(0, 2, 4, 4)}, [])
     assert sorted(os.listdir(tmp_path / "y")) == ["row-000000000000.png", "row-000000000001.png"]
+
+
+def test_a_folder_of_images_is_mapped(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with dovetail.Builder("mean") as b:
+        x = b.input("x", "f32", ("rows", 3, 8, 8))
+        b.output("y", b.ReduceMean(x, b.constant(np.array([2, 3])), keepdims=0))
+    dovetail.save(b.model, tmp_path / "model.onnx")
+    (tmp_path / "in" / "class").mkdir(parents=True)
+    arrays = [pixels(number, 8, 8, 3) for number in range(5)]
+    for number, array in enumerate(arrays):
+        image_module.fromarray(array).save(tmp_path / "in" / "class" / f"{number}.png")
+    (tmp_path / "in" / "class" / "5.png").write_bytes(b"nothing")
+    image_module.fromarray(pixels(9, 4, 4, 3)).save(tmp_path / "in" / "class" / "6.png")
+    command = ["map", f"{tmp_path}/model.onnx", f"{tmp_path}/in", "-o", f"{tmp_path}/out", "--workers", "1", "--json"]
+    command += ["--image-scale", "0.5", "--image-mean", "1,2,3"]
+    result = CliRunner().invoke(dovetail_command, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    table = parquet.read_table(tmp_path / "out")
+    assert table["row"].to_pylist() == list(range(5)) and table["file"].to_pylist() == [f"class/{row}.png" for row in range(5)]
+    means = np.stack([array.mean(axis=(0, 1)) for array in arrays]) * 0.5 - [1, 2, 3]
+    np.testing.assert_allclose(np.stack(table["y"].to_numpy()), means, rtol=1e-5)
+    lines = [json.loads(line) for line in next((tmp_path / "out" / "_errors").iterdir()).read_text().splitlines()]
+    assert [(line["row"], line["file"], line["code"]) for line in lines] == [
+        (5, "class/5.png", "dataset.unreadable"),
+        (6, "class/6.png", "batch.shape"),
+    ]
+    resumed = CliRunner().invoke(dovetail_command, [*command[:-4], "--image-scale", "0.25"])
+    assert isinstance(resumed.exception, EngineError) and resumed.exception.code == "job.changed"
+    assert "option images" in resumed.exception.message
+    wrong = CliRunner().invoke(dovetail_command, [*command[:-4], "--image-mean", "1;2"])
+    assert wrong.exit_code == 2

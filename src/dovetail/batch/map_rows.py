@@ -11,12 +11,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.engines import EngineOptions
+from dovetail.batch.image_files import IMAGE, ImageOptions, ImageSource
 from dovetail.batch.job import Job, check_folder, check_record, choose_part_rows, forget, read_record, write_record
 from dovetail.batch.job_lock import FolderLock
 from dovetail.batch.mapper import Mapper
 from dovetail.batch.scheduler import MapProgress, Scheduler, fault_text, parts_without
 from dovetail.batch.sinks import default_format
-from dovetail.batch.sources import open_source
+from dovetail.batch.sources import kind_of, open_source
 from dovetail.errors import EngineError
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
     from dovetail.limits import Limits
 
 StrPath = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class ImageValues:
+    """The options of images, before the shape of the model's input is known."""
+
+    resize: bool = False
+    scale: float | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,10 @@ def map_rows(
     keep: Sequence[str] = (),
     format: str | None = None,
     cast: bool = False,
+    image_resize: bool = False,
+    image_scale: float | None = None,
+    image_mean: Sequence[float] | None = None,
+    image_std: Sequence[float] | None = None,
     part_rows: int | None = None,
     max_errors: int | None = None,
     restart: bool = False,
@@ -77,9 +92,12 @@ def map_rows(
 ) -> MapReport:
     """Run a model on every row of a dataset, and write the results into the folder ``output``, each row exactly once.
 
-    ``input``: parquet, .npy, .npz or zarr, a file or a folder. ``columns`` maps inputs of the model to columns, by
+    ``input``: parquet, .npy, .npz, zarr or images, a file or a folder. ``columns`` maps inputs of the model to columns, by
     default of the same names; the columns ``keep`` are passed through; ``format`` is by default that of the input. A row without
     a result is listed with its error in ``output/_errors``; more than ``max_errors`` of them end the job.
+
+    Pixels of images are u8, RGB; their value for the model is ``(pixel * image_scale - image_mean) / image_std``. An image must
+    have the size of the model's input, unless ``image_resize``.
 
     ``engine``: "local" (processes on this host), "ray" or "dask": the cluster at ``address``, or one that is started on this
     host. ``workers``: by default one for each core, or all of the cluster; ``threads``: those of each worker, by default 1.
@@ -94,7 +112,10 @@ def map_rows(
         raise EngineError("job.engine", f"part_rows must be at least 1, got {part_rows}")
     # A worker of Dask has threads of its own.
     mapper_threads = threads if engine == "dask" else threads or 1
-    mapper, source = open_rows(model, input, columns, batch=batch, threads=mapper_threads, keep=keep, cast=cast, limits=limits)
+    images = ImageValues(image_resize, image_scale, image_mean, image_std)
+    mapper, source = open_rows(
+        model, input, columns, images, batch=batch, threads=mapper_threads, keep=keep, cast=cast, limits=limits
+    )
     folder = os.path.abspath(os.fspath(output))
     check_folder(folder, os.fspath(input))
     os.makedirs(folder, exist_ok=True)
@@ -103,7 +124,7 @@ def map_rows(
         if restart:
             forget(folder)
         record = read_record(folder)
-        job = Job(mapper, source, format or default_format(source.kind), folder, token)
+        job = Job(mapper, source, format or default_format(source.kind), folder, token, options=image_record(source))
         if record is not None:
             check_record(record, job)
             job = replace(job, part_rows=record["part_rows"])
@@ -128,6 +149,7 @@ def open_rows(
     model: StrPath,
     input: StrPath,
     columns: Mapping[str, str] | None,
+    images: ImageValues | None = None,
     **options: Any,
 ) -> tuple[Mapper, Source]:
     """Open the model and the dataset. The only column of a dataset serves the only input of a model, whatever their names."""
@@ -135,16 +157,33 @@ def open_rows(
     if mapper.path is None:
         raise EngineError("job.model", "a job takes the path of a model, which its workers open, got a Model")
     arguments: dict[str, Any] = {"keep": mapper.keep}
+    if kind_of(input) == "images":
+        arguments["images"] = _image_options(mapper, images or ImageValues())
+    elif images not in (None, ImageValues()):
+        raise EngineError("dataset.image", "options of images need an input of images")
     try:
         return mapper, open_source(input, list(mapper.columns.values()), **arguments)
     except EngineError as error:
         if error.code != "dataset.column" or columns or len(mapper.columns) > 1:
             raise
         source = open_source(input, None, **arguments)
-        if len(source.columns) != 1:
+        if len(source.selected) != 1:
             raise
-    name, column = *mapper.columns, *source.columns
+    name, column = *mapper.columns, *source.selected
     return Mapper(model, columns={name: column}, **options), source
+
+
+def _image_options(mapper: Mapper, images: ImageValues) -> ImageOptions:
+    """Return how pixels become the input that takes the column of images, or the only input."""
+    ports = mapper.signature.inputs
+    port = next((port for port in ports if mapper.columns[port.name] == IMAGE), ports[0])
+    shape = (None, *(port.shape or ()))
+    return ImageOptions.for_shape(shape, resize=images.resize, scale=images.scale, mean=images.mean, std=images.std)
+
+
+def image_record(source: Source) -> dict[str, Any]:
+    """Return the options of images for the record of a job, as JSON values."""
+    return {"images": asdict(source.options)} if isinstance(source, ImageSource) else {}
 
 
 def _run_parts(

@@ -27,8 +27,12 @@ REFRESH_SECONDS = 0.5
 @click.option("--batch", default=64, show_default=True, type=click.IntRange(min=1), help="Rows of one run of the model.")
 @click.option("--column", "columns", multiple=True, metavar="INPUT=COLUMN", help="The column of an input [that of its name].")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="A column that is copied to the results.")
-@click.option("--format", "format", metavar="FORMAT", help="parquet, npy, npz or zarr [that of INPUT].")
+@click.option("--format", "format", metavar="FORMAT", help="parquet, npy, npz, zarr or images [that of INPUT].")
 @click.option("--cast", is_flag=True, help="Round values to the types of the inputs.")
+@click.option("--image-resize", is_flag=True, help="Resize images to the model's input, by the bilinear filter of Pillow.")
+@click.option("--image-scale", type=float, metavar="X", help="Multiply pixels (0 to 255) by X.")
+@click.option("--image-mean", metavar="R,G,B", help="Subtract after --image-scale, per channel.")
+@click.option("--image-std", metavar="R,G,B", help="Divide by these after --image-mean, per channel.")
 @click.option("--part-rows", type=click.IntRange(min=1), help="Rows that are written together [from their time and size].")
 @click.option("--max-errors", type=click.IntRange(min=0), help="End the job when more rows are at fault.")
 @click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
@@ -47,12 +51,16 @@ def map(
     keep: tuple[str, ...],
     format: str | None,
     cast: bool,
+    image_resize: bool,
+    image_scale: float | None,
+    image_mean: str | None,
+    image_std: str | None,
     part_rows: int | None,
     max_errors: int | None,
     restart: bool,
     as_json: bool,
 ) -> int:
-    """Run MODEL on every row of INPUT (parquet, .npy, .npz or zarr: a file or a folder), by several processes.
+    """Run MODEL on every row of INPUT (parquet, .npy, .npz, zarr or images: a file or a folder), by several processes.
 
     The results are files in the folder OUTPUT, each with the numbers of its rows; rows at fault are listed in OUTPUT/_errors.
     The same command resumes a job that was interrupted: each row is written exactly once.
@@ -64,7 +72,8 @@ def map(
             report = map_rows(
                 model, source, output, engine=engine, address=address, workers=workers, threads=threads, batch=batch,
                 columns=_columns_of(columns), keep=keep, format=format, cast=cast, part_rows=part_rows, max_errors=max_errors,
-                restart=restart, limits=limits_of_options(), on_progress=show,
+                image_resize=image_resize, image_scale=image_scale, image_mean=_numbers_of("--image-mean", image_mean),
+                image_std=_numbers_of("--image-std", image_std), restart=restart, limits=limits_of_options(), on_progress=show,
             )  # fmt: skip
     except KeyboardInterrupt:
         narrate(f"interrupted; the same command resumes the job in {output}")
@@ -96,6 +105,13 @@ def _columns_of(pairs: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--column takes INPUT=COLUMN, not {pair!r}")
         found[name] = column
     return found
+
+
+def _numbers_of(option: str, text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option} takes numbers with commas between them, not {text!r}") from None
 
 
 @contextmanager
