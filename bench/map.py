@@ -73,6 +73,8 @@ def _loop(model: Path, data: Path, index: int, workers: int, barrier: Any, rates
     rows = np.array_split(rows, workers)[index].copy()
     program = dovetail.compile(model, threads=1)
     program(rows[:BATCH])
+    # A session of its own, as the workers have: Linux shares processors among sessions.
+    os.setsid()
     barrier.wait()
     start = time.perf_counter()
     for first in range(0, len(rows), BATCH):
@@ -185,6 +187,9 @@ def main() -> None:
     if files is None:
         raise SystemExit("build/zoo lacks the model: make zoo")
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
+        # The plans of these shapes, not of others: the temporary folder has the cache of the workers.
+        (Path(name) / "tmp").mkdir()
+        os.environ["TMPDIR"] = f"{name}/tmp"
         report = measure(files[0], Path(name), options)
     if options.json:
         print(json.dumps(report))

@@ -10,7 +10,7 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.dataset_files import describe_change
-from dovetail.batch.job_lock import LOCK_NAME
+from dovetail.batch.job_lock import LOCK_NAME, START_NAME
 from dovetail.errors import EngineError, FormatError
 from dovetail.formats.atomic_write import replace_file
 
@@ -183,7 +183,7 @@ def check_folder(output: str, input: str) -> None:
         raise EngineError("job.folder", "the output must be a folder", file=output)
     names = os.listdir(output) if os.path.isdir(output) else []
     # A driver that was killed early leaves its lock and the draft of its record.
-    others = [name for name in names if name != LOCK_NAME and not name.startswith(f".{JOB_NAME}")]
+    others = [name for name in names if name != LOCK_NAME and not name.startswith((START_NAME, f".{JOB_NAME}"))]
     if others and JOB_NAME not in names:
         message = f"the output folder must be empty or hold a job, got {', '.join(sorted(others)[:3])}"
         raise EngineError("job.folder", message, file=output)
