@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
+// Keys of constants in the base begin with it. Other keys have addresses, which mean nothing in another process.
+constexpr char kRelative = '+';
+
+bool is_relative(const std::string& key) { return !key.empty() && key.front() == kRelative; }
+
 void deallocate(const ArenaPool::Block& block) { ::operator delete(block.begin, kAlignment); }
 
 // Holds a state's lock. Where the lock's holder did not survive a fork, the state may be half changed and is reset.
@@ -35,10 +40,18 @@ private:
 struct WeightCache::State {
     ForkLock mutex;
     std::unordered_map<std::string, std::shared_ptr<const void>> entries;
+    std::unordered_map<std::string, Floats> imported;
+    std::vector<Floats> exported;
     std::size_t bytes = 0;
+    std::uintptr_t base = 0;
+    std::size_t base_bytes = 0;
 
-    // Constructed in place without destruction: the old container may be half changed. Its entries leak and are made again.
-    void reset() { new (&entries) decltype(entries)(); }
+    // Constructed in place without destruction: the old containers may be half changed. Their entries leak and are made again.
+    void reset() {
+        new (&entries) decltype(entries)();
+        new (&imported) decltype(imported)();
+        new (&exported) decltype(exported)();
+    }
 };
 
 WeightCache::WeightCache() : state_(new State) {}
@@ -54,6 +67,49 @@ std::shared_ptr<const void> WeightCache::get_or_create(const std::string& key,
     auto value = create();
     const ScopedLock lock(*state_);
     return state_->entries.emplace(key, std::move(value)).first->second;
+}
+
+void WeightCache::set_base(std::uintptr_t base, std::size_t bytes) {
+    const ScopedLock lock(*state_);
+    state_->base = base;
+    state_->base_bytes = bytes;
+}
+
+std::string WeightCache::key_of(const void* constant) const {
+    const ScopedLock lock(*state_);
+    const auto address = reinterpret_cast<std::uintptr_t>(constant);
+    const std::uintptr_t offset = address - state_->base;
+    return offset < state_->base_bytes ? kRelative + std::to_string(offset) : std::to_string(address);
+}
+
+std::shared_ptr<const float> WeightCache::get_or_create_floats(const std::string& key, std::size_t count,
+                                                               const std::function<std::shared_ptr<const float>()>& create) {
+    {
+        const ScopedLock lock(*state_);
+        const auto entry = state_->entries.find(key);
+        if (entry != state_->entries.end()) return std::static_pointer_cast<const float>(entry->second);
+        const auto imported = state_->imported.find(key);
+        if (is_relative(key) && imported != state_->imported.end() && imported->second.count == count)
+            return {imported->second.data, [](const float*) {}};
+    }
+    auto value = create();
+    const ScopedLock lock(*state_);
+    const auto [entry, is_new] = state_->entries.emplace(key, value);
+    if (is_new && value != nullptr) {
+        if (is_relative(key)) state_->exported.push_back({key, value.get(), count});
+        state_->bytes += count * sizeof(float);
+    }
+    return std::static_pointer_cast<const float>(entry->second);
+}
+
+std::vector<WeightCache::Floats> WeightCache::export_floats() const {
+    const ScopedLock lock(*state_);
+    return state_->exported;
+}
+
+void WeightCache::import_floats(const Floats& floats) {
+    const ScopedLock lock(*state_);
+    state_->imported.emplace(floats.key, floats);
 }
 
 std::size_t WeightCache::bytes() const {

@@ -2,19 +2,38 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace dovetail {
 
-// Packed weights by key, each packed once.
+// Packed weights by key, each packed once. Flat ones can be exported, and imported from memory that several processes map.
 class WeightCache {
 public:
+    struct Floats {
+        std::string key;
+        const float* data;
+        std::size_t count;
+    };
+
     WeightCache();
     ~WeightCache();
+    // Constants in these bytes have keys that depend on their offset alone, and not on where a process maps them.
+    void set_base(std::uintptr_t base, std::size_t bytes);
+    // The key of a constant, with which the keys of its packings begin.
+    std::string key_of(const void* constant) const;
     // The entry under `key`. An absent entry is made by `create`.
     std::shared_ptr<const void> get_or_create(const std::string& key, const std::function<std::shared_ptr<const void>()>& create);
+    // `count` floats under `key`. Absent ones are imported ones of that count, or made by `create`, which may return null.
+    std::shared_ptr<const float> get_or_create_floats(const std::string& key, std::size_t count,
+                                                      const std::function<std::shared_ptr<const float>()>& create);
+    // The flat entries of constants in the base that were made here. They live as long as the cache.
+    std::vector<Floats> export_floats() const;
+    // Offers floats for an entry that is absent. The memory must outlive the cache and all programs.
+    void import_floats(const Floats& floats);
     // Bytes of all entries, as add_bytes reported them.
     std::size_t bytes() const;
     void add_bytes(std::size_t bytes);

@@ -28,7 +28,10 @@ bool fits_i8(const ByteMatrix& matrix) {
     return true;
 }
 
-std::shared_ptr<PackedBytes> packed(const ByteMatrix& matrix) {
+// Weights panel by panel, and behind them the total of each column.
+std::shared_ptr<float> pack_columns(const ByteMatrix& matrix, const PackedBytes& layout, const std::vector<std::int32_t>& shift);
+
+std::shared_ptr<PackedBytes> pack(WeightCache& cache, const std::string& key, const ByteMatrix& matrix) {
     auto result = std::make_shared<PackedBytes>();
     const auto depth = static_cast<std::int64_t>(matrix.depth.size()), run = depth / matrix.segments;
     result->panels = ceil_div(matrix.columns, kInt8Columns);
@@ -40,26 +43,37 @@ std::shared_ptr<PackedBytes> packed(const ByteMatrix& matrix) {
         std::fill(shift.begin(), shift.end(), matrix.element == Element::i8 ? 0 : 128);
         for (std::size_t j = 0; j < shift.size(); ++j) result->zero.push_back(matrix.zero[j] - shift[j]);
     }
-    const auto bytes = static_cast<std::size_t>(result->panels * result->panel_bytes);
-    result->memory = aligned_floats(bytes / 4);
+    const auto floats = static_cast<std::size_t>(result->panels * result->panel_bytes) / sizeof(float);
+    const auto count = floats + shift.size();
+    result->memory = cache.get_or_create_floats(key + " weights", count, [&] { return pack_columns(matrix, *result, shift); });
     result->total.resize(shift.size());
-    auto* to = reinterpret_cast<std::int8_t*>(result->memory.get());
+    if (!shift.empty()) std::memcpy(result->total.data(), result->memory.get() + floats, shift.size() * sizeof(std::uint32_t));
+    return result;
+}
+
+std::shared_ptr<float> pack_columns(const ByteMatrix& matrix, const PackedBytes& layout, const std::vector<std::int32_t>& shift) {
+    const auto depth = static_cast<std::int64_t>(matrix.depth.size()), run = depth / matrix.segments;
+    const auto bytes = static_cast<std::size_t>(layout.panels * layout.panel_bytes);
+    const auto memory = aligned_floats(bytes / sizeof(float) + shift.size());
+    std::vector<std::uint32_t> totals(shift.size());
+    auto* to = reinterpret_cast<std::int8_t*>(memory.get());
     std::memset(to, 0, bytes);
     for (std::int64_t j = 0; j < matrix.columns; ++j) {
-        const std::int64_t own = j / kInt8Columns, pair = own / 2 * 2, width = std::min<std::int64_t>(result->panels - pair, 2);
+        const std::int64_t own = j / kInt8Columns, pair = own / 2 * 2, width = std::min<std::int64_t>(layout.panels - pair, 2);
         const std::byte* column = matrix.base + j * matrix.column_stride;
-        std::int8_t* panel = to + pair * result->panel_bytes + (own - pair) * kInt8Block + j % kInt8Columns * 4;
+        std::int8_t* panel = to + pair * layout.panel_bytes + (own - pair) * kInt8Block + j % kInt8Columns * 4;
         std::uint32_t total = 0;
         for (std::int64_t k = 0; k < depth; ++k) {
-            const std::int64_t block = k / run * result->blocks + k % run / kInt8Depth, i = k % run % kInt8Depth;
+            const std::int64_t block = k / run * layout.blocks + k % run / kInt8Depth, i = k % run % kInt8Depth;
             const std::int32_t weight =
                 read(column + matrix.depth[static_cast<std::size_t>(k)], matrix.element) - shift[static_cast<std::size_t>(j)];
             panel[block * width * kInt8Block + i / 4 * 64 + i % 4] = static_cast<std::int8_t>(weight);
             total += static_cast<std::uint32_t>(weight);
         }
-        result->total[static_cast<std::size_t>(j)] = total;
+        totals[static_cast<std::size_t>(j)] = total;
     }
-    return result;
+    if (!totals.empty()) std::memcpy(memory.get() + bytes / sizeof(float), totals.data(), totals.size() * sizeof(std::uint32_t));
+    return memory;
 }
 
 // FNV-1a.
@@ -73,16 +87,12 @@ std::uint64_t hash_of(const std::vector<std::int64_t>& numbers) {
 
 std::shared_ptr<const PackedBytes> pack_bytes(WeightCache& cache, const ByteMatrix& matrix) {
     // Equal addresses may be read in different orders.
-    std::string key = "bytes " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.base)) + " " +
-                      std::to_string(matrix.column_stride) + " " + std::to_string(matrix.columns) + " " +
-                      std::to_string(matrix.segments) + " " + std::to_string(matrix.depth.size()) + " " +
-                      std::to_string(hash_of(matrix.depth)) + " ";
+    std::string key = cache.key_of(matrix.base) + " bytes " + std::to_string(matrix.column_stride) + " " +
+                      std::to_string(matrix.columns) + " " + std::to_string(matrix.segments) + " " +
+                      std::to_string(matrix.depth.size()) + " " + std::to_string(hash_of(matrix.depth)) + " ";
     key.append(reinterpret_cast<const char*>(matrix.zero.data()), matrix.zero.size() * sizeof matrix.zero[0]);
-    return std::static_pointer_cast<const PackedBytes>(cache.get_or_create(key, [&] {
-        std::shared_ptr<PackedBytes> result = packed(matrix);
-        cache.add_bytes(static_cast<std::size_t>(result->panels * result->panel_bytes));
-        return std::static_pointer_cast<const void>(result);
-    }));
+    return std::static_pointer_cast<const PackedBytes>(
+        cache.get_or_create(key, [&] { return std::static_pointer_cast<const void>(pack(cache, key, matrix)); }));
 }
 
 template <typename T>

@@ -24,7 +24,7 @@ struct ByteMatrix {
 // Weights less their zero points, or less 128 where an i8 does not hold these. They lie panel by panel, in the order in which
 // tiles read them; panels are packed in pairs, an odd last panel alone. Padding at the end of a segment has weight 0.
 struct PackedBytes {
-    std::shared_ptr<float> memory;
+    std::shared_ptr<const float> memory;
     std::int64_t panels = 0;
     std::int64_t panel_bytes = 0;
     std::int64_t blocks = 0;           // of each segment

@@ -59,14 +59,11 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& 
     if (matrix.factor != nullptr)
         for (const Panel& panel : panels)
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
-    std::string key = packing + " " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.from)) + " " + std::to_string(hash);
+    std::string key = cache.key_of(matrix.from) + " " + packing + " " + std::to_string(hash);
     for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
-    return std::static_pointer_cast<const float>(cache.get_or_create(key, [&] {
-        std::size_t width = 0;
-        for (const Panel& panel : panels) width += static_cast<std::size_t>(panel.vectors * lanes);
-        cache.add_bytes(width * matrix.order.size() * sizeof(float));
-        return std::static_pointer_cast<const void>(pack(matrix, panels, lanes));
-    }));
+    std::size_t width = 0;
+    for (const Panel& panel : panels) width += static_cast<std::size_t>(panel.vectors * lanes);
+    return cache.get_or_create_floats(key, width * matrix.order.size(), [&] { return pack(matrix, panels, lanes); });
 }
 
 void WeightPrefetch::set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const {

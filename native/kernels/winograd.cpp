@@ -137,17 +137,11 @@ bool WinogradConv::pack_weights(const Spec& spec, WeightCache& cache) {
         std::memcpy(&bits, &factor, sizeof bits);
         mix(bits);
     }
-    std::string key = "winograd " + std::to_string(outputs_) + " " +
-                      std::to_string(reinterpret_cast<std::uintptr_t>(w_.constant)) + " " + std::to_string(hash);
+    std::string key = cache.key_of(w_.constant) + " winograd " + std::to_string(outputs_) + " " + std::to_string(hash);
     for (const Panel& panel : panels_) key += " " + std::to_string(panel.columns);
-    weights_ = std::static_pointer_cast<const float>(cache.get_or_create(key, [&] {
-        auto packed = transform_weights();
-        if (packed != nullptr) {
-            const std::int64_t width = (panels_.back().first + panels_.back().vectors * kernels_.lanes);
-            cache.add_bytes(static_cast<std::size_t>(width * points_ * geometry_.channels) * sizeof(float));
-        }
-        return std::static_pointer_cast<const void>(packed);
-    }));
+    const std::int64_t width = panels_.back().first + panels_.back().vectors * kernels_.lanes;
+    const auto count = static_cast<std::size_t>(width * points_ * geometry_.channels);
+    weights_ = cache.get_or_create_floats(key, count, [&] { return transform_weights(); });
     return weights_ != nullptr;
 }
 

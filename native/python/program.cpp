@@ -187,7 +187,23 @@ void bind_program(nb::module_& m) {
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
     m.def("elementwise_opcodes", &opcodes);
     nb::class_<ThreadPool>(m, "ThreadPool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &ThreadPool::threads);
-    nb::class_<WeightCache>(m, "WeightCache").def(nb::init<>()).def_prop_ro("bytes", &WeightCache::bytes);
+    nb::class_<WeightCache>(m, "WeightCache")
+        .def(nb::init<>())
+        .def_prop_ro("bytes", &WeightCache::bytes)
+        .def("set_base", &WeightCache::set_base, "base"_a, "size"_a)
+        .def(
+            "import_floats",
+            [](WeightCache& cache, const nb::bytes& key, std::uintptr_t address, std::size_t count) {
+                cache.import_floats({{key.c_str(), key.size()}, reinterpret_cast<const float*>(address), count});
+            },
+            "key"_a, "address"_a, "count"_a)
+        .def("export_floats", [](const WeightCache& cache) {
+            nb::list rows;
+            for (const WeightCache::Floats& floats : cache.export_floats())
+                rows.append(nb::make_tuple(nb::bytes(floats.key.data(), floats.key.size()),
+                                           reinterpret_cast<std::uintptr_t>(floats.data), floats.count));
+            return rows;
+        });
     nb::class_<ArenaPool>(m, "ArenaPool").def(nb::init<>());
     nb::class_<Program>(m, "Program")
         .def(nb::init<std::shared_ptr<ThreadPool>, std::shared_ptr<WeightCache>, std::shared_ptr<ArenaPool>, std::size_t,

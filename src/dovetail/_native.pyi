@@ -1,3 +1,4 @@
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,10 @@ class ThreadPool:
 
 class WeightCache:
     bytes: int
+
+    def set_base(self, base: int, size: int) -> None: ...
+    def import_floats(self, key: builtins.bytes, address: int, count: int) -> None: ...
+    def export_floats(self) -> list[tuple[builtins.bytes, int, int]]: ...
 
 class ArenaPool: ...
 

@@ -10,86 +10,30 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import backend_data
 import dovetail
 from dovetail.batch import shared_program
 from dovetail.batch.mapper import RowResults
 from dovetail.errors import DovetailError, EngineError
-
-Array = np.ndarray[Any, Any]
-F32, F16, I64, I32, U8, BOOL, STRING = (
-    TensorProto.FLOAT,
-    TensorProto.FLOAT16,
-    TensorProto.INT64,
-    TensorProto.INT32,
-    TensorProto.UINT8,
-    TensorProto.BOOL,
-    TensorProto.STRING,
+from row_models import (
+    BOOL,
+    F16,
+    F32,
+    I32,
+    I64,
+    STRING,
+    U8,
+    assert_close,
+    classifier,
+    expected,
+    lookup,
+    mapper_of,
+    mask,
+    rows_of,
+    write,
 )
-
-
-def write(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: dict[str, Array] | None = None) -> str:
-    """Write a model with the onnx package; an input or output is a name, a type and a shape."""
-    infos = [[helper.make_tensor_value_info(*each) for each in ports] for ports in (inputs, outputs)]
-    tensors = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
-    graph = helper.make_graph(nodes, "g", *infos, tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return str(path)
-
-
-def classifier(folder: Path, batch: int | str = "n") -> str:
-    weights = np.random.default_rng(0).standard_normal((12, 5)).astype("f4")
-    nodes = [
-        helper.make_node("Relu", ["x"], ["r"]),
-        helper.make_node("MatMul", ["r", "w"], ["h"]),
-        helper.make_node("Softmax", ["h"], ["scores"], axis=1),
-        helper.make_node("ArgMax", ["scores"], ["label"], axis=1, keepdims=0),
-    ]
-    outputs = [("scores", F32, [batch, 5]), ("label", I64, [batch])]
-    return write(folder / f"classifier-{batch}.onnx", nodes, [("x", F32, [batch, 12])], outputs, {"w": weights})
-
-
-def lookup(folder: Path) -> str:
-    """A table of 7 rows: an index outside of it is an error of the run."""
-    table = np.random.default_rng(1).standard_normal((7, 3)).astype("f4")
-    node = helper.make_node("Gather", ["t", "i"], ["y"])
-    return write(folder / "lookup.onnx", [node], [("i", I64, ["n", 2])], [("y", F32, ["n", 2, 3])], {"t": table})
-
-
-def mask(folder: Path) -> str:
-    """Two inputs with one open size of a row; one output keeps it."""
-    nodes = [helper.make_node("Mul", ["x", "m"], ["y"]), helper.make_node("ReduceSum", ["y", "axis"], ["total"], keepdims=0)]
-    inputs = [("x", F32, ["n", "t"]), ("m", F32, ["n", "t"])]
-    return write(
-        folder / "mask.onnx", nodes, inputs, [("y", F32, ["n", "t"]), ("total", F32, ["n"])], {"axis": np.array([1], "i8")}
-    )
-
-
-def expected(path: str, inputs: dict[str, Array]) -> dict[str, Array]:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
-
-
-def rows_of(count: int) -> Array:
-    return np.random.default_rng(count).standard_normal((count, 12)).astype("f4")
-
-
-def assert_close(found: dict[str, Array], theirs: dict[str, Array]) -> None:
-    assert list(found) == list(theirs)
-    for name, array in theirs.items():
-        assert found[name].dtype == array.dtype and found[name].shape == array.shape
-        if array.dtype.kind == "f":
-            np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
-        else:
-            np.testing.assert_array_equal(found[name], array)
-
-
-def mapper_of(path: str, **options: Any) -> dovetail.Mapper:
-    return dovetail.Mapper(path, **{"cache_dir": None, "threads": 1, **options})
 
 
 def codes(results: RowResults) -> dict[int, str]:
@@ -307,9 +251,10 @@ def test_a_model_without_a_batch_axis_is_refused(tmp_path: Path, name: str) -> N
 
 def test_an_output_whose_rows_depend_on_the_data_is_refused_in_the_run(tmp_path: Path) -> None:
     nodes = [helper.make_node("NonZero", ["x"], ["i"]), helper.make_node("Transpose", ["i"], ["y"])]
-    mapper = mapper_of(write(tmp_path / "nonzero.onnx", nodes, [("x", F32, ["n", 3])], [("y", I64, ["k", 2])]))
-    with pytest.raises(EngineError, match=r"batch\.axis"):
-        mapper({"x": np.eye(5, 3, dtype="f4") + 1})
+    path = write(tmp_path / "nonzero.onnx", nodes, [("x", F32, ["n", 3])], [("y", I64, ["k", 2])])
+    for batch in (1, 5, 8):
+        with pytest.raises(EngineError, match=r"batch\.axis"):
+            mapper_of(path, batch=batch)({"x": np.eye(5, 3, dtype="f4") + 1})
 
 
 def test_a_wrong_argument_is_a_named_error(tmp_path: Path) -> None:

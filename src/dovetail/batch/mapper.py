@@ -17,7 +17,7 @@ from dovetail.batch.row_signature import REMEDY, RowSignature
 from dovetail.batch.rows import RowFault
 from dovetail.batch.shared_program import ModelContent, ProgramOptions, SharedProgram, default_cache_dir, shared_program
 from dovetail.batch.worker_threads import worker_thread_count
-from dovetail.errors import DovetailError, EngineError
+from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.limits import Limits
 
 if TYPE_CHECKING:
@@ -128,11 +128,18 @@ class Mapper:
         return shared_program(self._content, options)
 
     def compile(self) -> None:
-        """Compile the program of this process, as the first call does.
+        """Compile the program of this process, as the first call does; with a run of zeros where the sizes of a row are fixed.
 
         Raises FormatError [file.missing] and [data.changed] where the model's files are not those of the mapper's creation.
         """
-        self.program.compile()
+        ports = self.signature.inputs
+        zeros = {port.name: port.zeros(self.batch) for port in ports} if all(port.sizes is not None for port in ports) else None
+        try:
+            self.program.compile(zeros)
+        except DovetailError as error:
+            # Zeros need not be valid inputs.
+            if error.code in RUN_FAULTS or not isinstance(error, EngineError | RuleError):
+                raise
 
     def __call__(self, rows: Any) -> Any:
         """Return the results of a table of rows as a table of the same kind. Raises EngineError for a row at fault."""
@@ -181,8 +188,9 @@ class _BatchRun:
         self._rows = rows
         self._index = index
         self._count = len(index)
-        ports = mapper.signature
-        self._is_filled = ports.batch is not None or all(port.sizes is not None for port in ports.inputs)
+        self._lists = [data for data in rows.values() if isinstance(data, list)]
+        # Rows of different shapes have few equals.
+        self._is_filled = mapper.signature.batch is not None or not self._lists
         self.faults: list[RowFault] = []
         self.failed: list[int] = []
         """The positions in ``index`` of rows for which the model fails."""
@@ -190,22 +198,44 @@ class _BatchRun:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Run all batches, and return the outputs of the rows that did not fail."""
         results = {port.name: _Output(port, self._count) for port in self._mapper.signature.outputs}
-        for batch in self._batches():
+        start = self._run_whole_batches(results)
+        for batch in self._batches(start):
             self._run_batch(batch, results)
         return {name: result.array(self.failed) for name, result in results.items()}
 
-    def _batches(self) -> Iterator[Any]:
+    def _run_whole_batches(self, results: Mapping[str, _Output]) -> int:
+        """Run the batches of contiguous rows that need neither checks nor copies. Returns the first row that did not run."""
+        size, program = self._mapper.batch, self._mapper.program
+        inputs: dict[str, Any] = dict(self._rows)
+        outputs = {name: result.memory for name, result in results.items()}
+        if (size > 1 and not program.is_checked) or self._lists or not all(data.flags.c_contiguous for data in inputs.values()):
+            return 0
+        if any(memory is None for memory in outputs.values()):
+            return 0
+        call = program.call
+        for start in range(0, self._count - size + 1, size):
+            part = slice(start, start + size)
+            try:
+                call(
+                    {name: data[part] for name, data in inputs.items()},
+                    out={name: memory[part] for name, memory in outputs.items()},  # type: ignore[index]
+                )
+            except DovetailError:
+                # The batch runs again, row by row.
+                self._run_batch(part, results)
+        return self._count // size * size
+
+    def _batches(self, first: int) -> Iterator[Any]:
         """Yield the rows of each batch: a slice, or a list of numbers where shapes differ."""
         size = self._mapper.batch
-        lists = [data for data in self._rows.values() if isinstance(data, list)]
-        for start in range(0, self._count, size):
+        for start in range(first, self._count, size):
             stop = min(start + size, self._count)
-            if not lists:
+            if not self._lists:
                 yield slice(start, stop)
                 continue
             groups: dict[Any, list[int]] = {}
             for row in range(start, stop):
-                groups.setdefault(tuple(data[row].shape for data in lists), []).append(row)
+                groups.setdefault(tuple(data[row].shape for data in self._lists), []).append(row)
             yield from groups.values()
 
     def _run_batch(self, batch: Any, results: Mapping[str, _Output]) -> None:
@@ -235,9 +265,15 @@ class _BatchRun:
             inputs = {name: _fill(array, size) for name, array in inputs.items()}
         out = None
         if size == count and isinstance(batch, slice):
-            out = {name: result.view(batch) for name, result in results.items() if result.has_memory} or None
+            out = {name: result.memory[batch] for name, result in results.items() if result.memory is not None} or None
         program = mapper.program
-        outputs = program(inputs, out)
+        try:
+            outputs = program(inputs, out)
+        except EngineError as error:
+            if out is None or error.code != "output.array":
+                raise
+            # The model does not keep to its output's declared shape, which the next line reports.
+            outputs = program(inputs, None)
         self._check_rows(results, outputs, size)
         if count > 1 and not program.is_checked:
             check_independence(program, inputs, outputs, count, mapper.signature)
@@ -278,32 +314,28 @@ class _Output:
     def __init__(self, port: Any, count: int) -> None:
         self._port = port
         self._count = count
-        sizes = port.sizes
-        self.has_memory = sizes is not None and port.dtype != "string"
-        self._array = np.empty((count, *sizes), port.dtype.numpy) if self.has_memory else None
+        is_fixed = port.sizes is not None and port.dtype != "string"
+        self.memory = port.empty(count) if is_fixed else None
+        """The rows, if their shape is fixed."""
         self._rows: list[Any] = []
         self._numbers: list[Any] = []
 
-    def view(self, batch: slice) -> np.ndarray[Any, Any]:
-        assert self._array is not None
-        return self._array[batch]
-
     def store(self, batch: Any, count: int, result: np.ndarray[Any, Any]) -> None:
         """Store the first ``count`` rows of a result, unless they were written in place."""
-        if self._array is not None:
-            if result.shape[1:] != self._array.shape[1:]:
+        if self.memory is not None:
+            if result.shape[1:] != self.memory.shape[1:]:
                 message = f"output {self._port.name!r} must have rows of {self._port}, got the shape {list(result.shape[1:])}"
                 raise EngineError("batch.axis", message)
-            if result.ctypes.data != self._array[batch].ctypes.data or not isinstance(batch, slice):
-                self._array[batch] = result[:count]
+            if result.ctypes.data != self.memory[batch].ctypes.data or not isinstance(batch, slice):
+                self.memory[batch] = result[:count]
             return
         self._numbers.append(np.arange(batch.start, batch.stop) if isinstance(batch, slice) else np.asarray(batch))
         self._rows.append(result[:count])
 
     def array(self, failed: list[int]) -> np.ndarray[Any, Any]:
         """Return all rows but those that failed."""
-        if self._array is not None:
-            return np.delete(self._array, failed, axis=0) if failed else self._array
+        if self.memory is not None:
+            return np.delete(self.memory, failed, axis=0) if failed else self.memory
         if not self._rows:
             return self._port.empty(0)  # type: ignore[no-any-return]
         numbers = np.concatenate(self._numbers)

@@ -35,6 +35,12 @@ class RowPort:
         sizes = [size if isinstance(size, int) else 0 for size in self.shape or ()]
         return np.empty((rows, *sizes), self.dtype.numpy)
 
+    def zeros(self, rows: int) -> np.ndarray[Any, Any]:
+        """Return ``rows`` rows of zeros or empty strings, with open sizes 0."""
+        array = self.empty(rows)
+        array[...] = "" if self.dtype == "string" else np.zeros((), self.dtype.numpy)
+        return array
+
     def __str__(self) -> str:
         return f"{self.dtype}[{'...' if self.shape is None else ', '.join(map(str, self.shape))}]"
 

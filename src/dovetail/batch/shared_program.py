@@ -7,19 +7,21 @@ import os
 import pickle
 import tempfile
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import FormatError, MissingFileError
 from dovetail.forks import ForkLock
 from dovetail.limits import Limits
+from dovetail.native_core import is_compiled
 from dovetail.plan_cache.digest import digest_of_file
+from dovetail.plan_cache.folder import CacheFolder
+from dovetail.plan_cache.prepared_program import CacheKey, compile_for_cache, open_shared_program
 
 # A worker that starts from a cached plan does not load the model.
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model
-    from dovetail.program import Program
 
 LOGGER = logging.getLogger("dovetail")
 MAX_PROGRAMS = 8
@@ -33,7 +35,7 @@ class ModelContent:
     digest: str
     path: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """The other files of the model: path beside the model and digest."""
+    """The model's files, its own first: path beside the model and digest."""
     pickled: bytes | None = None
 
     def load(self, limits: Limits | None) -> Model:
@@ -55,49 +57,111 @@ class ProgramOptions:
 
 
 class SharedProgram:
-    """A program that compiles in its first call."""
+    """A program that compiles in its first call, or starts from the plan that another process of the host wrote."""
 
     def __init__(self, content: ModelContent, options: ProgramOptions) -> None:
         self._content = content
         self._options = options
-        self._program: Program | None = None
+        self._program: Callable[..., Any] | None = None
+        self._plan = (
+            None if content.path is None or options.cache_dir is None or not is_compiled else _SharedPlan(content, options)
+        )
         self._lock = ForkLock()
         self.is_checked = False
         """True once a batch has shown that rows are independent."""
 
-    def __call__(self, inputs: dict[str, Any], out: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        return self.compile()(inputs, out=out)
+    def is_compiled_from(self, content: ModelContent) -> bool:
+        """Return whether the program is compiled, or will compile the file of ``content`` and no other copy of it."""
+        return self._program is not None or self._content.path == content.path
 
-    def compile(self) -> Program:
-        """Return the program, which the first call compiles."""
+    def __call__(self, inputs: dict[str, Any], out: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         program = self._program
         if program is None:
-            with self._lock:
-                if self._program is None:
-                    self._program = self._compile()
-                program = self._program
-        return program
+            program = self.compile(inputs)
+        return program(inputs, out=out)  # type: ignore[no-any-return]
 
-    def _compile(self) -> Program:
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The program itself once it is compiled."""
+        return self._program or self
+
+    def compile(self, inputs: dict[str, Any] | None) -> Callable[..., Any]:
+        """Return the program for the shapes of ``inputs`` (None: not known)."""
+        with self._lock:
+            if self._program is not None:
+                return self._program
+            if self._plan is None:
+                self._program = self._compile_alone()
+                return self._program
+            program, is_final = self._plan.open(inputs)
+            if is_final:
+                self._program, self._plan = program, None
+            return program
+
+    def _compile_alone(self) -> Callable[..., Any]:
+        # Deferred for start-up time, as the model in memory.
         from dovetail.program import compile
 
         content, options = self._content, self._options
-        if content.path is None:
-            return compile(content.load(options.limits), threads=options.threads, limits=options.limits)
-        check_files(content)
-        return compile(content.path, threads=options.threads, limits=options.limits, cache_dir=options.cache_dir)
+        if content.path is not None:
+            check_files(content)
+        model = content.load(options.limits) if content.path is None else content.path
+        return compile(model, threads=options.threads, limits=options.limits)
 
 
-def check_files(content: ModelContent) -> None:
+class _SharedPlan:
+    """The plan of a model file in a folder. One process compiles and writes it while the others wait."""
+
+    def __init__(self, content: ModelContent, options: ProgramOptions) -> None:
+        self._content = content
+        self._limits = options.limits
+        assert options.cache_dir is not None and content.path is not None
+        self._options = {"threads": options.threads, "elide": "auto"}
+        self._cache_dir = options.cache_dir
+        self._compiled: Callable[..., Any] | None = None
+
+    def open(self, inputs: dict[str, Any] | None) -> tuple[Callable[..., Any], bool]:
+        """Return a program, and whether it is the one to keep: it starts from a plan, or its plan cannot be written."""
+        check_files(self._content, with_main=False)
+        folder = CacheFolder(self._cache_dir)
+        path = self._content.path
+        assert path is not None
+        key = CacheKey(path, self._limits, self._options)
+        check_digest(self._content, 0, key.digest)
+        program = open_shared_program(folder, key, self._limits, self._options, pack=False)
+        if program is not None:
+            return program, True
+        with folder.lock(key.name) as lock:
+            program = open_shared_program(folder, key, self._limits, self._options, pack=True) if lock.is_storable else None
+            if program is not None:
+                return program, True
+            compiled = self._compiled = self._compiled or compile_for_cache(folder, key, self._limits, self._options)
+            if inputs is None or not lock.is_storable:
+                return compiled, not lock.is_storable
+            # The first call writes the plan.
+            compiled(inputs)
+            program = open_shared_program(folder, key, self._limits, self._options, pack=True)
+            if program is None:
+                lock.refuse()
+            return program or compiled, True
+
+
+def check_files(content: ModelContent, *, with_main: bool = True) -> None:
     """Raise FormatError [data.changed] where a file of the model is not the one of the mapper's creation."""
     assert content.path is not None
     folder = os.path.dirname(content.path)
-    for name, digest in ((os.path.basename(content.path), content.files[0][1]), *content.files[1:]):
-        actual = digest_of_file(os.path.join(folder, name))
-        if actual is None:
-            raise MissingFileError("file.missing", f"the file {name!r} must exist for each worker process", file=content.path)
-        if actual.hex() != digest:
-            raise FormatError("data.changed", f"the file {name!r} was changed since the mapper was created", file=content.path)
+    for number, (name, _) in enumerate(content.files):
+        if number or with_main:
+            check_digest(content, number, digest_of_file(os.path.join(folder, name)))
+
+
+def check_digest(content: ModelContent, number: int, digest: bytes | None) -> None:
+    """Compare the digest of a file with that of the mapper's creation. Raises FormatError [file.missing], [data.changed]."""
+    name, expected = content.files[number]
+    if digest is None:
+        raise MissingFileError("file.missing", f"the file {name!r} must exist for each worker process", file=content.path)
+    if digest.hex() != expected:
+        raise FormatError("data.changed", f"the file {name!r} was changed since the mapper was created", file=content.path)
 
 
 _programs: OrderedDict[tuple[str, ProgramOptions], SharedProgram] = OrderedDict()
@@ -109,7 +173,7 @@ def shared_program(content: ModelContent, options: ProgramOptions) -> SharedProg
     key = content.digest, options
     with _programs_lock:
         program = _programs.get(key)
-        if program is None:
+        if program is None or not program.is_compiled_from(content):
             program = _programs[key] = SharedProgram(content, options)
             while len(_programs) > MAX_PROGRAMS:
                 _programs.popitem(last=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.interpreter.results import Results
+from dovetail.plan_cache import packed_weights
 from dovetail.plan_cache.folder import Blob, Entry
 
 if TYPE_CHECKING:
@@ -135,30 +136,36 @@ def _encode_attribute(value: Any) -> Any:
     return value
 
 
-def restore_calls(entry: Entry, core: ModuleType, threads: int, max_trips: int) -> Callable[..., Results | None]:
+def restore_calls(
+    entry: Entry, core: ModuleType, threads: int, max_trips: int, weights: Any = None, packed: Entry | None = None
+) -> Callable[..., Results | None]:
     """Return the fast calls of an entry: called with the arguments of a Program's call, None for other shapes and errors.
 
-    The core refuses operands outside of their buffers. Raises ValueError, TypeError, KeyError or MemoryError for an entry that
-    does not describe a program.
+    ``weights``: a WeightCache of the core, which imports from ``packed``. The core refuses operands outside of their buffers.
+    Raises ValueError, TypeError, KeyError or MemoryError for an entry that does not describe a program.
     """
     header = entry.header
     inputs, outputs = header["inputs"], header["outputs"]
     sizes = list(map(_bytes_of, inputs)), list(map(_bytes_of, outputs))
-    program = _Restoration(entry, core, threads).program(header, *sizes)
+    if weights is not None and packed is not None:
+        packed_weights.import_weights(weights, packed)
+    program = _Restoration(entry, core, threads, weights).program(header, *sizes)
     ports = [tuple((name, np.dtype(dtype), None, None, False) for name, dtype, _ in port) for port in (inputs, outputs)]
     calls = core.FastCalls(*ports, Results, 1, max_trips)
-    calls.add(program, [tuple(port[2]) for port in inputs], [tuple(port[2]) for port in outputs], (entry.data,))
+    calls.add(program, [tuple(port[2]) for port in inputs], [tuple(port[2]) for port in outputs], (entry.data, packed))
     return calls  # type: ignore[no-any-return]
 
 
 class _Restoration:
     """Makes the programs of an entry, which share threads, packed weights and arenas."""
 
-    def __init__(self, entry: Entry, core: ModuleType, threads: int) -> None:
+    def __init__(self, entry: Entry, core: ModuleType, threads: int, weights: Any) -> None:
         self._entry = entry
         self._core = core
         self._base = entry.data.__array_interface__["data"][0]
-        self._shared = core.ThreadPool(threads), core.WeightCache(), core.ArenaPool()
+        weights = weights or core.WeightCache()
+        weights.set_base(self._base, entry.data.nbytes)
+        self._shared = core.ThreadPool(threads), weights, core.ArenaPool()
 
     def program(self, header: dict[str, Any], inputs: Sequence[int], outputs: Sequence[int], depth: int = 0) -> Any:
         """Return a program whose inputs and outputs have these bytes."""

@@ -21,6 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from dovetail.errors import EngineError
 from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of
 
@@ -35,6 +40,7 @@ MAX_FOLDER_BYTES = 8 << 30
 MAX_DRAFT_SECONDS = 3600
 """The age at which a draft is that of a killed process."""
 SUFFIX = ".plan"
+LOCK_SUFFIX = ".lock"
 _DRAFT = re.compile(r"\.[0-9a-f]{16}\.draft")
 _HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd and hasattr(os, "O_DIRECTORY")
 _NAME_LENGTH = 64 + len(SUFFIX)
@@ -51,6 +57,22 @@ class Entry(NamedTuple):
     """Offset and size in bytes of each blob."""
     comparison: BufferComparison
     """That of blobs with the model file, which runs meanwhile. An entry is used only if they are equal."""
+
+
+class LockFile:
+    """The open lock file of an entry. Its content is not empty once a process could not write the entry."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def is_storable(self) -> bool:
+        return os.fstat(self._descriptor).st_size == 0
+
+    def refuse(self) -> None:
+        """Note that the entry cannot be written, so that no other process waits for it."""
+        with suppress(OSError):
+            os.write(self._descriptor, b"not storable\n")
 
 
 class CacheFolder:
@@ -165,6 +187,23 @@ class CacheFolder:
             self._remove_old(name + SUFFIX, folder)
         return True
 
+    @contextmanager
+    def lock(self, name: str) -> Iterator[LockFile]:
+        """Hold the lock of the entry ``name`` against other processes, where the system and the folder have such locks."""
+        with self._open() as folder:
+            flags = os.O_RDWR | os.O_CREAT | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK") | _flag("O_CLOEXEC")
+            try:
+                descriptor = os.open(self._at(name + LOCK_SUFFIX, folder), flags, 0o600, dir_fd=folder)
+            except OSError as error:
+                raise EngineError("cache.folder", f"{self.path!r} must be a folder for cached plans: {error}") from None
+        try:
+            _flock(descriptor, "LOCK_EX")
+            yield LockFile(descriptor)
+        finally:
+            # A forked child may have the descriptor open, so that closing it would not release the lock.
+            _flock(descriptor, "LOCK_UN")
+            os.close(descriptor)
+
     def _remove_old(self, keep: str, folder: int | None) -> None:
         """Remove the least recently used entries until all fit into MAX_FOLDER_BYTES, and drafts of killed processes.
 
@@ -235,6 +274,12 @@ def _is_own(info: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):
         return True
     return info.st_uid == os.geteuid() and not info.st_mode & 0o022
+
+
+def _flock(descriptor: int, operation: str) -> None:
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, getattr(fcntl, operation))
 
 
 def _flag(name: str) -> int:

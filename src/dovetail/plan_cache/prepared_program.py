@@ -18,6 +18,7 @@ from dovetail.limits import DEFAULT, Limits
 from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
+from dovetail.plan_cache.packed_weights import packed_name, write_weights
 from dovetail.program import Program, compile_anew
 from dovetail.threads import thread_count
 
@@ -87,13 +88,15 @@ def compile_with_cache(
     if max_memory is not None:
         limits = replace(limits or DEFAULT, memory=max_memory)
     key = CacheKey(path, limits, options)
-    program = open_program(cache, key, limits, options)
-    if program is not None:
-        return program
+    return open_program(cache, key, limits, options) or compile_for_cache(cache, key, limits, options)
+
+
+def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: dict[str, Any]) -> Program:
+    """Compile a model file anew; the first call of the program writes its plan."""
     from dovetail.formats.files import record_files
 
     with record_files() as files:
-        program = compile_anew(path, "native", limits=limits, max_memory=None, **options)
+        program = compile_anew(key.path, "native", limits=limits, max_memory=None, **options)
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
     if not model.warnings and model.limits.seconds is None:
@@ -121,10 +124,35 @@ class CacheKey:
         self.name = name_of([*map(repr, parts), self.digest or b""])
 
 
-def open_program(folder: CacheFolder, key: CacheKey, limits: Limits | None, options: dict[str, Any]) -> Program | None:
+def open_shared_program(
+    folder: CacheFolder, key: CacheKey, limits: Limits | None, options: dict[str, Any], *, pack: bool
+) -> Program | None:
+    """Return the program of a cache entry whose packed weights all processes map; None where there is none that fits.
+
+    ``pack``: pack the weights, and write them, where no process has done so.
+    """
+    core = native_core.core()
+    packed = folder.read(packed_name(key.name))
+    if core is None or (packed is None and not pack):
+        return None
+    weights = core.WeightCache()
+    program = open_program(folder, key, limits, options, weights, packed)
+    if program is not None and packed is None and write_weights(folder, key.name, weights):
+        return open_shared_program(folder, key, limits, options, pack=False) or program
+    return program
+
+
+def open_program(
+    folder: CacheFolder,
+    key: CacheKey,
+    limits: Limits | None,
+    options: dict[str, Any],
+    weights: Any = None,
+    packed: Entry | None = None,
+) -> Program | None:
     """Return the program of a cache entry; None where there is none that fits."""
     core = native_core.core()
-    content, key.content = key.content, None
+    content, key.content = key.content or map_file(key.path), None
     if core is None or content is None or key.digest is None:
         return None
     entry = folder.read(key.name, content)
@@ -133,7 +161,7 @@ def open_program(folder: CacheFolder, key: CacheKey, limits: Limits | None, opti
     try:
         if not _are_files_same(entry, key.path):
             return None
-        calls = restore_calls(entry, core, options["threads"], (limits or DEFAULT).trips)
+        calls = restore_calls(entry, core, options["threads"], (limits or DEFAULT).trips, weights, packed)
         if not entry.comparison.is_equal():
             raise ValueError("its weights are not those of the model")
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
