@@ -279,6 +279,8 @@ def compile(
     backend: str = "dovetail",
     device: Any = None,
     results: str = "numpy",
+    mesh: Mapping[str, int] | None = None,
+    shardings: Mapping[str, Any] | None = None,
     threads: int | None = None,
     max_memory: int | None = None,
     elide: str = "auto",
@@ -302,14 +304,16 @@ def compile(
 
     ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
     choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
-    options above (docs/howto/devices.md).
+    options above (docs/howto/devices.md). ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which
+    inputs and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
 
     Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], [device.unknown], [device.option],
+    [sharding.mesh], [sharding.name], [sharding.axis], [sharding.shape],
     UnsupportedError [extra.missing], and the errors of ``load``.
     """
     if backend not in BACKENDS:
         raise EngineError("device.backend", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    placement = {"device": device, "results": results}
+    placement = {"device": device, "results": results, "mesh": mesh, "shardings": shardings}
     own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir}
     if backend != "dovetail":
         _refuse_options(own, f"backend={backend!r}")

@@ -31,13 +31,14 @@ COMMANDS = {
     "reduce": "Write the smallest model on which a command still fails.",
     "report": "Write one page about a model: operators, shapes, memory, profile, faults, formats.",
     "run": "Run a model on given or random inputs.",
+    "shard": "Propose how JAX splits a model over devices, and list the collectives.",
     "simplify": "Remove nodes that compute nothing of their own, with proof if asked.",
     "show": "Print the graph as text, with inferred types and shapes.",
 }
 
 SECTIONS = {
     "Look at a model": ("check", "draw", "info", "infer", "ops", "report", "show"),
-    "Run and measure": ("bench", "map", "plan", "profile", "run"),
+    "Run and measure": ("bench", "map", "plan", "profile", "run", "shard"),
     "Compare models": ("compare", "diff", "reduce"),
     "Write a new model": ("convert", "edit", "extract", "grad", "merge", "rebatch", "simplify"),
 }

@@ -6,7 +6,9 @@ from typing import Any
 
 from dovetail.devices.device_program import DeviceProgram
 from dovetail.devices.jax_program import JaxProgram
+from dovetail.devices.sharded_program import ShardedProgram
 from dovetail.devices.torch_program import TorchProgram
+from dovetail.errors import EngineError
 from dovetail.ir.graph import Model
 
 PROGRAMS: dict[str, type[DeviceProgram]] = {"jax": JaxProgram, "torch": TorchProgram}
@@ -14,4 +16,10 @@ PROGRAMS: dict[str, type[DeviceProgram]] = {"jax": JaxProgram, "torch": TorchPro
 
 def compile_on_device(model: Model, backend: str, **options: Any) -> DeviceProgram:
     """Compile a model for JAX or torch."""
-    return PROGRAMS[backend](model, **options)
+    mesh = options.pop("mesh")
+    shardings = options.pop("shardings")
+    if mesh is None and shardings is None:
+        return PROGRAMS[backend](model, **options)
+    if backend != "jax" or mesh is None:
+        raise EngineError("device.option", 'mesh and shardings belong to backend="jax", and shardings to a mesh')
+    return ShardedProgram(model, mesh=mesh, shardings=shardings, **options)

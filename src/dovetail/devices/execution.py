@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,13 @@ class GraphExecution:
         xp: Namespace,
         library: str,
         is_tracing_error: Callable[[BaseException], bool],
+        scope: Callable[[int], AbstractContextManager[object]] = nullcontext,
         constrain: Constraint | None = None,
     ) -> tuple[list[Any], list[arrays.DeferredCheck]]:
         """Return the outputs of traced inputs, and the checks of elements that follow each run of the compiled program.
 
-        ``is_tracing_error`` tells the library's errors for operations that need the elements of a traced array. Raises
+        ``is_tracing_error`` tells the library's errors for operations that need the elements of a traced array. ``scope`` names
+        the node of an index for the library's own reports. Raises
         UnsupportedError [device.data-dependent], [device.random] with every node that cannot be compiled.
         """
         env = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
@@ -76,7 +79,8 @@ class GraphExecution:
                 try:
                     if draws(node.op, node.inputs):
                         raise _refusal(node, "device.random", f"a program of {library} draws no random numbers")
-                    self._run_node(index, node, env, constants, xp, constrain)
+                    with scope(index):
+                        self._run_node(index, node, env, constants, xp, constrain)
                 except DovetailError as error:
                     if error.code != "device.random" and not _is_caused_by(error, is_tracing_error):
                         raise

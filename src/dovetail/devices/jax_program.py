@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.devices.device_program import DeviceProgram, copy_to_numpy
 from dovetail.errors import EngineError
 from dovetail.extras import import_extra
-from dovetail.ir.graph import Model
+from dovetail.ir.graph import Model, Value
 from dovetail.limits import active, counting
 
 LITERAL_ELEMENTS = 1024
@@ -23,17 +23,27 @@ class JaxProgram(DeviceProgram):
 
     library = "jax"
 
-    def __init__(self, model: Model, device: Any = None, results: str = "numpy") -> None:
+    def __init__(self, model: Model, device: Any = None, results: str = "numpy", **options: Any) -> None:
         self._jax = import_extra("jax", "jax", 'backend="jax"')
-        super().__init__(model, device, results)
-        self.device = _device_of(self._jax, device)
+        super().__init__(model, device, results, **options)
+        self.device = device_of(self._jax, device)
         self._check_types(self._jax.numpy)
         weights = [(value, data) for value, data in self.execution.constants if data.size > LITERAL_ELEMENTS]
-        self._weight_ids = [id(value) for value, _ in weights]
-        with self._scope():
-            self._weights = [self._jax.device_put(data, self.device) for _, data in weights]
+        self._weight_values = [value for value, _ in weights]
         self._errors: dict[Any, list[EngineError]] = {}
         self._jitted = self._jax.jit(self._trace)
+        with self._scope():
+            self._weights = self._place_weights([data for _, data in weights])
+
+    def _place_weights(self, weights: Sequence[Any]) -> list[Any]:
+        return [self._jax.device_put(data, self.device) for data in weights]
+
+    def _place_inputs(self, inputs: list[Any]) -> list[Any]:
+        """Return inputs where the program runs; a numpy array goes there with the call."""
+        return [self._jax.device_put(item, self.device) if isinstance(item, self._jax.Array) else item for item in inputs]
+
+    def _constrain(self, value: Value, array: Any) -> Any:
+        return array
 
     def close(self) -> None:
         super().close()
@@ -50,7 +60,7 @@ class JaxProgram(DeviceProgram):
     def _call(self, by_name: dict[str, Any]) -> dict[str, Any]:
         inputs = self._bind(by_name, self._jax.Array)
         with self._scope():
-            outputs, failed = self._jitted(self._weights, inputs)
+            outputs, failed = self._jitted(self._weights, self._place_inputs(inputs))
             if failed is not None:
                 self._raise_failed(inputs, np.asarray(failed))
             if self.results == "numpy":
@@ -60,13 +70,21 @@ class JaxProgram(DeviceProgram):
     def _trace(self, weights: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], Any]:
         """Compute the outputs, and a vector of booleans: which checks of elements failed."""
         jax = self._jax
-        constants = dict(zip(self._weight_ids, weights, strict=True))
+        constants = dict(zip(map(id, self._weight_values), weights, strict=True))
 
         def is_tracing_error(error: BaseException) -> bool:
             return isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError)
 
         with counting(self.model.limits if active() is None else None):
-            outputs, checks = self.execution.trace(inputs, constants, jax.numpy, "JAX", is_tracing_error)
+            outputs, checks = self.execution.trace(
+                inputs,
+                constants,
+                jax.numpy,
+                "JAX",
+                is_tracing_error,
+                lambda index: jax.named_scope(f"node{index}"),
+                self._constrain,
+            )
         self._errors[_signature(inputs)] = [check.error for check in checks]
         return outputs, jax.numpy.stack([check.failed for check in checks]) if checks else None
 
@@ -84,7 +102,7 @@ def _signature(items: Sequence[Any]) -> Any:
     )
 
 
-def _device_of(jax: Any, device: Any) -> Any:
+def device_of(jax: Any, device: Any) -> Any:
     """Return the device of a name ("cpu", "gpu", "cpu:1"); JAX's first one for None. Raises EngineError [device.unknown]."""
     if device is None or isinstance(device, jax.Device):
         return device or jax.devices()[0]

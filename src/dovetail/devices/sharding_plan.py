@@ -1,0 +1,111 @@
+"""ShardingPlan: how the inputs and weights of a program are split over a mesh of devices, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, TypeAlias
+
+from dovetail.errors import EngineError, printable
+
+Spec: TypeAlias = tuple[Any, ...]
+"""For each leading axis the name of a mesh axis, a tuple of names, or None; as the arguments of jax.sharding.PartitionSpec."""
+
+
+class Sharding(NamedTuple):
+    """The split of one tensor: its name, kind (input, weight, value), shape, spec and reason."""
+
+    name: str
+    kind: str
+    shape: tuple[Any, ...]
+    spec: Spec
+    reason: str
+
+
+class ShardingPlan(Sequence[Sharding]):
+    """The shardings of a program over ``mesh``, a size for each name of an axis. ``plan["name"]`` is the spec of a tensor."""
+
+    def __init__(self, mesh: Mapping[str, int], rows: Sequence[Sharding]) -> None:
+        self.mesh = dict(mesh)
+        self.rows = list(rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            for row in self.rows:
+                if row.name == key:
+                    return row.spec
+            raise EngineError("sharding.name", f"the plan has no tensor {key!r}")
+        return self.rows[key]
+
+    def __iter__(self) -> Iterator[Sharding]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cells(self) -> list[tuple[str, str, str, str, str]]:
+        """Return the cells of a table: tensor, kind, shape, PartitionSpec, reason."""
+        return [(row.name, row.kind, _shape_text(row.shape), spec_text(row.spec), row.reason) for row in self.rows]
+
+    def __repr__(self) -> str:
+        mesh = ", ".join(f"{name}={size}" for name, size in self.mesh.items())
+        rows = [("tensor", "kind", "shape", "PartitionSpec", "reason"), *self.cells()]
+        widths = [max(len(row[index]) for row in rows) for index in range(4)]
+        lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]
+        return printable_lines([f"mesh {mesh}", *lines])
+
+
+def printable_lines(lines: Sequence[str]) -> str:
+    return "\n".join(map(printable, lines))
+
+
+def spec_text(spec: Spec) -> str:
+    """Return a spec as JAX writes it: P(None, 'model')."""
+    return f"P({', '.join(map(repr, spec))})"
+
+
+def _shape_text(shape: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str, tuple[Any, ...]]) -> ShardingPlan:
+    """Return the plan with the specs of ``changes``: patterns of names (``*`` is any text) to specs, the last match wins.
+
+    ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises EngineError [sharding.name] for a
+    pattern without a tensor, [sharding.axis] and [sharding.shape] for a spec that does not fit.
+    """
+    rows = {row.name: row for row in plan}
+    for pattern, spec in changes.items():
+        names = [name for name in rows if fnmatchcase(name, pattern)]
+        for name in values:
+            if name not in rows and fnmatchcase(name, pattern):
+                rows[name] = Sharding(name, "value", values[name], (), "")
+                names.append(name)
+        if not names:
+            raise EngineError("sharding.name", f"no tensor of the model has a name like {pattern!r}")
+        for name in names:
+            checked = check_spec(name, rows[name].shape, spec, plan.mesh)
+            rows[name] = rows[name]._replace(spec=checked, reason=f"requested by {pattern!r}")
+    return ShardingPlan(plan.mesh, list(rows.values()))
+
+
+def check_spec(name: str, shape: Sequence[Any], spec: Any, mesh: Mapping[str, int]) -> Spec:
+    """Return a spec as a tuple. Raises EngineError [sharding.axis], [sharding.shape]."""
+    parts = () if spec is None else (spec,) if isinstance(spec, str) else tuple(spec)
+    if len(parts) > len(shape):
+        raise EngineError("sharding.shape", f"the spec of {name!r} has {len(parts)} axes, and the tensor {len(shape)}")
+    used: list[str] = []
+    for size, part in zip(shape, parts, strict=False):
+        axes = () if part is None else (part,) if isinstance(part, str) else tuple(part)
+        count = 1
+        for axis in axes:
+            if axis not in mesh or axis in used:
+                known = ", ".join(map(repr, mesh))
+                raise EngineError(
+                    "sharding.axis", f"the spec of {name!r} must name axes of the mesh ({known}) once, got {axis!r}"
+                )
+            used.append(axis)
+            count *= mesh[axis]
+        if isinstance(size, int) and size % count:
+            raise EngineError("sharding.shape", f"{count} devices must divide the axis of size {size} of {name!r}")
+    return parts
