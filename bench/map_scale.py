@@ -1,0 +1,146 @@
+"""The parts of `dovetail map` that grow with the size of a job: its driver, its files, and the cost of a part beside its rows.
+
+    python bench/map_scale.py [--parts N] [--workers N] [--files N] [--json]
+
+- scheduler: parts per second that the driver gives to simulated workers which answer at once, and its peak memory;
+- index: time to open a dataset of many parquet files, and the bytes of the index that each worker is sent;
+- output: time to list the parts of a large output folder, as a resumed job does, and for pyarrow to open it;
+- part: time to read, check, write and flush a part of 64 rows of four values, whose model is one addition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections import deque
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import dovetail
+from dovetail.batch.job import Job
+from dovetail.batch.part_runner import PartRunner, PartSummary
+from dovetail.batch.scheduler import Event, Scheduler, parts_without
+from dovetail.batch.sinks import open_sink
+from dovetail.batch.sources import open_source
+
+ROWS = 64
+COLUMNS = 4
+
+
+class SimulatedPool:
+    """Workers that have run each part at once; one event for each of them before any has a second, as of equal workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._events = deque(Event("started", worker) for worker in range(workers))
+        self._count = workers
+
+    def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
+        self._events.append(Event("done", worker, call, PartSummary(call[1], ROWS, 0)))
+
+    def wait(self, seconds: float) -> list[Event]:
+        return [self._events.popleft() for _ in range(min(16, len(self._events)))]
+
+    def close(self) -> None:
+        self._events.clear()
+
+
+def seconds_of(action: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result
+
+
+def job_in(folder: Path, rows: int, part_rows: int) -> Job:
+    """A job over one .npy file, whose lock file is there."""
+    with dovetail.Builder("increment") as b:
+        x = b.input("x", "f32", ("rows", COLUMNS))
+        b.output("y", x + b.constant(np.float32(1)))
+    dovetail.save(b.model, folder / "increment.onnx")
+    np.save(folder / "rows.npy", np.zeros((rows, COLUMNS), np.float32))
+    mapper = dovetail.Mapper(folder / "increment.onnx", batch=ROWS, columns={"x": "array"}, threads=1, cache_dir=None)
+    (folder / "out").mkdir()
+    return Job(mapper, open_source(folder / "rows.npy"), "npy", str(folder / "out"), "", part_rows)
+
+
+def measure_scheduler(job: Job, parts: int, workers: int) -> dict[str, float]:
+    def run() -> None:
+        Scheduler(SimulatedPool(workers), lambda progress: None).run(parts_without(parts, set()), job)
+
+    seconds, _ = seconds_of(run)
+    tracemalloc.start()
+    run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"parts per second": parts / seconds, "MB": peak / 1e6}
+
+
+def measure_index(folder: Path, files: int) -> dict[str, float]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    table = pa.table({"x": [[0.0] * COLUMNS] * ROWS})
+    for number in range(files):
+        pq.write_table(table, folder / f"{number:06}.parquet")
+    seconds, source = seconds_of(lambda: open_source(folder, ["x"]))
+    return {"ms per file": seconds / files * 1e3, "bytes per file": len(pickle.dumps(source)) / files}
+
+
+def measure_output(folder: Path, parts: int) -> dict[str, float]:
+    import pyarrow.parquet as pq
+
+    sink = open_sink(folder, "parquet", rows=parts * ROWS, part_rows=ROWS)
+    sink.prepare()
+    sink.write(0, np.arange(ROWS), {"y": np.zeros((ROWS, COLUMNS), np.float32)}, [])
+    data = (folder / "part-00000.parquet").read_bytes()
+    for number in range(1, parts):
+        (folder / f"part-{number:05}.parquet").write_bytes(data)
+    seconds, found = seconds_of(sink.parts)
+    assert len(found) == parts
+    dataset_seconds, _ = seconds_of(lambda: pq.ParquetDataset(folder))
+    return {"ms per 1,000 parts": seconds / parts * 1e6, "ms per 1,000 parts, pyarrow": dataset_seconds / parts * 1e6}
+
+
+def measure_part(job: Job, parts: int) -> dict[str, float]:
+    runner = PartRunner(job)
+    job.sink.prepare()
+    runner.run(0, ROWS)
+    times = [seconds_of(lambda part=part: runner.run(part, ROWS))[0] for part in range(1, parts)]
+    return {"ms": median(times) * 1e3, "ms, slowest of 100": float(np.percentile(times, 99)) * 1e3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=1000)
+    parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        job = job_in(folder, 400 * ROWS, ROWS)
+        results = {
+            "scheduler": measure_scheduler(job, options.parts, options.workers),
+            "index": measure_index(folder / "input", options.files),
+            "output": measure_output(folder / "parts", options.files),
+            "part": measure_part(job, 400),
+        }
+    if options.json:
+        json.dump(results, sys.stdout)
+        return
+    for subject, figures in results.items():
+        for name, figure in figures.items():
+            print(f"{subject:10} {name:32} {figure:14,.2f}")
+
+
+if __name__ == "__main__":
+    main()
