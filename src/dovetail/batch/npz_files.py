@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dovetail.batch.dataset import FileSource
 from dovetail.batch.dataset_files import DataFile, DataFolder
-from dovetail.batch.numpy_files import ArrayHeader, check_types, native_array, plain_array, read_header, read_rows
+from dovetail.batch.numpy_files import ArrayHeader, check_types, native_array, plain_array, read_header, read_rows, write_array
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowValues
 from dovetail.errors import DovetailError, FormatError, raise_all
@@ -266,4 +266,4 @@ class NpzSink(OneFileSink):
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             for name, values in columns.items():
                 with archive.open(zipfile.ZipInfo(name + _MEMBER), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, plain_array(name, values), allow_pickle=False)
+                    write_array(member, plain_array(name, values))

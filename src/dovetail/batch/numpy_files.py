@@ -220,6 +220,13 @@ def plain_array(name: str, values: RowValues) -> NDArray[Any]:
     return array
 
 
+def write_array(stream: Any, values: NDArray[Any]) -> None:
+    """Write a .npy file. numpy.save writes past ``stream`` with C's stdio, and its error has no reason, such as a full disk."""
+    plain = np.ascontiguousarray(values)
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(plain))
+    stream.write(plain.reshape(-1).view(np.uint8).data if plain.size and plain.itemsize else b"")
+
+
 class NpySink(Sink):
     """One folder per column, with one .npy file per part: ``row/part-00000.npy``, ``NAME/part-00000.npy``."""
 
@@ -230,7 +237,7 @@ class NpySink(Sink):
         # The row numbers complete the part.
         for name, values in {**arrays, "row": np.asarray(rows, np.int64)}.items():
             with self.open_file(os.path.join(file_name_of(name), f"{part_name(part)}{SUFFIX}")) as stream:
-                np.lib.format.write_array(stream, values, allow_pickle=False)
+                write_array(stream, values)
 
     def _commit(self) -> tuple[str, str]:
         return "row", SUFFIX
