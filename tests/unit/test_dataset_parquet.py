@@ -249,6 +249,16 @@ def test_a_footer_with_an_absurd_number_of_rows_is_refused(tmp_path: Path) -> No
     assert caught.value.code in ("dataset.unreadable", "dataset.size")
 
 
+@pytest.mark.parametrize("keep", [(), ("s",)])
+def test_a_dictionary_that_decodes_to_too_much_is_a_fault(tmp_path: Path, keep: tuple[str, ...]) -> None:
+    texts = pa.DictionaryArray.from_arrays(np.zeros(20_000, np.int32), ["x" * 1_000_000])
+    pq.write_table(pa.table({"s": texts, "n": np.arange(20_000)}), tmp_path / "x.parquet", compression="zstd")
+    source = open_source(tmp_path, ["n"] if keep else ["s"], keep=keep)
+    assert {fault.code for fault in source.read(0, 20_000).faults} == {"dataset.size"}
+    block = source.read(10_000, 10_002)
+    assert [len(text) for text in (block.kept["s"].to_pylist() if keep else block.columns["s"])] == [1_000_000] * 2
+
+
 def test_a_file_that_changed_is_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": [1, 2]}), path)

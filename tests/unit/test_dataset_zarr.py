@@ -116,6 +116,87 @@ def test_hostile_metadata_are_refused(tmp_path: Path, name: str) -> None:
     assert caught.value.code.startswith(code)
 
 
+def compressors() -> dict[str, Any]:
+    import numcodecs
+
+    return {
+        "blosc": numcodecs.Blosc(),
+        "bz2": numcodecs.BZ2(),
+        "gzip": numcodecs.GZip(),
+        "lz4": numcodecs.LZ4(),
+        "lzma": numcodecs.LZMA(),
+        "zlib": numcodecs.Zlib(),
+        "zstd": numcodecs.Zstd(),
+    }
+
+
+@pytest.mark.parametrize("name", compressors())
+def test_a_bomb_is_not_decoded(tmp_path: Path, name: str) -> None:
+    codec = compressors()[name]
+    array = zarr.create_array(tmp_path / "x", shape=(20,), chunks=(10,), dtype="f8", zarr_format=2, compressors=codec)
+    array[:] = np.arange(20)
+    assert open_source(tmp_path / "x").read(3, 17).columns["array"].tolist() == list(range(3, 17))
+    # Decodes to 1 GiB; lz4 and blosc make too long a file of zeros, so that their header alone declares it.
+    size = 1 << 30
+    zeros = bytes(1 << 20)
+    if name == "lz4":
+        bomb = size.to_bytes(4, "little") + bytes(100)
+    elif name == "blosc":
+        bomb = (tmp_path / "x" / "1").read_bytes()
+        bomb = bomb[:4] + size.to_bytes(4, "little") + bomb[8:]
+    elif name in ("gzip", "zlib", "bz2", "lzma"):
+        import bz2
+        import lzma
+        import zlib
+
+        start = {"gzip": lambda: zlib.compressobj(9, wbits=31), "zlib": lambda: zlib.compressobj(9)}
+        start |= {"bz2": bz2.BZ2Compressor, "lzma": lambda: lzma.LZMACompressor(preset=0)}
+        compressor = start[name]()
+        bomb = b"".join(compressor.compress(zeros) for _ in range(100)) + compressor.flush()
+    else:
+        # A frame without a declared size: 1000 blocks of one byte, repeated 128 Ki times.
+        block = ((1 << 17) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+        bomb = b"\x28\xb5\x2f\xfd\x00\x88" + block * 1000
+    (tmp_path / "x" / "1").write_bytes(bomb)
+    block = open_source(tmp_path / "x").read(0, 20)
+    assert block.rows.tolist() == list(range(10)) and {fault.code for fault in block.faults} == {"dataset.size"}
+
+
+def test_a_bomb_in_a_shard_is_not_decoded(tmp_path: Path) -> None:
+    array = zarr.create_array(
+        tmp_path / "x", shape=(40,), shards=(20,), chunks=(10,), dtype="f8", compressors=[zarr.codecs.ZstdCodec()]
+    )
+    array[:] = np.arange(40)
+    path = tmp_path / "x" / "c" / "1"
+    data = bytearray(path.read_bytes())
+    frames = [offset for offset in range(len(data)) if data[offset : offset + 4] == b"\x28\xb5\x2f\xfd"]
+    assert len(frames) == 2 and data[frames[0] + 4] >> 5 == 1
+    # The declared size of a frame with a size of 8 bytes, in place of the first bytes of the content.
+    data[frames[1] + 4] |= 3 << 6
+    path.write_bytes(data)
+    block = open_source(tmp_path / "x").read(0, 40)
+    assert block.rows.tolist() == list(range(20)) and {fault.code for fault in block.faults} == {"dataset.size"}
+    assert open_source(tmp_path / "x").read(32, 33).faults[0].code == "dataset.size"
+    assert open_source(tmp_path / "x").read(21, 22).columns["array"].tolist() == [21]
+
+
+CHAINS = {
+    "pickle": [{"id": "pickle", "protocol": 5}],
+    "json": [{"id": "json2"}],
+    "two compressors": [{"id": "zlib", "level": 1}],
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_other_codecs_are_refused(tmp_path: Path, name: str) -> None:
+    zarr.create_array(tmp_path / "x", data=np.arange(3), zarr_format=2)
+    metadata = tmp_path / "x" / ".zarray"
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "filters": CHAINS[name]}))
+    with pytest.raises(DovetailError) as caught:
+        open_source(tmp_path / "x")
+    assert caught.value.code in ("dataset.type", "dataset.unreadable")
+
+
 def test_files_outside_and_too_long_are_not_read(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "x", data=np.arange(30), chunks=(10,))
     chunk = tmp_path / "x" / "c" / "1"

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.batch.rows import RowValues, join_rows, plain_rows
-from dovetail.errors import EngineError
+from dovetail.errors import EngineError, FormatError
 from dovetail.extras import import_extra
 
+MAX_DECODED_BYTES = 1 << 30
+"""Bytes that a dictionary of strings may decode to, for one batch of rows."""
 _NARROW = {
     np.dtype(ml_dtypes.bfloat16): np.float32,
     np.dtype(ml_dtypes.float8_e4m3fn): np.float32,
@@ -161,6 +163,7 @@ def plain_array(array: Any) -> Any:
     if isinstance(array.type, pa.BaseExtensionType):
         return plain_array(array.storage)
     if pa.types.is_dictionary(array.type):
+        _check_decoded_bytes(array)
         return plain_array(array.dictionary_decode())
     if _is_view(array.type):
         # pyarrow 26 casts a list_view to a list with wrong offsets.
@@ -173,6 +176,17 @@ def _has_nulls(array: Any) -> bool:
         return True
     array = array.storage if is_tensor(array.type) else array
     return _is_list(array.type) and _has_nulls(array.flatten())
+
+
+def _check_decoded_bytes(array: Any) -> None:
+    """Raise FormatError [dataset.size] where a dictionary of strings decodes to more than MAX_DECODED_BYTES."""
+    types = pyarrow().types
+    kind = array.type.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        compute = import_extra("pyarrow.compute", "parquet", "reading parquet")
+        size = compute.sum(compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+        if size > MAX_DECODED_BYTES:
+            raise FormatError("dataset.size", f"the strings of rows must have at most {MAX_DECODED_BYTES} bytes, got {size}")
 
 
 def _missing(array: Any) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
-from dovetail.batch.arrow_columns import arrow_table, decode_rows, element_of, plain_array, plain_type, pyarrow
+from dovetail.batch.arrow_columns import MAX_DECODED_BYTES, arrow_table, decode_rows, element_of, plain_array, plain_type, pyarrow
 from dovetail.batch.dataset import MAX_ROWS, FileSource
 from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import OneFileSink
@@ -22,6 +22,8 @@ from dovetail.formats.files import StrPath
 SUFFIXES = (".parquet", ".pq")
 _BATCH_BYTES = 8 << 20
 _MAX_BATCH_ROWS = 1 << 16
+_WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+"""Bytes of a value by its physical type."""
 _MAX_GROUP_BYTES = 1 << 36
 """Bytes of a row group after decompression, by its footer."""
 
@@ -70,8 +72,13 @@ class ParquetSource(FileSource):
         rows = [np.arange(first + offset, first + offset + table.num_rows) for offset, table in tables]
         block = RowBlock(np.empty(0, np.int64), faults=[RowFault(first + row, *fault, name) for row, fault in faults.items()])
         if tables:
-            table = pyarrow().concat_tables([table for _, table in tables])
-            block = self._decode(table, np.concatenate(rows), block.faults, name)
+            try:
+                table = pyarrow().concat_tables([table for _, table in tables])
+                block = self._decode(table, np.concatenate(rows), block.faults, name)
+            except DovetailError:
+                raise
+            except Exception as error:  # a type that contradicts its data raises ArrowException, ValueError and others
+                raise FormatError("dataset.unreadable", f"the rows cannot be decoded: {_first_line(error)}") from None
         return block
 
     def _decode(self, table: Any, rows: Any, faults: list[RowFault], file: str) -> RowBlock:
@@ -120,6 +127,7 @@ class _Footer:
         if self.rows > MAX_ROWS:
             raise FormatError("dataset.size", f"a file must have at most {MAX_ROWS} rows, got {self.rows}")
         self._bytes: dict[str, int] = {}
+        self._longest_text: dict[str, int] = {}
         for group in groups:
             for index in range(group.num_columns):
                 self._add(group.column(index), group.num_rows)
@@ -129,10 +137,18 @@ class _Footer:
         size = chunk.total_uncompressed_size
         if size < 0 or size > _MAX_GROUP_BYTES:
             raise FormatError("dataset.size", f"a column of a row group must have at most {_MAX_GROUP_BYTES} bytes, got {size}")
-        if chunk.num_values < rows:
+        if chunk.num_values < rows or chunk.num_values > _MAX_GROUP_BYTES:
             message = f"the column {name} must have a value for each of {rows} rows of a row group, got {chunk.num_values}"
             raise FormatError("dataset.unreadable", message)
-        self._bytes[name] = self._bytes.get(name, 0) + size
+        # Dictionaries and run lengths encode any number of values in few bytes.
+        decoded = max(size, chunk.num_values * _WIDTHS.get(chunk.physical_type, 1))
+        self._bytes[name] = self._bytes.get(name, 0) + decoded
+        if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page:
+            self._longest_text[name] = max(self._longest_text.get(name, 0), size)
+
+    def texts_longer_than(self, size: int) -> list[str]:
+        """Return the columns of strings in dictionaries whose longest string may have more than ``size`` bytes."""
+        return [name for name, longest in self._longest_text.items() if longest > size]
 
     def row_bytes(self, names: Sequence[str]) -> int:
         """Estimate the bytes of a row of the columns ``names``."""
@@ -141,9 +157,11 @@ class _Footer:
         return max(1, size // max(1, self.rows))
 
 
-def _open(stream: BinaryIO) -> Any:
+def _open(stream: BinaryIO, dictionaries: Sequence[str] = ()) -> Any:
     parquet = import_extra("pyarrow.parquet", "parquet", "reading parquet")
-    return parquet.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 20)
+    return parquet.ParquetFile(
+        stream, read_dictionary=list(dictionaries), page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 20
+    )
 
 
 def _read_footer(folder: DataFolder, file: DataFile) -> _Footer:
@@ -209,6 +227,9 @@ class _FileReader:
             raise FormatError("dataset.unreadable", message, file=file.name) from None
         self._ends = [0, *accumulate(footer.group_rows)]
         self._batch_rows = min(max(_BATCH_BYTES // footer.row_bytes(names), 1), _MAX_BATCH_ROWS)
+        if texts := footer.texts_longer_than(MAX_DECODED_BYTES // self._batch_rows):
+            # Read as dictionaries, whose size is checked before they are decoded.
+            self._file = _open(self.stream, texts)
         self._group = -1
         self._batches: Iterator[Any] = iter(())
         self._batch: Any = None

@@ -16,6 +16,7 @@ from dovetail.batch.dataset_files import DataFolder
 from dovetail.batch.numpy_files import ARRAY, native_array, plain_array
 from dovetail.batch.part_files import Sink, column_of, file_name_of, part_name
 from dovetail.batch.rows import RowBlock, RowValues, check_range, fault_rows, join_blocks
+from dovetail.batch.zarr_codecs import codecs_of
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, raise_all
 from dovetail.extras import import_extra
 from dovetail.formats.files import StrPath
@@ -23,11 +24,6 @@ from dovetail.formats.files import StrPath
 METADATA = ("zarr.json", ".zarray", ".zgroup")
 MAX_CHUNK_BYTES = 1 << 30
 """Bytes of a decoded chunk or shard."""
-_CODECS = frozenset(
-    "adler32 bitround blosc bytes bz2 crc32 crc32c delta fixedscaleoffset fletcher32 gzip lz4 lzma packbits quantize "
-    "sharding_indexed shuffle transpose vlen-utf8 zlib zstd".split()
-)
-"""Codecs that decode numbers and strings. Others, such as pickle, execute code or read objects."""
 DONE = "_done"
 
 
@@ -141,11 +137,9 @@ def _open_array(store: Any, path: str) -> Any:
     except Exception as error:  # damaged metadata raise ValueError, KeyError, TypeError, JSONDecodeError, ...
         message = (str(error) or type(error).__name__).splitlines()[0]
         raise FormatError("dataset.unreadable", f"no zarr array: {message}") from None
-    codecs = _codecs_in([metadata.get(name) for name in ("codecs", "compressor", "filters")])
-    if not codecs <= _CODECS:
-        message = f"codecs must be among {', '.join(sorted(_CODECS))}, got {', '.join(sorted(codecs - _CODECS))}"
-        raise UnsupportedError("dataset.type", message)
-    if array.dtype.kind not in "biufcUT" and "vlen-utf8" not in codecs:
+    codecs = codecs_of(metadata, _slab(array))
+    is_text = array.dtype.kind not in "biufcU"
+    if is_text and not codecs.has_text:
         message = f"a model reads numbers, booleans and strings, and the array has elements of {array.dtype}"
         raise UnsupportedError("dataset.type", message)
     if not array.shape:
@@ -154,21 +148,8 @@ def _open_array(store: Any, path: str) -> Any:
     if min(array.shape) < 0 or array.shape[0] > MAX_ROWS or min(_slab(array)) < 1 or chunk_bytes > MAX_CHUNK_BYTES:
         limits = f"at most {MAX_CHUNK_BYTES} bytes, and an array {MAX_ROWS} rows"
         raise FormatError("dataset.size", f"a chunk must have {limits}, got {_slab(array)} of {array.shape}")
-    is_text = array.dtype.kind not in "biufc"
-    store.chunk_bytes[f"{path}/" if path else ""] = MAX_CHUNK_BYTES if is_text else chunk_bytes
+    store.chunks[f"{path}/" if path else ""] = codecs, MAX_CHUNK_BYTES if is_text else chunk_bytes
     return array
-
-
-def _codecs_in(value: Any) -> set[str]:
-    """Return the names of all codecs in metadata, those inside of shards too."""
-    if isinstance(value, Mapping):
-        own = value.get("name", value.get("id"))
-        configuration = value.get("configuration")
-        inner = _codecs_in(list(configuration.values())) if isinstance(configuration, Mapping) else set()
-        return inner if own is None else {str(own).removeprefix("numcodecs."), *inner}
-    if isinstance(value, (list, tuple)):
-        return {name for item in value for name in _codecs_in(item)}
-    return set()
 
 
 def _slab(array: Any) -> tuple[int, ...]:

@@ -11,13 +11,14 @@ from typing import Any
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
 from dovetail.batch.dataset_files import DataFile, DataFolder
+from dovetail.batch.zarr_codecs import ChunkCodecs
 from dovetail.errors import FormatError
 
 MAX_METADATA_BYTES = 1 << 24
 
 
 class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
-    """The files of ``folder`` as keys. ``chunk_bytes`` has the bytes of a decoded chunk by the prefix of its array."""
+    """The files of ``folder`` as keys. ``chunks`` has the codecs and bytes of a decoded chunk by the prefix of its array."""
 
     supports_writes = False
     supports_deletes = False
@@ -27,25 +28,26 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
         super().__init__(read_only=True)
         self._folder = folder
         self._files: dict[str, DataFile] = {file.name: file for file in folder.files}
-        self.chunk_bytes: dict[str, int] = {}
+        self.chunks: dict[str, tuple[ChunkCodecs, int]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DatasetStore) and other._folder == self._folder
 
-    def _check_size(self, key: str, size: int) -> None:
-        """Raise FormatError [dataset.size] for a file that is too long for what it holds."""
-        prefix = next((prefix for prefix in self.chunk_bytes if key.startswith(prefix)), None)
-        is_metadata = key.rpartition("/")[2] in ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-        # Incompressible data grows by headers and, in a shard, by the index of its chunks.
-        limit = MAX_METADATA_BYTES if is_metadata or prefix is None else 2 * self.chunk_bytes[prefix] + (1 << 20)
-        if size > limit:
-            raise FormatError("dataset.size", f"the file must have at most {limit} bytes, got {size}", file=key)
+    def _chunk_of(self, key: str) -> tuple[ChunkCodecs, int] | None:
+        """Return the codecs and bytes of a chunk; None for metadata."""
+        if key.rpartition("/")[2] in ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"):
+            return None
+        return next((chunk for prefix, chunk in self.chunks.items() if key.startswith(prefix)), None)
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         file = self._files.get(key)
         if file is None:
             return None
-        self._check_size(key, file.size)
+        chunk = self._chunk_of(key)
+        # Incompressible data grows by headers and, in a shard, by the index of its chunks.
+        limit = MAX_METADATA_BYTES if chunk is None else 2 * chunk[1] + (1 << 20)
+        if file.size > limit:
+            raise FormatError("dataset.size", f"the file must have at most {limit} bytes, got {file.size}", file=key)
         start, stop = 0, file.size
         if isinstance(byte_range, RangeByteRequest):
             start, stop = byte_range.start, byte_range.end
@@ -56,7 +58,11 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
         stop = min(stop, file.size)
         with self._folder.open(file) as stream:
             stream.seek(max(start, 0))
-            return prototype.buffer.from_bytes(stream.read(max(stop - start, 0)))
+            data = stream.read(max(stop - start, 0))
+        # A range is one chunk of a shard; the index of a shard, a suffix, is not compressed.
+        if chunk is not None and not isinstance(byte_range, SuffixByteRequest):
+            chunk[0].check(data, chunk[1], is_shard=byte_range is None)
+        return prototype.buffer.from_bytes(data)
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
