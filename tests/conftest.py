@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -43,6 +45,17 @@ def no_disk(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _presence(oracle: str) -> str:
     return f"{oracle} {metadata.version(oracle)}" if find_spec(oracle) else f"no {oracle}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the collected items out of every garbage collection: there are tens of thousands."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
