@@ -62,8 +62,9 @@ check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
 test: .venv/.installed-$(EXTRAS)
 	$(venv) -m pytest $(parallel) -m "not slow"
 
+# Only the files that have such tests are collected.
 models: .venv/.installed-$(EXTRAS)
-	$(venv) -m pytest $(parallel) -m slow
+	$(venv) -m pytest $(parallel) -m slow $$(grep -rl "mark\.slow" tests --include="test_*.py")
 
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
