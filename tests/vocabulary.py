@@ -247,10 +247,14 @@ def files(paths: Iterable[Path] = ()) -> list[Path]:
     )
 
 
+def all_violations(paths: Iterable[Path] = ()) -> list[Violation]:
+    """Every violation, exceptions included."""
+    return [found for path in files(paths) for found in CHECKS[path.suffix](path, path.read_text(encoding="utf-8"))]
+
+
 def violations(paths: Iterable[Path] = ()) -> list[Violation]:
     """Every violation, but for the exceptions."""
-    every = (found for path in files(paths) for found in CHECKS[path.suffix](path, path.read_text(encoding="utf-8")))
-    return [found for found in every if not is_exception(found)]
+    return [found for found in all_violations(paths) if not is_exception(found)]
 
 
 def is_exception(violation: Violation) -> bool:
