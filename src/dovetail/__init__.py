@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Graph, Model, Node, Value
     from dovetail.limits import Limits
+    from dovetail.out_of_core.recipe import reshard_graph
     from dovetail.out_of_core.reshard import ReshardReport, reshard
     from dovetail.overview import ModelReport, model_report
     from dovetail.passes.infer import infer
@@ -93,6 +94,7 @@ __all__ = [
     "rebatch",
     "reduce",
     "reshard",
+    "reshard_graph",
     "run",
     "save",
     "simplify",
@@ -121,6 +123,7 @@ _MODULES = {
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
     "limits": "Limits",
+    "out_of_core.recipe": "reshard_graph",
     "out_of_core.reshard": "ReshardReport reshard",
     "overview": "ModelReport model_report",
     "passes.infer": "infer",

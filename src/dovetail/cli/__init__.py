@@ -58,7 +58,7 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))
+        width = max(len(command) for command in COMMANDS)
         others = sorted({*COMMANDS}.difference(*SECTIONS.values()))
         for title, names in {**SECTIONS, "Other commands": others}.items():
             if rows := [(name.ljust(width), COMMANDS[name]) for name in names if name in COMMANDS]:
@@ -127,7 +127,8 @@ def _show_usage(error: click.ClickException) -> None:
 
     buffer = io.StringIO()
     error.show(buffer)
-    click.echo("\n".join(map(printable, buffer.getvalue().split("\n"))), nl=False, err=True)
+    # `map` is the module of a command once that runs.
+    click.echo("\n".join([printable(line) for line in buffer.getvalue().split("\n")]), nl=False, err=True)
 
 
 def _run(given: list[str]) -> int:

@@ -14,6 +14,8 @@ from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, say
 
 ENGINES = ("local", "ray", "dask")
 REFRESH_SECONDS = 0.5
+ROW_OPTIONS = ("engine", "address", "workers", "batch", "columns", "format", "cast", "part_rows", "max_errors")
+TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 
 
 @click.command("map")
@@ -36,9 +38,14 @@ REFRESH_SECONDS = 0.5
 @click.option("--part-rows", type=click.IntRange(min=1), help="Rows that are written together [from their time and size].")
 @click.option("--max-errors", type=click.IntRange(min=0), help="End the job when more rows are at fault.")
 @click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
+@click.option("--shards", type=click.IntRange(min=1), help="Tensors: the number of files.")
+@click.option("--max-shard-size", metavar="SIZE", help="Tensors: a file ends before it exceeds this, such as 5GB.")
+@click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="Tensors: a bound of the process.")
 @LIMIT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
 def map(
+    context: click.Context,
     model: str,
     source: str,
     output: str,
@@ -58,13 +65,34 @@ def map(
     part_rows: int | None,
     max_errors: int | None,
     restart: bool,
+    shards: int | None,
+    max_shard_size: str | None,
+    memory: str,
     as_json: bool,
 ) -> int:
     """Run MODEL on every row of INPUT (parquet, .npy, .npz, zarr or images: a file or a folder), by several processes.
 
     The results are files in the folder OUTPUT, each with the numbers of its rows; rows at fault are listed in OUTPUT/_errors.
     The same command resumes a job that was interrupted: each row is written exactly once.
+
+    Where INPUT is a .safetensors file or a folder of them, MODEL is a graph of movement operators over its tensors, or a recipe
+    (.toml), and OUTPUT has the tensors of the result. --keep names tensors by shell patterns.
     """
+    # Deferred for start-up time: each of them imports what the other does not need.
+    from dovetail.out_of_core.reshard import is_tensor_job, reshard
+
+    is_about_tensors = is_tensor_job(model, source)
+    _refuse_options(context, ROW_OPTIONS if is_about_tensors else TENSOR_OPTIONS, "rows" if is_about_tensors else "tensors")
+    if is_about_tensors:
+        result = reshard(
+            model, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
+            restart=restart,
+        )  # fmt: skip
+        if as_json:
+            say_json("map", model=model, input=source, **result.to_json())
+        else:
+            click.echo(result.to_text())
+        return 0
     from dovetail.batch.map_rows import map_rows
 
     try:
@@ -95,6 +123,16 @@ def map(
     )
     table((engine, ""), rows)
     return 0
+
+
+def _refuse_options(context: click.Context, names: tuple[str, ...], subject: str) -> None:
+    """Raise UsageError for options that are about rows where the job is about tensors, or the reverse."""
+    from click.core import ParameterSource
+
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(each for each in context.command.params if each.name == name)
+            raise click.UsageError(f"{option.opts[0]} is for jobs over {subject}")
 
 
 def _columns_of(pairs: tuple[str, ...]) -> dict[str, str]:

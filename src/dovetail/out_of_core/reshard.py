@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -24,18 +24,17 @@ from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.types import Tensor, is_static
 from dovetail.limits import counting
-from dovetail.out_of_core.blocks import Block, Composition, Scratch, TensorBlocks, compose_blocks, whole_tensor
+from dovetail.out_of_core.blocks import Composition, TensorBlocks, compose_blocks, whole_tensor
 from dovetail.out_of_core.copy_run import CopyRun
 from dovetail.out_of_core.copy_tasks import Budget
 from dovetail.out_of_core.output_files import OutputFile, index_of, nbytes_of, parse_size, plan_files, safetensors_file
+from dovetail.out_of_core.recipe import INPUT_PREFIX, OUTPUT_PREFIX, graph_of, read_recipe
 from dovetail.out_of_core.tensor_sets import INDEX, StoredTensor, TensorSet, describe_set, is_tensor_path, open_tensors
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer_graph
 
 STATE = ".reshard.json"
 """The file in the output folder that identifies a run which has not ended."""
-INPUT_PREFIX, OUTPUT_PREFIX = "input:", "output:"
-"""Prefixes of names in the graph, where a value needs another name than an input and an output of one name would have."""
 _RESERVE = 48 << 20
 # Bytes that Python objects and temporaries of a run may need beside the buffers.
 _MAX_BUFFER = 64 << 20
@@ -74,7 +73,7 @@ def is_tensor_job(model: StrPath, input: StrPath) -> bool:
 
 
 def reshard(
-    model: Model | StrPath,
+    model: Model | Mapping[str, Any] | StrPath,
     input: StrPath,
     output: StrPath,
     *,
@@ -87,8 +86,9 @@ def reshard(
 ) -> ReshardReport:
     """Write the outputs of a graph of movement operators over the tensors in files, without loading them.
 
-    ``model``: a Model or its file. It may hold operators with windows (Concat, Split, Reshape, Transpose, Slice, Pad, ...)
-    and Cast. Its inputs and outputs are names of tensors, with the prefixes ``input:`` and ``output:`` where both have one name.
+    ``model``: a Model or its file. It may hold operators with windows (Concat, Split, Reshape, Transpose, Slice, Pad, ...) and
+    Cast. Its inputs and outputs are names of tensors, with the prefixes ``input:`` and ``output:`` where both have one name. Or a
+    recipe (a mapping or a .toml file, see :mod:`dovetail.out_of_core.recipe`), whose graph is built for the input.
     ``input``: a .safetensors or .npy file, or a folder of them; where several files hold the same names, inputs are named
     ``NAME@RANK``. ``output``: a folder, or the path of one .safetensors file. Outputs that are all named ``NAME@RANK`` become one
     file per rank; others ``shards`` files, or files of ``max_shard_size``. ``keep``: shell patterns of input tensors that are
@@ -99,9 +99,15 @@ def reshard(
     """
     begin = time.monotonic()
     budget_bytes = parse_size(memory, "memory")
-    if not isinstance(model, Model):
+    recipe = None
+    if isinstance(model, Mapping) or (not isinstance(model, Model) and os.fspath(model).endswith(".toml")):
+        recipe = read_recipe(model)
+    elif not isinstance(model, Model):
         model = load(model)
     with open_tensors(input) as tensors:
+        if not isinstance(model, Model):
+            assert recipe is not None
+            model = graph_of(recipe, tensors)
         graph = specialize(model, tensors)
         composition = compose_blocks(graph, {value.name: tensors.tensors[_stored_name(value)] for value in graph.inputs})
         for y in composition.outputs:
@@ -122,12 +128,12 @@ def reshard(
             if len(files) > 1 and files[0].name.startswith("model-"):
                 with replace_file(os.path.join(folder, INDEX)) as stream:
                     stream.write(index_of(files))
-        used = _sources_read(outputs, composition)
+        used = {_stored_name(value) for value in graph.inputs} | {tensor.name for tensor in outputs[len(composition.outputs) :]}
         return ReshardReport(
             tuple(file.name for file in files),
             tuple(file.name for file in files if file.name in complete),
             len(outputs),
-            tuple(sorted(name for name, tensor in tensors.tensors.items() if tensor not in used and tensor.nbytes)),
+            tuple(name for name in tensors.tensors if name not in used),
             sum(map(nbytes_of, outputs)),
             run.written,
             time.monotonic() - begin,
@@ -288,12 +294,6 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
                 existing = set()
         yield existing
         os.unlink(path)
-
-
-def _sources_read(outputs: Sequence[TensorBlocks], composition: Composition) -> set[Any]:
-    blocks: list[Block] = [block for tensor in outputs for block in tensor.blocks]
-    blocks += [block for _, tensor in composition.scratch for block in tensor.blocks]
-    return {block.source for block in blocks if isinstance(block.source, StoredTensor | Scratch)}
 
 
 __all__ = ["ReshardReport", "is_tensor_job", "reshard"]
