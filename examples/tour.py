@@ -110,6 +110,7 @@ def reshard_tensors(folder: Path, x: F32Array) -> None:
         b.output("output:x", b.Transpose(b.input("input:x", "f32", x.shape)))
     report: dovetail.ReshardReport = dovetail.reshard(b.model, folder / "arrays", folder / "transposed")
     np.testing.assert_array_equal(np.load(folder / "transposed" / report.files[0]), x.T)
+    print(dovetail.reshard_graph({"transpose": {"x": [2, 1, 0]}}, folder / "arrays"))
 
 
 def differentiate(model: Model, x: F32Array) -> None:

@@ -74,12 +74,12 @@ def read_recipe(source: Mapping[str, Any] | StrPath) -> Recipe:
         except ValueError as error:
             raise RuleError("reshard.recipe", f"not a TOML file: {error}", file=file) from None
     try:
-        return _checked(source)
+        return _check_recipe(source)
     except RuleError as error:
         raise error.at(file=file) from None
 
 
-def _checked(data: Mapping[str, Any]) -> Recipe:
+def _check_recipe(data: Mapping[str, Any]) -> Recipe:
     known = [each.name for each in fields(Recipe)]
     unknown = [key for key in data if key not in known]
     if unknown:
