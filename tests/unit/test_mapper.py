@@ -151,6 +151,23 @@ def test_a_model_that_mixes_rows_is_an_error(tmp_path: Path, op: str) -> None:
         mapper_of(path)({"x": rows_of(9)})
 
 
+def test_a_scale_of_the_batch_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Dynamic quantization: one large row changes the scale of all others, by design."""
+    weights = np.random.default_rng(0).integers(-9, 9, (12, 5)).astype("i1")
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["h"]),
+        helper.make_node("Cast", ["h"], ["f"], to=F32),
+        helper.make_node("Mul", ["f", "s"], ["y"]),
+    ]
+    path = write(tmp_path / "d.onnx", nodes, [("x", F32, ["n", 12])], [("y", F32, ["n", 5])], {"w": weights})
+    x = rows_of(8)
+    x[0] *= 100
+    found = mapper_of(path, batch=8)({"x": x})
+    np.testing.assert_allclose(found["y"], expected(path, {"x": x})["y"], rtol=1e-4, atol=1e-4)
+    assert "differs by" in caplog.text
+
+
 # Conversions
 
 EXACT = [
@@ -340,3 +357,25 @@ def test_a_file_that_was_changed_since_is_an_error(tmp_path: Path) -> None:
     Path(mapper.path).unlink()
     with pytest.raises(DovetailError, match=r"file\.missing"):
         mapper({"x": rows_of(3)})
+
+
+def test_rows_whose_results_differ_in_shape_from_batch_to_batch(tmp_path: Path) -> None:
+    """A data-dependent axis of the results, with a failing row between."""
+    nodes = [
+        helper.make_node("Gather", ["t", "x"], ["h"]),
+        helper.make_node("ReduceMax", ["h"], ["k"], keepdims=0),
+        helper.make_node("Unsqueeze", ["k", "zero"], ["k1"]),
+        helper.make_node("Shape", ["x"], ["n"]),
+        helper.make_node("Concat", ["n", "k1"], ["sizes"], axis=0),
+        helper.make_node("Unsqueeze", ["h", "one"], ["column"]),
+        helper.make_node("Expand", ["column", "sizes"], ["y"]),
+    ]
+    constants = {"t": np.array([1, 1, 2, 3]), "zero": np.array([0]), "one": np.array([1])}
+    path = write(tmp_path / "wide.onnx", nodes, [("x", I64, ["n"])], [("y", I64, ["n", "k"])], constants)
+    x = np.array([0, 0, 1, 1, 2, 2, 0, 9, 3, 3, 1])
+    results = mapper_of(path, batch=2).run_rows({"x": x}, len(x))
+    assert results.index.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10] and codes(results) == {7: "array.index-range"}
+    for row, found in zip(x[results.index], results.outputs["y"], strict=True):
+        np.testing.assert_array_equal(found, expected(path, {"x": np.array([row])})["y"][0])
+    same = mapper_of(path, batch=2).run_rows({"x": x[:4]}, 4).outputs["y"]
+    assert same.shape == (4, 1) and same.dtype == "i8"

@@ -10,11 +10,17 @@ from dovetail.batch.row_signature import REMEDY, RowPort, RowSignature
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.edit import copy_model
-from dovetail.ir.graph import Model, Value
+from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.op import bodies
 from dovetail.ir.types import Size, Tensor, dims_of, dtype_of
+from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
+from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.passes.infer import infer_graph
 from dovetail.transform.batch.requests import substitute_type
 
+BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM
+"""Operators that quantize all rows of a batch with one scale."""
 TRIED_ROWS = (3, 7)
 """Numbers of rows for which an output must have as many."""
 
@@ -39,7 +45,14 @@ def row_signature(model: Model) -> RowSignature:
         _check_open_batch(model, sizes)
         batch = None
     random = tuple(sorted(random_outputs(model)))
-    return RowSignature(tuple(map(_port, model.inputs)), tuple(map(_port, model.outputs)), batch, random)
+    ports = tuple(map(_port, model.inputs)), tuple(map(_port, model.outputs))
+    return RowSignature(*ports, batch, random, _has_batch_scales(model.graph))
+
+
+def _has_batch_scales(graph: Graph) -> bool:
+    return any(
+        isinstance(node.op, BATCH_SCALED) or any(_has_batch_scales(body) for _, body in bodies(node.op)) for node in graph.nodes
+    )
 
 
 def _error(message: str, model: Model) -> EngineError:

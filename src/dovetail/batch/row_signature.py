@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.dtypes import DType
 
 RowSize = int | str
@@ -47,30 +45,13 @@ class RowPort:
 
 @dataclass(frozen=True, slots=True)
 class RowSignature:
-    """The inputs and outputs of one row, the ``batch`` that all of them fix (None: open), and the names of random outputs."""
+    """The inputs and outputs of one row, the ``batch`` that all of them fix (None: open), and the names of random outputs.
+
+    ``has_batch_scales``: operators compute a scale of a whole batch (dynamic quantization), on which all of its rows depend.
+    """
 
     inputs: tuple[RowPort, ...]
     outputs: tuple[RowPort, ...]
     batch: int | None
     random: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "batch": self.batch,
-            "inputs": _encode(self.inputs),
-            "outputs": _encode(self.outputs),
-            "random": self.random,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RowSignature:
-        """Decode ``to_json``. Raises KeyError, TypeError, ValueError or UnsupportedError for anything else."""
-        return RowSignature(_decode(data["inputs"]), _decode(data["outputs"]), data["batch"], tuple(data["random"]))
-
-
-def _encode(ports: Iterable[RowPort]) -> list[Any]:
-    return [[port.name, port.dtype.name, port.shape] for port in ports]
-
-
-def _decode(rows: Iterable[Any]) -> tuple[RowPort, ...]:
-    return tuple(RowPort(name, dtypes.dtype(text), None if shape is None else tuple(shape)) for name, text, shape in rows)
+    has_batch_scales: bool = False
