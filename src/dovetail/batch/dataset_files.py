@@ -53,10 +53,11 @@ class DataFolder:
             return cls(os.path.dirname(root), (_data_file(os.path.basename(root), status),))
         files: list[DataFile] = []
         errors: list[DovetailError] = []
-        for name in _names(root, errors, is_zarr):
+        for name, is_link in _names(root, errors, is_zarr):
             if not suffixes or name.lower().endswith(tuple(suffixes)):
                 try:
-                    files.append(_data_file(name, _status(root, name)))
+                    steps = _resolve_steps(root, name) if is_link else [name]
+                    files.append(_data_file(name, _status(os.path.join(root, *steps), name)))
                 except DovetailError as error:
                     errors.append(error)
         raise_all(errors, "paths of the dataset cannot be read")
@@ -64,11 +65,16 @@ class DataFolder:
 
     def open(self, file: DataFile) -> BinaryIO:
         """Open a file for reading. Raises FormatError [dataset.link], [dataset.unreadable]; EngineError [dataset.changed]."""
-        parts = _steps(self.root, file.name)
         try:
-            with Folder.walk(self.root, parts[:-1], file.name) as folder:
-                descriptor = os.open(folder.at(parts[-1]), _READ, dir_fd=folder.descriptor)
+            try:
+                descriptor = self._open_steps(file.name.split("/"), file.name)
+            except (OSError, FormatError) as error:
+                if getattr(error, "errno", 0) != errno.ELOOP and getattr(error, "code", "") != "path.link":
+                    raise
+                descriptor = self._open_steps(_resolve_steps(self.root, file.name), file.name)
         except (OSError, FormatError) as error:
+            if getattr(error, "code", "").startswith("dataset."):
+                raise
             if getattr(error, "errno", 0) in _LOST or getattr(error, "code", "") == "path.missing":
                 message = "the file of the start of the job no longer exists, or its file system is not mounted here"
                 raise EngineError("dataset.changed", message, file=file.name) from None
@@ -82,11 +88,15 @@ class DataFolder:
             raise EngineError("dataset.changed", message, file=file.name)
         return stream
 
+    def _open_steps(self, steps: Sequence[str], file: str) -> int:
+        with Folder.walk(self.root, steps[:-1], file) as folder:
+            return os.open(folder.at(steps[-1]), _READ, dir_fd=folder.descriptor)
+
 
 def file_names(path: StrPath) -> list[str]:
     """Return the names of all files of a dataset, without a look at the files. Raises MissingFileError [dataset.missing]."""
     root = _resolve(path)
-    return [*_names(root, [], False)] if os.path.isdir(root) else [os.path.basename(root)]
+    return [name for name, _ in _names(root, [], False)] if os.path.isdir(root) else [os.path.basename(root)]
 
 
 def _resolve(path: StrPath) -> str:
@@ -96,8 +106,8 @@ def _resolve(path: StrPath) -> str:
     return os.path.realpath(name)
 
 
-def _names(root: str, errors: list[DovetailError], is_zarr: bool) -> Iterator[str]:
-    """Yield the names of all files below a folder, links among them. A folder that cannot be listed is an error."""
+def _names(root: str, errors: list[DovetailError], is_zarr: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the names of all files below a folder, and which are links. A folder that cannot be listed is an error."""
     pending = [""]
     while pending:
         prefix = pending.pop()
@@ -112,16 +122,15 @@ def _names(root: str, errors: list[DovetailError], is_zarr: bool) -> Iterator[st
                     elif entry.is_symlink() and entry.is_dir():
                         errors.append(FormatError("dataset.link", "a link to a folder is not followed", file=name))
                     else:
-                        yield name
+                        yield name, entry.is_symlink()
         except OSError as error:
             message = f"the folder cannot be listed: {error.strerror}"
             errors.append(FormatError("dataset.unreadable", message, file=prefix or root))
 
 
-def _status(root: str, name: str) -> os.stat_result:
-    target = os.path.join(root, *_steps(root, name))
+def _status(path: str, name: str) -> os.stat_result:
     try:
-        status = os.stat(target, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except OSError as error:
         raise FormatError("dataset.unreadable", error.strerror or str(error), file=name) from None
     if not stat.S_ISREG(status.st_mode):
@@ -129,7 +138,7 @@ def _status(root: str, name: str) -> os.stat_result:
     return status
 
 
-def _steps(root: str, name: str) -> list[str]:
+def _resolve_steps(root: str, name: str) -> list[str]:
     """Return the steps from ``root`` to the file, links resolved. Raises FormatError [dataset.link] where they lead outside."""
     target = os.path.realpath(os.path.join(root, name))
     if os.path.commonpath([root, target]) != root or target == root:
