@@ -152,7 +152,7 @@ def test_a_bomb_is_not_decoded(tmp_path: Path, name: str) -> None:
         start = {"gzip": lambda: zlib.compressobj(9, wbits=31), "zlib": lambda: zlib.compressobj(9)}
         start |= {"bz2": bz2.BZ2Compressor, "lzma": lambda: lzma.LZMACompressor(preset=0)}
         compressor = start[name]()
-        bomb = b"".join(compressor.compress(zeros) for _ in range(100)) + compressor.flush()
+        bomb = b"".join(compressor.compress(zeros) for _ in range(72)) + compressor.flush()
     else:
         # A frame without a declared size: 1000 blocks of one byte, repeated 128 Ki times.
         block = ((1 << 17) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"

@@ -1,7 +1,8 @@
 """Archives of numpy, .npz: each array is a column, whose leading axis is the rows of the file.
 
-An array of an uncompressed archive (``numpy.savez``) is read like a .npy file: the rows of the range, and no others. A compressed
-one (``numpy.savez_compressed``) is decompressed as a stream, which the next range goes on with.
+An array of an uncompressed archive (``numpy.savez``) is read like a .npy file: the rows of the range, and no others. One of a
+compressed archive (``numpy.savez_compressed``) is checked in one pass in each process, and then decompressed as a stream, which
+the next range goes on with.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.numpy_files import ArrayHeader, check_types, native_array, plain_array, read_header, read_rows, write_array
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowValues
-from dovetail.errors import DovetailError, FormatError, raise_all
+from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
 from dovetail.formats.files import StrPath
 
 SUFFIX = ".npz"
@@ -84,7 +85,7 @@ class NpzSource(FileSource):
             try:
                 names = dict.fromkeys([*self.selected, *self.keep])
                 values = {name: native_array(reader.read(name, start, stop)) for name in names}
-            except BaseException:
+            except EngineError:
                 self._reader = None
                 raise
         rows = np.arange(first + start, first + stop)
@@ -196,6 +197,7 @@ class _NpzReader:
         self._archive = _Archive(stream, file)
         self._headers: dict[str, ArrayHeader] = {}
         self._streams: dict[str, tuple[Any, int]] = {}
+        self._damages: dict[str, str] = {}
 
     def read(self, name: str, start: int, stop: int) -> NDArray[Any]:
         if name not in self._headers:
@@ -205,11 +207,24 @@ class _NpzReader:
             raise FormatError("dataset.unreadable", f"the array {name!r} must have {stop} rows, got {header.rows}")
         if not self._archive.is_compressed(name):
             return read_rows(self._stream, header, start, stop, self._archive.offset(name))
+        if name not in self._damages:
+            self._damages[name] = self._find_damage(name)
+        if self._damages[name]:
+            raise FormatError("dataset.unreadable", f"the array {name!r} cannot be decompressed: {self._damages[name]}")
+        return self._decompress(name, header, start, stop)
+
+    def _find_damage(self, name: str) -> str:
+        """Decompress an array up to its checksum. Returns the fault, or the empty string.
+
+        Otherwise the rows in front of a damage would be good in a short part and faulty in a long one.
+        """
         try:
-            return self._decompress(name, header, start, stop)
+            with self._archive.open(name) as stream:
+                while stream.read(_SKIPPED):
+                    pass
         except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            message = f"the array {name!r} cannot be decompressed: {error}"
-            raise FormatError("dataset.unreadable", message) from None
+            return str(error) or type(error).__name__
+        return ""
 
     def _decompress(self, name: str, header: ArrayHeader, start: int, stop: int) -> NDArray[Any]:
         if header.is_fortran and len(header.shape) > 1:

@@ -86,16 +86,20 @@ class ZarrSource(Source):
         except EngineError:
             raise
         except Exception as error:  # codecs raise RuntimeError, ValueError, OSError and others for damaged chunks
-            # The damaged chunks alone: range by range of a chunk's rows.
-            step = self.chunk_rows or 1
-            if start // step == (max(stop, 1) - 1) // step:
+            # The damaged chunks alone: between two ends of chunks, all rows are of the same ones.
+            ends = self._chunk_ends(start, stop)
+            if not ends:
                 file = os.path.basename(self.folder.root)
                 code = error.code if isinstance(error, DovetailError) else "dataset.unreadable"
                 message = (str(error) or type(error).__name__).splitlines()[0]
                 return RowBlock(np.empty(0, np.int64), faults=fault_rows(start, stop, code, message, file))
-        ends = [*range((start // step + 1) * step, stop, step), stop]
-        blocks = [self.read(low, high) for low, high in zip([start, *ends], ends, strict=False)]
+        blocks = [self.read(low, high) for low, high in zip([start, *ends], [*ends, stop], strict=True)]
         return join_blocks(blocks, self.selected, self.keep)
+
+    def _chunk_ends(self, start: int, stop: int) -> list[int]:
+        """Return the rows between ``start`` and ``stop`` at which a chunk of any array begins."""
+        steps = {_slab(array)[0] for array in self._open().values()}
+        return sorted({end for step in steps for end in range((start // step + 1) * step, stop, step)})
 
     def _read(self, start: int, stop: int) -> RowBlock:
         values = {name: _decode(array[start:stop]) for name, array in self._open().items()}
