@@ -332,6 +332,24 @@ def test_an_interrupted_run_keeps_the_files_that_are_complete(source: Path) -> N
     assert dovetail.reshard(merging(4, 2), source, out, restart=True).kept == ()
 
 
+def test_a_killed_run_leaves_no_draft_behind_the_next(source: Path) -> None:
+    rows = write_ranks(source, 4)
+    out = source.parent / "out"
+    dovetail.save(merging(4, 2), source.parent / "graph.onnx", opset=18)
+    code = (
+        "import os, dovetail\n"
+        "from dovetail.out_of_core.copy_worker import CopyWorker\n"
+        "execute, calls = CopyWorker.execute, []\n"
+        "CopyWorker.execute = lambda self, *args: (calls.append(1), len(calls) > 3 and os._exit(9), execute(self, *args))[2]\n"
+        f"dovetail.reshard({str(source.parent / 'graph.onnx')!r}, {str(source)!r}, {str(out)!r}, threads=1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert len(os.listdir(out)) == 3
+    report = dovetail.reshard(source.parent / "graph.onnx", source, out)
+    assert report.kept == ("consolidated.00.safetensors",) and sorted(os.listdir(out)) == list(report.files)
+    assert np.array_equal(load_file(out / report.files[1])["q"], np.concatenate([rows[2]["q"], rows[3]["q"]]))
+
+
 def test_two_runs_do_not_write_into_one_folder(source: Path) -> None:
     save_file({"w": np.zeros((4, 6), np.float32)}, source / "m.safetensors")
     (source.parent / "out").mkdir()

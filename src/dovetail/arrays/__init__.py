@@ -30,7 +30,10 @@ from dovetail.arrays.backends import (
     Namespace,
     dtype_in,
     element,
+    from_chunked,
     from_numpy,
+    is_chunked,
+    is_dask,
     is_numpy,
     namespace,
     standard,
@@ -42,7 +45,7 @@ from dovetail.arrays.checks import DeferredCheck, deferring_checks, is_deferring
 from dovetail.arrays.convolution import convolve, convolve_transpose
 from dovetail.arrays.erfinv import QUANTILES, erfinv
 from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrap_indices
-from dovetail.arrays.movement import one_hot, pad, repeat, strided_slice, tile, triangle
+from dovetail.arrays.movement import one_hot, pad, repeat, reshape, strided_slice, tile, triangle
 from dovetail.arrays.pooling import WindowAxis, pool_max, pool_max_indices, pool_sum
 from dovetail.arrays.windows import sliding_windows, window_counts
 
@@ -63,8 +66,11 @@ __all__ = [
     "erfinv",
     "floor_divide",
     "floor_mod",
+    "from_chunked",
     "from_numpy",
     "gather_nd",
+    "is_chunked",
+    "is_dask",
     "is_deferring",
     "is_numpy",
     "log_softmax",
@@ -80,6 +86,7 @@ __all__ = [
     "power",
     "refuse_elements",
     "repeat",
+    "reshape",
     "round_half_away",
     "round_half_even",
     "scatter_along",

@@ -101,6 +101,20 @@ def from_numpy(xp: Namespace, array: Array, like: Array = None) -> Array:
     return to_namespace(xp, array, like)
 
 
+def is_dask(xp: Namespace) -> bool:
+    return library_name(xp) == "dask"
+
+
+def is_chunked(item: object) -> bool:
+    """Test whether an object is an array stored in chunks that is read by slices, as zarr's and h5py's are; no array of dask."""
+    return all(hasattr(item, name) for name in ("chunks", "shape", "dtype", "__getitem__")) and not hasattr(item, "dask")
+
+
+def from_chunked(item: Array) -> Array:
+    """Return a stored array as an array of dask, one chunk for each of its own; nothing is read."""
+    return importlib.import_module("dask.array").from_array(item, chunks=item.chunks or "auto")
+
+
 def library_name(xp: Namespace) -> str:
     return str(getattr(xp, "__name__", xp)).removeprefix("array_api_compat.").split(".")[0]
 

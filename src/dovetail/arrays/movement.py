@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, element, full, index_type, is_numpy, to_namespace
+from dovetail.arrays.backends import (
+    Array,
+    Ints,
+    Namespace,
+    convert_dtype,
+    element,
+    full,
+    index_type,
+    is_dask,
+    is_numpy,
+    to_namespace,
+)
 from dovetail.errors import EngineError
 from dovetail.limits import refuse_array
 
@@ -87,6 +98,16 @@ def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: Any)
     shape = x.shape
     blocks = [full(xp, (*shape[:axis], max(n, 0), *shape[axis + 1 :]), value, x) for n in (before, after)]
     return xp.concat([blocks[0], x, blocks[1]], axis=axis)
+
+
+def reshape(xp: Namespace, x: Array, shape: Ints) -> Array:
+    """Reshape ``x``. dask.array does that in one pass only where axes are merged or split evenly, and not without elements."""
+    if is_dask(xp) and 0 in shape:
+        return xp.zeros(tuple(shape), dtype=x.dtype)
+    try:
+        return xp.reshape(x, tuple(shape))
+    except NotImplementedError:
+        return xp.reshape(xp.reshape(x, (-1,)), tuple(shape))
 
 
 def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Windows
 from dovetail.ir.types import Shape, Size, View, axes_in, dtype_in, total
@@ -153,7 +153,7 @@ class Reshape(
         return Reshape(self.special_zero or all(size == 0 for size in sources), empty)
 
     def evaluate(self, xp: Namespace, data: Array, shape: Array) -> Any:
-        return xp.reshape(data, self.shape(view_of(data), host_view_of(shape)))
+        return arrays.reshape(xp, data, self.shape(view_of(data), host_view_of(shape)))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, shape: Value) -> Any:
         return [reshape_like(b, g, data), None]
@@ -226,7 +226,7 @@ class Flatten(
         return self if input.shape is None else Flatten(self._axis(len(input.shape)))
 
     def evaluate(self, xp: Namespace, input: Array) -> Any:
-        return xp.reshape(input, self.shape(view_of(input)))
+        return arrays.reshape(xp, input, self.shape(view_of(input)))
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
         return [reshape_like(b, g, input)]
