@@ -41,8 +41,8 @@ VOCABULARY = 40
 FILES = 10
 BATCH = 64
 ENGINES = ("local", "ray", "dask")
-# The command lines of workers; those of other programs must not run meanwhile.
-WORKERS = {"local": b"dovetail.batch.worker_process", "ray": b"ray::_Worker", "dask": b"multiprocessing.spawn"}
+# In the command lines of workers.
+WORKERS = {"local": b"dovetail.batch.worker_process", "ray": b"ray::_Worker", "dask": b"spawn_main"}
 
 
 def write_rows(folder: Path, rows: int) -> None:
@@ -98,7 +98,7 @@ def run_map(model: Path, data: Path, out: Path, engine: str, workers: int) -> di
 
     def look() -> None:
         while not is_over.wait(1.0):
-            found = [each for each in map(memory_of, worker_ids(engine)) if each]
+            found = [each for each in map(memory_of, worker_ids(engine, process.pid)) if each]
             if len(found) >= workers:
                 memory[:] = found
 
@@ -112,16 +112,21 @@ def run_map(model: Path, data: Path, out: Path, engine: str, workers: int) -> di
     return {**json.loads(output), "memory": memory}
 
 
-def worker_ids(engine: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def worker_ids(engine: str, driver: int) -> list[int]:
+    """The processes below ``driver`` that are workers."""
+    parents, commands = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        process = int(path.parent.name)
         try:
-            words = path.read_bytes()
+            text = path.read_text()
+            commands[process] = (path.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if WORKERS[engine] in words and (engine != "dask" or b"spawn_main" in words):
-            found.append(int(path.parent.name))
-    return sorted(found)
+        parents[process] = int(text[text.rindex(")") + 2 :].split()[1])
+    found = {driver}
+    while more := {process for process, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(process for process in found if WORKERS[engine] in commands.get(process, b""))
 
 
 def memory_of(process: int) -> dict[str, int]:
@@ -141,7 +146,7 @@ def run_with_kills(model: Path, data: Path, out: Path, engine: str, workers: int
     for share, victim in ((1 / 3, None), (2 / 3, process.pid)):
         while count_rows(out) < share * rows and process.poll() is None:
             time.sleep(0.2)
-        os.kill(victim or worker_ids(engine)[0], signal.SIGKILL)
+        os.kill(victim or worker_ids(engine, process.pid)[0], signal.SIGKILL)
     process.wait()
     done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     return dict(json.loads(done.stdout))

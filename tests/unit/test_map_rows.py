@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Hashable
 from dataclasses import replace
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -366,10 +367,22 @@ def test_a_part_that_ends_its_workers_is_named() -> None:
 
 def test_parts_are_of_a_time_and_a_size(job: Job) -> None:
     many = replace(job, source=type("Source", (), {"rows": 10**9, "chunk_rows": None})())
-    assert choose_part_rows(many, 1000, 100, 1e-3) == 10_000 // BATCH * BATCH
+    assert choose_part_rows(many, 1000, 100, 1e-3) == pytest.approx(10_000, rel=0.01)
     assert choose_part_rows(many, 1000, 1 << 20, 1e-3) == BATCH * 2
     assert choose_part_rows(many, 1000, 1 << 30, 1) == BATCH
-    assert choose_part_rows(job, 1, 0, 0) == 700 // BATCH * BATCH
+    assert choose_part_rows(job, 1, 0, 0) == -(-700 // BATCH) * BATCH
+
+
+@given(st.integers(1, 10**7), st.integers(1, 300), st.floats(0, 1), st.floats(0, 1e8), st.sampled_from([None, 1, 100, 4096]))
+def test_parts_are_batches_that_divide_the_rows_evenly(rows: int, workers: int, seconds: float, size: float, chunk: Any) -> None:
+    source = type("Source", (), {"rows": rows, "chunk_rows": chunk})()
+    job = Job(type("Mapper", (), {"batch": BATCH})(), source, "npy", "out", "token")  # type: ignore[arg-type]
+    part_rows = choose_part_rows(job, workers, size, seconds)
+    parts = -(-rows // part_rows)
+    assert part_rows % BATCH == 0 and part_rows >= BATCH
+    assert part_rows <= max(10 / max(seconds, 1e-9), BATCH) + lcm(BATCH, chunk or 1)
+    if rows * seconds > workers and rows > 100 * workers * BATCH and chunk is None and size < 1000:
+        assert parts >= 2 * workers * 0.9
 
 
 # Interruptions

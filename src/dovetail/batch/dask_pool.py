@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 import time
 from collections.abc import Hashable
 from contextlib import suppress
@@ -20,6 +19,7 @@ START_SECONDS = 120.0
 """Time without any worker after which a job ends."""
 MAX_RUNNERS = 4
 """Jobs that a worker process remembers; drivers that were killed leave theirs."""
+RESULT_SECONDS = 1.0
 POLL_SECONDS = 1.0
 """Time between two looks at the workers of the cluster."""
 
@@ -36,12 +36,14 @@ class DaskPool:
         self._job = job
         self._threads = threads
         self._limit = workers
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._futures: dict[Any, tuple[Hashable, tuple[Any, ...]]] = {}
+        self._events: list[Event] = []
+        self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """Keys of finished calls."""
+        self._calls: dict[str, tuple[Any, str, tuple[Any, ...]]] = {}
+        """Future, worker and call of each key."""
         self._workers: set[str] = set()
         self._polled = 0.0
         self._deadline = time.monotonic() + START_SECONDS
-        self._lock = threading.Lock()
         self._cluster = None
         self._client = None
         try:
@@ -82,63 +84,58 @@ class DaskPool:
 
     def _lose(self, worker: str, reason: str) -> None:
         self._workers.discard(worker)
-        with self._lock:
-            lost = [future for future, (owner, _) in self._futures.items() if owner == worker]
-            for future in lost:
-                del self._futures[future]
-        for future in lost:
-            future.cancel()
-        self._events.put(Event("lost", worker, (), reason))
+        for key in [key for key, (_, owner, _) in self._calls.items() if owner == worker]:
+            self._calls.pop(key)[0].cancel()
+        self._events.append(Event("lost", worker, (), reason))
 
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
-        self._submit(worker, call, _call, (self._job.token, *call))
+        self._submit(str(worker), call, _call, (self._job.token, *call))
 
-    def _submit(self, worker: Hashable, call: tuple[Any, ...], function: Any, arguments: tuple[Any, ...]) -> None:
+    def _submit(self, worker: str, call: tuple[Any, ...], function: Any, arguments: tuple[Any, ...]) -> None:
         assert self._client is not None
         future = self._client.submit(
             function, *arguments, workers=[worker], allow_other_workers=False, pure=False, retries=0, priority=_priority(call)
         )
-        with self._lock:
-            self._futures[future] = (worker, call)
-        future.add_done_callback(self._finish)
-
-    def _finish(self, future: Any) -> None:
-        """Turn a finished future into an event, on a thread of the client."""
-        with self._lock:
-            worker, call = self._futures.pop(future, (None, ()))
-        if worker is None:
-            return
-        try:
-            result = future.result()
-        except Exception as error:
-            message = f"the worker {worker} cannot run: {type(error).__name__}: {error}"
-            result = Failure(EngineError("job.worker-start", message))
-        if isinstance(result, _NotStarted):
-            # Another process has the address of a lost worker.
-            self._events.put(Event("lost", worker, (), f"the worker {worker} was restarted"))
-            return
-        is_start = call == ("start",) and not isinstance(result, Failure)
-        self._events.put(Event("started" if is_start else "done", worker, call, result))
+        self._calls[future.key] = (future, worker, call)
+        # On a thread of the client, which must not wait for a result.
+        future.add_done_callback(lambda future: self._done.put(future.key))
 
     def wait(self, seconds: float) -> list[Event]:
         if time.monotonic() - self._polled >= POLL_SECONDS:
             self._poll()
-        events = []
+        late: list[str] = []
         with suppress(queue.Empty):
-            events.append(self._events.get(timeout=seconds))
+            self._finish(self._done.get(timeout=0 if self._events else seconds), late)
             while True:
-                events.append(self._events.get_nowait())
-        for event in events:
-            if event.kind == "lost":
-                self._workers.discard(str(event.worker))
+                self._finish(self._done.get_nowait(), late)
+        for key in late:
+            self._done.put(key)
+        events, self._events = self._events, []
         return events
 
+    def _finish(self, key: str, late: list[str]) -> None:
+        """Turn a finished call into an event. A result that its worker does not send is ``late``: the worker may be lost."""
+        if key not in self._calls:
+            return
+        future, worker, call = self._calls[key]
+        try:
+            result = future.result(timeout=RESULT_SECONDS)
+        except TimeoutError:
+            late.append(key)
+            return
+        except Exception as error:
+            message = f"the worker {worker} cannot run: {type(error).__name__}: {error}"
+            result = Failure(EngineError("job.worker-start", message))
+        del self._calls[key]
+        if isinstance(result, _NotStarted):
+            self._lose(worker, f"the worker {worker} was restarted")
+            return
+        is_start = call == ("start",) and not isinstance(result, Failure)
+        self._events.append(Event("started" if is_start else "done", worker, call, result))
+
     def close(self) -> None:
-        with self._lock:
-            futures = list(self._futures)
-            self._futures.clear()
         with suppress(Exception):
-            for future in futures:
+            for future, _, _ in self._calls.values():
                 future.cancel()
             if self._client is not None and self._cluster is None:
                 self._client.run(_stop, self._job.token)

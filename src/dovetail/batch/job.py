@@ -10,7 +10,7 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.dataset_files import describe_change
-from dovetail.batch.job_lock import LOCK_NAME, START_NAME
+from dovetail.batch.job_lock import LOCK_NAME
 from dovetail.errors import EngineError, FormatError
 from dovetail.formats.atomic_write import replace_file
 
@@ -25,6 +25,8 @@ JOB_VERSION = 1
 PART_BYTES = 32 << 20
 """Maximum bytes of the inputs or outputs of a part; a worker holds two parts."""
 PART_SECONDS = (0.5, 10.0)
+MIN_SECONDS = 0.05
+"""A part that takes less is not divided so that more workers have one."""
 PARTS_PER_WORKER = 100
 """Parts of each worker: a last part that runs alone costs a hundredth of the time."""
 DIFFERENCES_SHOWN = 5
@@ -76,13 +78,17 @@ def choose_part_rows(job: Job, workers: int, row_bytes: float, row_seconds: floa
     """
     rows, batch = job.rows, job.mapper.batch
     shortest, longest = PART_SECONDS
-    total = rows * row_seconds / max(workers, 1)
-    seconds = min(max(total / PARTS_PER_WORKER, shortest), longest)
-    count = min(seconds / max(row_seconds, 1e-9), PART_BYTES / max(row_bytes, 1e-9), max(rows, 1))
+    total = rows * row_seconds
+    seconds = min(max(total / workers / PARTS_PER_WORKER, shortest), longest)
+    count = max(min(seconds / max(row_seconds, 1e-9), PART_BYTES / max(row_bytes, 1e-9)), batch)
+    # Few parts: as many for each worker, and two where that is worth a file.
+    parts = max(-(-rows // int(count)), min(2 * workers, int(total / MIN_SECONDS)), 1)
+    if parts > workers:
+        parts = -(-parts // workers) * workers
     step = lcm(batch, job.source.chunk_rows or 1)
-    if step > count:
+    if step * parts > rows:
         step = batch
-    return max(int(count) // step, 1) * step
+    return max(-(-rows // (parts * step)), 1) * step
 
 
 # The record of a job in its output folder
@@ -183,7 +189,7 @@ def check_folder(output: str, input: str) -> None:
         raise EngineError("job.folder", "the output must be a folder", file=output)
     names = os.listdir(output) if os.path.isdir(output) else []
     # A driver that was killed early leaves its lock and the draft of its record.
-    others = [name for name in names if name != LOCK_NAME and not name.startswith((START_NAME, f".{JOB_NAME}"))]
+    others = [name for name in names if name != LOCK_NAME and not name.startswith(f".{JOB_NAME}")]
     if others and JOB_NAME not in names:
         message = f"the output folder must be empty or hold a job, got {', '.join(sorted(others)[:3])}"
         raise EngineError("job.folder", message, file=output)

@@ -21,8 +21,6 @@ except ImportError:
     _HAS_FLOCK = False
 
 LOCK_NAME = "_lock"
-START_NAME = "_start-"
-"""The beginning of the names of files that order the start of workers, one file for each host."""
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0
 """A driver on another host that has sent no heartbeat for so long counts as dead."""
@@ -100,14 +98,6 @@ def boot_id() -> str:
     return socket.gethostname()
 
 
-def remove_start_locks(folder: str) -> None:
-    """Remove the files that ordered the start of workers."""
-    for name in os.listdir(folder):
-        if name.startswith(START_NAME):
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, name))
-
-
 def _decode(data: bytes) -> dict[str, Any]:
     with suppress(ValueError):
         owner: Any = json.loads(data)
@@ -125,29 +115,6 @@ def _flock(descriptor: int) -> bool:
         except OSError:
             return True
     return True
-
-
-class FileLock:
-    """A lock of one block among processes of a host, in a file that is made."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-
-    def acquire(self) -> bool:
-        """Acquire the lock; False where another process has it."""
-        return _flock(self._descriptor)
-
-    def wait(self) -> None:
-        """Wait until no process has the lock. Any number of processes may go on then."""
-        with suppress(OSError):
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        os.close(self._descriptor)
 
 
 def _clock_of(path: str) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.batch.engines import EngineOptions
 from dovetail.batch.image_files import IMAGE, ImageOptions, ImageSource
 from dovetail.batch.job import Job, check_folder, check_record, choose_part_rows, forget, read_record, write_record
-from dovetail.batch.job_lock import FolderLock, remove_start_locks
+from dovetail.batch.job_lock import FolderLock
 from dovetail.batch.mapper import Mapper
 from dovetail.batch.scheduler import MapProgress, Scheduler, fault_text, parts_without
 from dovetail.batch.sinks import default_format
@@ -168,7 +168,9 @@ def open_rows(
             raise
         source = open_source(input, None, **arguments)
         if len(source.selected) != 1:
-            raise
+            name = next(iter(mapper.columns))
+            message = f"{error.message}; --column {name}=COLUMN (columns in Python) names that of the input {name}"
+            raise EngineError(error.code, message, file=error.file) from None
     mapper.columns = dict.fromkeys(mapper.columns, source.selected[0])
     return mapper, source
 
@@ -211,6 +213,5 @@ def _run_parts(
         scheduler.run(parts_without(job.parts, written), job)
     finally:
         pool.close()
-        remove_start_locks(job.output)
     job.sink.finish()
     return scheduler.progress, len(written)

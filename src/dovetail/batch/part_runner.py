@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.batch.job import Job
-from dovetail.batch.job_lock import START_NAME, FileLock, boot_id, token_in
+from dovetail.batch.job_lock import token_in
 from dovetail.batch.rows import RowBlock, RowFault, take_rows
 from dovetail.errors import DovetailError, EngineError
 
@@ -60,23 +60,13 @@ class PartRunner:
             path = os.path.join(folder.root, name.name)
             with self._naming("job.worker-input", f"read the input {path}"):
                 os.stat(path)
-        with self._naming("job.worker-model", f"open the model {self.job.mapper.path}"), self._first_on_host():
-            self.job.mapper.compile()
+        with self._naming("job.worker-model", f"open the model {self.job.mapper.path}"):
             block = self.job.source.read(0, min(self.job.mapper.batch, self.job.rows))
-            # The first call plans the shapes, and writes the plan for the other workers of the host.
+            # The first call plans the shapes: one process of a host does so, while the others wait for its plan.
             self.job.mapper.run_rows(block.columns, len(block.rows))
+            if not len(block.rows):
+                self.job.mapper.compile()
         return os.getpid()
-
-    @contextmanager
-    def _first_on_host(self) -> Iterator[None]:
-        """Let one worker of the host start alone, so that the others start from its plan and map its packed weights.
-
-        Where the file system has no locks all start at once.
-        """
-        with FileLock(os.path.join(self.job.output, f"{START_NAME}{boot_id()}")) as lock:
-            if not lock.acquire():
-                lock.wait()
-            yield
 
     def _check_output(self) -> None:
         found = token_in(self.job.output)
@@ -91,7 +81,9 @@ class PartRunner:
         try:
             yield
         except Exception as error:
-            kept = error.code if isinstance(error, DovetailError) and not code.startswith("job.worker") else code
+            kept = error.code if isinstance(error, DovetailError) else code
+            if code.startswith("job.worker") and not kept.startswith("batch."):
+                kept = code
             raise EngineError(kept, f"worker {self.host} cannot {action}: {text_of(error)}") from error
 
     def measure(self, batch: int) -> RowCost:

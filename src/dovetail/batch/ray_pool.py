@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Hashable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from dovetail.extras import import_extra
 
 START_SECONDS = 120.0
 """Time in which a cluster must start the first worker."""
+CONNECT_SECONDS = 10.0
 OBJECT_STORE_BYTES = 100 << 20
 """Shared memory of a local cluster; the results of parts are a few bytes."""
 
@@ -127,8 +129,16 @@ def _connect(ray: Any, address: str | None, processors: int) -> None:
         options |= {"address": "local", **local}
     else:
         options["address"] = address
+    place = "on this host" if address is None else f"at {address}"
     try:
+        _check_port(address or "")
         ray.init(**options)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        place = "on this host" if address is None else f"at {address}"
+    except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
         raise EngineError("job.address", f"no Ray cluster {place}: {error}") from error
+
+
+def _check_port(address: str) -> None:
+    """Connect to ``[ray://]HOST:PORT`` once: Ray tries for minutes. Raises OSError."""
+    host, mark, port = address.removeprefix("ray://").rpartition(":")
+    if mark and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

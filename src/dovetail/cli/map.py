@@ -119,6 +119,7 @@ def map(
         ("rows per second", f"{report.rows_per_second:,.0f}"),
         ("parts written", f"{report.parts:,}"),
         ("parts skipped", f"{report.skipped_parts:,}"),
+        ("folder", report.output),
         ("workers", f"{report.workers}{f', and {report.lost_workers} lost' if report.lost_workers else ''}"),
     )
     table((engine, ""), rows)
