@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError, EngineError, FormatError, MissingFile
 from dovetail.formats.files import NO_FOLLOW, Folder, StrPath
 
 _READ = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-_LOST = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.EIO)
+_LOST = (errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "ESTALE", errno.EIO))
 _SHOWN = 5
 """Names of one kind of change that a message shows."""
 

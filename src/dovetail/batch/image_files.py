@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "La", "RGBa")
 """Pillow's modes of 8 bits or fewer per channel; conversion of the others (16 bits, floats) would lose information."""
 _INDEX = "_rows"
+_WRITERS = 8
 _CHANNELS = (3, 4)
 
 
@@ -246,14 +248,17 @@ class ImageSink(Sink):
         if "pictures" in index:
             raise EngineError("dataset.output", "the column of the names of images is named pictures, and a kept column is too")
         lines = []
+        files: dict[str, NDArray[Any]] = {}
         for position, row in enumerate(np.asarray(rows).tolist()):
             names = index.get(FILE)
             file = _safe_name(names[position]) if names else f"row-{row:012}.png"
             written = [f"{file_name_of(name)}/{file}" for name in pictures]
-            for name, column in zip(written, pictures.values(), strict=True):
-                self._write_picture(name, column[position])
+            files |= {name: column[position] for name, column in zip(written, pictures.values(), strict=True)}
             texts = {name: column[position] for name, column in index.items()}
             lines.append(json.dumps({"row": row, "pictures": written, **texts}))
+        # Threads wait for the disk, which flushes several files at a time.
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            list(pool.map(self._write_picture, files, files.values()))
         self.write_bytes(os.path.join(_INDEX, f"{part_name(part)}.jsonl"), "".join(f"{line}\n" for line in lines).encode())
 
     def _write_picture(self, name: str, pixels: NDArray[Any]) -> None:
