@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from dovetail.batch import parquet_files
 from dovetail.batch.rows import RowFault
 from dovetail.batch.sinks import open_sink
 from dovetail.batch.sources import open_source
@@ -257,6 +258,18 @@ def test_a_dictionary_that_decodes_to_too_much_is_a_fault(tmp_path: Path, keep: 
     assert {fault.code for fault in source.read(0, 20_000).faults} == {"dataset.size"}
     block = source.read(10_000, 10_002)
     assert [len(text) for text in (block.kept["s"].to_pylist() if keep else block.columns["s"])] == [1_000_000] * 2
+
+
+def test_lists_that_decode_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A dictionary and run lengths: 1 million numbers in a few hundred bytes.
+    lists = pa.ListArray.from_arrays(np.array([0, 1, 1_000_001], np.int32), np.zeros(1_000_001))
+    pq.write_table(pa.table({"x": lists}), tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet").stat().st_size < 1000
+    assert open_source(tmp_path).row_bytes > 4_000_000
+    monkeypatch.setattr(parquet_files, "MAX_LIST_BYTES", 1 << 20)
+    with pytest.raises(FormatError) as caught:
+        open_source(tmp_path)
+    assert caught.value.code == "dataset.size"
 
 
 def test_a_file_that_changed_is_no_fault(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ _MAX_GROUP_BYTES = 1 << 36
 """Bytes of a row group after decompression, by its footer."""
 
 
+MAX_LIST_BYTES = 1 << 33
+"""Bytes of the lists of a column of a row group after decoding."""
+
+
 class ParquetSource(FileSource):
     """The rows of parquet files. Folders of partitions (``year=2024/``) are walked, and add no column."""
 
@@ -130,9 +134,9 @@ class _Footer:
         self._longest_text: dict[str, int] = {}
         for group in groups:
             for index in range(group.num_columns):
-                self._add(group.column(index), group.num_rows)
+                self._add(group.column(index), group.num_rows, has_lists=data.schema.column(index).max_repetition_level > 0)
 
-    def _add(self, chunk: Any, rows: int) -> None:
+    def _add(self, chunk: Any, rows: int, *, has_lists: bool) -> None:
         name = chunk.path_in_schema
         size = chunk.total_uncompressed_size
         if size < 0 or size > _MAX_GROUP_BYTES:
@@ -142,6 +146,10 @@ class _Footer:
             raise FormatError("dataset.unreadable", message)
         # Dictionaries and run lengths encode any number of values in few bytes.
         decoded = max(size, chunk.num_values * _WIDTHS.get(chunk.physical_type, 1))
+        if has_lists and decoded > MAX_LIST_BYTES:
+            # All of them may be the list of one row.
+            message = f"a column of lists must decode to at most {MAX_LIST_BYTES} bytes in a row group, got {decoded}"
+            raise FormatError("dataset.size", message)
         self._bytes[name] = self._bytes.get(name, 0) + decoded
         if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page:
             self._longest_text[name] = max(self._longest_text.get(name, 0), size)
