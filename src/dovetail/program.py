@@ -279,6 +279,7 @@ def compile(
     backend: str = "dovetail",
     device: Any = None,
     results: str = "numpy",
+    torch_compile: bool = False,
     mesh: Mapping[str, int] | None = None,
     shardings: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -306,6 +307,7 @@ def compile(
     choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
     options above (docs/howto/devices.md). ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which
     inputs and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
+    ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of running one operator at a time.
 
     Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], [device.unknown], [device.option],
     [sharding.mesh], [sharding.name], [sharding.axis], [sharding.shape],
@@ -313,7 +315,13 @@ def compile(
     """
     if backend not in BACKENDS:
         raise EngineError("device.backend", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    placement = {"device": device, "results": results, "mesh": mesh, "shardings": shardings}
+    placement = {
+        "device": device,
+        "results": results,
+        "torch_compile": torch_compile,
+        "mesh": mesh,
+        "shardings": shardings,
+    }
     own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir}
     if backend != "dovetail":
         _refuse_options(own, f"backend={backend!r}")
@@ -371,7 +379,7 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
 
 def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
     """Raise EngineError [device.option] for an option that differs from its default."""
-    defaults = {"engine": "auto", "elide": "auto", "results": "numpy"}
+    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False}
     wrong = [name for name, value in options.items() if value != defaults.get(name)]
     if wrong:
         raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")

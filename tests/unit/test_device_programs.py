@@ -100,6 +100,22 @@ def test_jax_names_every_node_that_it_cannot_compile() -> None:
     assert [str(item.op).partition("(")[0] for item in caught.value.diagnostics] == ["NonZero", "RandomNormal", "Unique"]
 
 
+def test_sizes_are_known_while_a_program_is_traced(backend: str) -> None:
+    """A Shape whose value is an output too, and a tensor that is read for its shape alone but depends on elements."""
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 3))
+        size = b.Shape(x)
+        b.output("size", size)
+        b.output("flat", b.Reshape(x, b.Concat(b.ReduceProd(size, keepdims=True), b.constant([1], "i64"), axis=0)))
+        lengths = b.Cast(b.ReduceSum(x, [1], keepdims=True), to="i64")
+        wide = b.Maximum(lengths, b.constant(np.zeros((1, 5), np.int64)))
+        b.output("row", b.Expand(b.Slice(x, [0], [1], [1]), b.Shape(wide)))
+    data = {"x": np.arange(12, dtype=np.float32).reshape(4, 3)}
+    found = dovetail.compile(b.model, backend=backend)(data)
+    for name, array in dovetail.run(b.model, data).items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 def test_torch_runs_what_depends_on_elements() -> None:
     pytest.importorskip("torch")
     with dovetail.Builder() as b:

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 
 from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, index_type, is_numpy, library_name, to_namespace
-from dovetail.arrays.checks import refuse_elements
+from dovetail.arrays.checks import is_deferring, refuse_elements
 
 
 def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:
     """Count indices in [-size, size) from the front. Raises EngineError [array.index-range] for any other."""
     wide = convert_dtype(xp, indices, index_type(xp))
-    refuse_elements(xp, (wide < -size) | (wide >= size), "array.index-range", f"an index lies outside [{-size}, {size - 1}]")
+    failed = (wide < -size) | (wide >= size)
+    refuse_elements(xp, failed, "array.index-range", f"an index lies outside [{-size}, {size - 1}]")
+    if is_deferring(xp):
+        # The error follows the run, in which no kernel may read outside its operand.
+        wide = xp.where(failed, xp.zeros_like(wide), wide)
     return xp.where(wide < 0, wide + size, wide)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail.devices.compiled_torch import CompiledTorchProgram
 from dovetail.devices.device_program import DeviceProgram
 from dovetail.devices.jax_program import JaxProgram
 from dovetail.devices.sharded_program import ShardedProgram
@@ -18,6 +19,10 @@ def compile_on_device(model: Model, backend: str, **options: Any) -> DeviceProgr
     """Compile a model for JAX or torch."""
     mesh = options.pop("mesh")
     shardings = options.pop("shardings")
+    if options.pop("torch_compile"):
+        if backend != "torch" or mesh is not None or shardings is not None:
+            raise EngineError("device.option", 'torch_compile belongs to backend="torch" without a mesh')
+        return CompiledTorchProgram(model, **options)
     if mesh is None and shardings is None:
         return PROGRAMS[backend](model, **options)
     if backend != "jax" or mesh is None:

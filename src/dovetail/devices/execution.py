@@ -11,14 +11,17 @@ import numpy as np
 from dovetail import arrays
 from dovetail.arrays import Array, Namespace
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
-from dovetail.interpreter.evaluate import evaluate_node, host_nodes, last_readers, live_nodes
+from dovetail.interpreter.evaluate import evaluate_node, host_nodes, last_readers, live_nodes, values_of_shapes
 from dovetail.ir.builder import describe_op
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import draws, host_inputs
 from dovetail.ir.types import Tensor, is_static, static
 from dovetail.limits import active
 from dovetail.ops.constant import Constant
+from dovetail.ops.tensor.shape import Shape, Size
 
+KNOWN_ELEMENTS = 1 << 12
+"""The most elements of a tensor that is computed in numpy while a program is traced, and becomes a literal of it."""
 Constraint = Callable[[Value, Array], Array]
 """Return an array of the run in the layout that the program prescribes for its value."""
 
@@ -106,16 +109,33 @@ class GraphExecution:
         if isinstance(node.op, Constant):
             env[id(node.outputs[0])] = node.op.data
             return
-        on_host = index in self._host_nodes
-        hosts = host_inputs(node.op, len(node.inputs))
-        xs = [
-            None if x is None else env[id(x)] if on_host or host else constants.get(id(x), env.get(id(x)))
-            for x, host in zip(node.inputs, hosts, strict=True)
-        ]
-        for y, array in zip(node.outputs, evaluate_node(node, xp, xs, on_host), strict=False):
-            env[id(y)] = array if constrain is None or on_host else constrain(y, array)
+        for y, array in zip(node.outputs, self._evaluate(index, node, env, constants, xp), strict=False):
+            env[id(y)] = array if constrain is None or isinstance(array, np.ndarray) else constrain(y, array)
         for key in self._last_readers.get(index, ()):
             env.pop(key, None)
+
+    def _evaluate(
+        self, index: int, node: Node, env: Mapping[int, Any], constants: Mapping[int, Array], xp: Namespace
+    ) -> tuple[Any, ...]:
+        """Compute a node in numpy where its inputs' elements or shapes are known before the run, else on the device."""
+        hosts = host_inputs(node.op, len(node.inputs))
+        known = [None if x is None else env.get(id(x)) for x in node.inputs]
+        on_host = index in self._host_nodes
+        sizes = [0 if x is None else x.size if isinstance(x, np.ndarray) else KNOWN_ELEMENTS + 1 for x in known]
+        if all(size <= KNOWN_ELEMENTS or (on_host and isinstance(x, np.ndarray)) for x, size in zip(known, sizes, strict=True)):
+            if not draws(node.op, node.inputs):
+                results = evaluate_node(node, np, known)
+                if on_host or all(isinstance(y, np.ndarray) and y.size <= KNOWN_ELEMENTS for y in results):
+                    return results
+        elif (on_host or isinstance(node.op, Shape | Size)) and not any(isinstance(x, list | dict) for x in known):
+            values = values_of_shapes(node, known)
+            if values is not None:
+                return values
+        xs = [
+            None if x is None else y if host else constants.get(id(x), y)
+            for x, y, host in zip(node.inputs, known, hosts, strict=True)
+        ]
+        return evaluate_node(node, xp, xs)
 
     def _outputs(self, env: Mapping[int, Any], constants: Mapping[int, Array], xp: Namespace) -> list[Any]:
         outputs = [constants.get(id(value), env.get(id(value))) for value in self.graph.outputs]

@@ -17,9 +17,9 @@ class TorchProgram(DeviceProgram):
 
     library = "torch"
 
-    def __init__(self, model: Model, device: Any = None, results: str = "numpy") -> None:
+    def __init__(self, model: Model, device: Any = None, results: str = "numpy", **options: Any) -> None:
         self._torch = import_extra("torch", "torch", 'backend="torch"')
-        super().__init__(model, device, results)
+        super().__init__(model, device, results, **options)
         self.device = _device_of(self._torch, device)
         self._xp = arrays.standard(self._torch)
         self._check_types(self._xp)
@@ -34,13 +34,16 @@ class TorchProgram(DeviceProgram):
     def _call(self, by_name: dict[str, Any]) -> dict[str, Any]:
         torch = self._torch
         inputs = self._bind(by_name, torch.Tensor)
-        with torch.inference_mode(), self.device:
-            inputs = [self._to_device(item) for item in inputs]
-            with counting(self.model.limits if active() is None else None):
-                outputs = self.execution.run(inputs, self._constants, self._xp)
+        # cuDNN rounds the operands of convolutions to TF32 by default.
+        with torch.no_grad(), self.device, torch.backends.cudnn.flags(allow_tf32=False):
+            outputs = self._execute([self._to_device(item) for item in inputs])
             if self.results == "numpy":
                 outputs = [copy_to_numpy(item) for item in outputs]
         return dict(zip([value.name for value in self.model.outputs], outputs, strict=True))
+
+    def _execute(self, inputs: list[Any]) -> list[Any]:
+        with counting(self.model.limits if active() is None else None):
+            return self.execution.run(inputs, self._constants, self._xp)
 
     def _to_device(self, item: Any) -> Any:
         if item is None or isinstance(item, list):

@@ -161,17 +161,25 @@ def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
     if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
     if any(x is not None and not isinstance(x, np.ndarray | list | dict) for x in xs):
-        views = [
-            None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
-            for x in xs
-        ]
-        try:
-            value = node.op.value(*views)
-            values = value if isinstance(value, tuple | list) else (value,)
-            return tuple(np.asarray(item, dtype=y.dtype.numpy) for item, y in zip(values, node.outputs, strict=True))
-        except (Unknown, symbolic.Inexact, NotImplementedError, TypeError, ValueError):
-            xs = [_as_numpy(x) for x in xs]
+        values = values_of_shapes(node, xs)
+        if values is not None:
+            return values
+        xs = [_as_numpy(x) for x in xs]
     return apply(node.op, np, xs)
+
+
+def values_of_shapes(node: Node, xs: Several[Array]) -> tuple[np.ndarray[Any, Any], ...] | None:
+    """Compute a node in numpy from the shapes of its inputs, and the elements of those that are numpy arrays; None if it cannot."""
+    views = [
+        None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
+        for x in xs
+    ]
+    try:
+        value = node.op.value(*views)
+        values = value if isinstance(value, tuple | list) else (value,)
+        return tuple(np.asarray(item, dtype=y.dtype.numpy) for item, y in zip(values, node.outputs, strict=True))
+    except (Unknown, symbolic.Inexact, NotImplementedError, TypeError, ValueError):
+        return None
 
 
 def _as_numpy(x: Array) -> Any:
