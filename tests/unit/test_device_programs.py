@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,23 @@ def test_types_that_only_numpy_has_are_refused(backend: str) -> None:
         b.output("y", b.Cast(b.input("x", "f8e4m3", (2,)), to="f32"))
     with pytest.raises(UnsupportedError, match=r"array\.dtype"):
         dovetail.compile(b.model, backend=backend)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_compile_computes_the_same_and_checks_elements(feed: dict[str, Any]) -> None:
+    pytest.importorskip("torch")
+    if shutil.which("g++") is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    model = classifier()
+    program = dovetail.compile(model, backend="torch", torch_compile=True)
+    for name, array in dovetail.run(model, feed).items():
+        assert_close(program(feed)[name], array, 1e-5)
+    with pytest.raises(EngineError, match=r"array\.index-range.*\n.*Gather"):
+        program(np.full((3, 6), 50))
+    with dovetail.Builder() as b:
+        b.output("y", b.Unique(b.input("x", "f32", (4,)))[0])
+    with pytest.raises(UnsupportedError, match=r"device\.data-dependent.*\n.*Unique"):
+        dovetail.compile(b.model, backend="torch", torch_compile=True)(np.ones(4, np.float32))
+    with pytest.raises(EngineError, match=r"device\.option"):
+        dovetail.compile(model, backend="jax", torch_compile=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dovetail import arrays
 from dovetail.devices.torch_program import TorchProgram
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
@@ -33,9 +32,9 @@ class CompiledTorchProgram(TorchProgram):
         except self._torch._dynamo.exc.TorchDynamoException as error:
             message = f"torch.compile fails: {str(error).strip().splitlines()[0]}"
             raise EngineError("device.compile", message, file=self.model.file) from error
-        for is_failed, error in zip(failed, errors, strict=True):
+        for is_failed, check in zip(failed, errors, strict=True):
             if bool(is_failed):
-                raise EngineError(error.code, error.message, node=error.node, op=error.op, file=self.model.file)
+                raise EngineError(check.code, check.message, node=check.node, op=check.op, file=self.model.file)
         return list(outputs)
 
     def _compile(self, inputs: list[Any]) -> tuple[Callable[..., Any], list[EngineError]]:

@@ -169,7 +169,7 @@ def _evaluate_on_host(node: Node, xs: Several[Array]) -> tuple[Any, ...]:
 
 
 def values_of_shapes(node: Node, xs: Several[Array]) -> tuple[np.ndarray[Any, Any], ...] | None:
-    """Compute a node in numpy from the shapes of its inputs, and the elements of those that are numpy arrays; None if it cannot."""
+    """Compute a node from the shapes of its inputs, and the elements of those that are numpy arrays; None if it cannot."""
     views = [
         None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
         for x in xs
