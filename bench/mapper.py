@@ -2,9 +2,9 @@
 
     python bench/mapper.py [--models NAME ...] [--rounds N] [--workers N] [--json]
 
-`ratio` is the time of direct calls on the same batches over that of `run_rows`, interleaved in one process with one thread.
-`private` is the memory that a worker shares with no other process, in MB, with all workers alive (Private_Clean and
-Private_Dirty of smaps_rollup), without the arena and the rows: a worker that imports numpy alone has about 16. Models of
+`ratio` is the processor time of direct calls on the same batches over that of `run_rows`, interleaved, with one thread.
+`private_mb` is the memory that each worker shares with no other process, with all of them alive (Private_Clean and
+Private_Dirty of smaps_rollup), its arena and its rows included; a process that imports numpy alone has about 12 MB. Models of
 `build/zoo` are left out where `make zoo` has not run; `dense` has 16 products of 1280 x 1280, 105 MB of weights.
 """
 
@@ -13,16 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dovetail
-from dovetail.compare.benchmark import machine, median_times
+from dovetail.compare.benchmark import machine
+from dovetail.plan_cache.folder import CacheFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 ZOO = ROOT / "build" / "zoo"
@@ -88,12 +92,19 @@ def ratio(path: Path, batch: int, rounds: int) -> float:
     program = dovetail.compile(path, threads=1)
     parts = [{name: rows[start : start + batch] for name, rows in columns.items()} for start in range(0, count, batch)]
 
-    def call_program() -> None:
-        for part in parts:
-            program(part)
+    def call_program() -> list[Any]:
+        return [program(part) for part in parts]
 
-    times = median_times({"program": call_program, "mapper": lambda: mapper.run_rows(columns, count)}, rounds)
-    return times["program"] / times["mapper"]
+    calls: tuple[Callable[[], Any], ...] = (call_program, lambda: mapper.run_rows(columns, count))
+    times: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for call, row in zip(calls, times, strict=True):
+            call()
+            start = time.process_time()
+            results = call()
+            row.append(time.process_time() - start)
+            del results
+    return statistics.median(times[0]) / statistics.median(times[1])
 
 
 def private_memory(path: Path, batch: int, workers: int, folder: Path) -> list[float]:
@@ -116,16 +127,23 @@ def private_memory(path: Path, batch: int, workers: int, folder: Path) -> list[f
     return found
 
 
+def arena_bytes(folder: Path) -> int:
+    """Return the arena of the plan in a folder."""
+    cache = CacheFolder(folder)
+    headers = [entry.header for path in folder.glob("*.plan") if (entry := cache.read(path.stem)) is not None]
+    return max((int(header["arena"]) for header in headers if "arena" in header), default=0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as name:
-        for model in options.models:
+    for model in options.models:
+        with tempfile.TemporaryDirectory() as name:
             path = path_of(model, Path(name))
             if path is None:
                 continue
@@ -135,6 +153,7 @@ def main() -> None:
                 "batch": MODELS[model],
                 "ratio": round(ratio(path, MODELS[model], options.rounds), 3),
                 "file_mb": round(path.stat().st_size / 1e6, 1),
+                "arena_mb": round(arena_bytes(Path(name) / "plans") / 1e6, 1),
                 "private_mb": [round(size, 1) for size in memory],
             }
             rows.append(row)

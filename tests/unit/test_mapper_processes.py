@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from onnx import helper, numpy_helper
 import dovetail
 from dovetail import native_core
 from dovetail.batch import worker_threads
+from dovetail.batch.shared_program import default_cache_dir
 from row_models import F32, U8, assert_close, classifier, expected, mapper_of, rows_of, write
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="plans are of the native core")
@@ -252,3 +254,21 @@ def test_external_weights_are_part_of_the_content(tmp_path: Path) -> None:
     forget_programs()
     with pytest.raises(dovetail.FormatError, match=r"data\.changed"):
         pickle.loads(pickle.dumps(mapper))({"x": x})
+
+
+@pytest.mark.parametrize("harm", ["a file", "of others", "read-only"])
+def test_a_folder_for_plans_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str) -> None:
+    """The default folder is left out; one that was named is an error."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path, x = classifier(tmp_path), rows_of(3)
+    folder = Path(default_cache_dir())
+    if harm == "a file":
+        folder.touch()
+    else:
+        folder.mkdir(mode=0o777 if harm == "of others" else 0o700)
+        folder.chmod(0o777 if harm == "of others" else 0o500)
+    forget_programs()
+    assert_close(dovetail.Mapper(path, threads=1)({"x": x}), expected(path, {"x": x}))
+    if harm != "read-only":
+        with pytest.raises(dovetail.EngineError, match=r"cache\.folder"):
+            dovetail.Mapper(path, threads=1, cache_dir=tmp_path / "classifier-n.onnx")({"x": x})

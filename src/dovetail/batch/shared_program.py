@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import FormatError, MissingFileError
+from dovetail.errors import EngineError, FormatError, MissingFileError
 from dovetail.forks import ForkLock
 from dovetail.limits import Limits
 from dovetail.native_core import is_compiled
@@ -63,9 +63,7 @@ class SharedProgram:
         self._content = content
         self._options = options
         self._program: Callable[..., Any] | None = None
-        self._plan = (
-            None if content.path is None or options.cache_dir is None or not is_compiled else _SharedPlan(content, options)
-        )
+        self._plan = _shared_plan(content, options)
         self._lock = ForkLock()
         self.is_checked = False
         """True once a batch has shown that rows are independent."""
@@ -107,6 +105,20 @@ class SharedProgram:
             check_files(content)
         model = content.load(options.limits) if content.path is None else content.path
         return compile(model, threads=options.threads, limits=options.limits)
+
+
+def _shared_plan(content: ModelContent, options: ProgramOptions) -> _SharedPlan | None:
+    """Return the plan in the folder; None without a folder, or where the default one cannot be used."""
+    if content.path is None or options.cache_dir is None or not is_compiled:
+        return None
+    try:
+        CacheFolder(options.cache_dir)
+    except EngineError as error:
+        if options.cache_dir != default_cache_dir():
+            raise
+        LOGGER.info("plans are not shared: %s", error)
+        return None
+    return _SharedPlan(content, options)
 
 
 class _SharedPlan:

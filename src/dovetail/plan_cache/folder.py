@@ -60,19 +60,20 @@ class Entry(NamedTuple):
 
 
 class LockFile:
-    """The open lock file of an entry. Its content is not empty once a process could not write the entry."""
+    """The lock file of an entry (None: it cannot be opened). It is not empty once a process could not write the entry."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
     @property
     def is_storable(self) -> bool:
-        return os.fstat(self._descriptor).st_size == 0
+        return self._descriptor is None or os.fstat(self._descriptor).st_size == 0
 
     def refuse(self) -> None:
         """Note that the entry cannot be written, so that no other process waits for it."""
-        with suppress(OSError):
-            os.write(self._descriptor, b"not storable\n")
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.write(self._descriptor, b"not storable\n")
 
 
 class CacheFolder:
@@ -190,12 +191,13 @@ class CacheFolder:
     @contextmanager
     def lock(self, name: str) -> Iterator[LockFile]:
         """Hold the lock of the entry ``name`` against other processes, where the system and the folder have such locks."""
-        with self._open() as folder:
+        descriptor = None
+        with self._open() as folder, suppress(OSError):
             flags = os.O_RDWR | os.O_CREAT | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK") | _flag("O_CLOEXEC")
-            try:
-                descriptor = os.open(self._at(name + LOCK_SUFFIX, folder), flags, 0o600, dir_fd=folder)
-            except OSError as error:
-                raise EngineError("cache.folder", f"{self.path!r} must be a folder for cached plans: {error}") from None
+            descriptor = os.open(self._at(name + LOCK_SUFFIX, folder), flags, 0o600, dir_fd=folder)
+        if descriptor is None:
+            yield LockFile(None)
+            return
         try:
             _flock(descriptor, "LOCK_EX")
             yield LockFile(descriptor)
