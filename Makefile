@@ -14,7 +14,7 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small fuzz sanitize install clean
+.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small bench-map fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
 	@echo "make bench-indexed     operators that choose, order and count elements, beside onnxruntime"
 	@echo "make bench-small       programs of microseconds beside onnxruntime and OpenVINO"
+	@echo "make bench-map         rows per second of dovetail map on this host, Ray and Dask; memory of workers; kills"
 	@echo "make fuzz          mutated files brought to every entry point for SECONDS=60, from a new seed each time"
 	@echo "make sanitize      the native core under ThreadSanitizer, AddressSanitizer and UBSan: its driver, then the Python module"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
@@ -93,6 +94,9 @@ bench-start: .venv/.installed-$(EXTRAS)
 
 bench-throughput: .venv/.installed-$(EXTRAS)
 	$(venv) bench/throughput.py
+
+bench-map: .venv/.installed-$(EXTRAS)
+	$(venv) bench/map.py
 
 bench-load: .venv/.installed-$(EXTRAS)
 	$(venv) bench/load.py
