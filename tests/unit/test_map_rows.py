@@ -229,6 +229,17 @@ def test_rows_at_fault_are_listed_beside_the_results(folder: Path, tmp_path: Pat
     with pytest.raises(EngineError, match=r"at most 5 rows may be at fault, got \d+; row \d+: ") as caught:
         dovetail.map_rows(tmp_path / "model.onnx", data, tmp_path / "second", workers=1, max_errors=5)
     assert caught.value.code == "job.errors"
+    # Those of parts that are written count too.
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"at most 5 rows may be at fault"):
+            dovetail.map_rows(tmp_path / "model.onnx", data, tmp_path / "third", workers=1, max_errors=5, part_rows=64)
+
+
+def test_a_dataset_without_rows_gives_no_part(folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.zeros((0, WIDTH), np.float32))
+    for _ in range(2):
+        report = dovetail.map_rows(folder / "model.onnx", tmp_path / "rows.npy", tmp_path / "out", workers=1)
+        assert (report.rows, report.parts, report.skipped_parts) == (0, 0, 0)
 
 
 # What a worker checks
@@ -362,6 +373,17 @@ def test_a_part_that_ends_its_workers_is_named() -> None:
     pool = Pool(2, random.Random(0), losses=0, poison=3)
     with pytest.raises(EngineError, match=r"part 3 \(rows 30 to 39\) was lost with 3 workers") as caught:
         Scheduler(pool, lambda progress: None).run(range(100), Rows())  # type: ignore[arg-type]
+    assert caught.value.code == "job.worker"
+
+
+def test_workers_that_never_start_end_the_job() -> None:
+    class Failing(Pool):
+        def wait(self, seconds: float) -> list[Event]:
+            self.count += 1
+            return [Event("lost", self.count, (), "its process ended with exit code 1")]
+
+    with pytest.raises(EngineError, match=r"workers must start, .* exit code 1") as caught:
+        Scheduler(Failing(2, random.Random(0), 0), lambda progress: None).first_call("measure", 1)
     assert caught.value.code == "job.worker"
 
 

@@ -144,8 +144,8 @@ def read_record(folder: str) -> dict[str, Any] | None:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, dict) or record.get("version") != JOB_VERSION or not isinstance(record.get("options"), dict):
         return False
-    counts = (record.get("rows"), record.get("part_rows"))
-    return all(isinstance(count, int) and count > 0 for count in counts) and isinstance(record["options"].get("format"), str)
+    rows, part_rows, format = record.get("rows"), record.get("part_rows"), record["options"].get("format")
+    return isinstance(rows, int) and rows >= 0 and isinstance(part_rows, int) and part_rows > 0 and isinstance(format, str)
 
 
 def check_record(record: Mapping[str, Any], job: Job) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 
 from dovetail.batch.job import Job
 from dovetail.batch.part_runner import Failure
-from dovetail.batch.scheduler import ATTEMPTS, Event
-from dovetail.errors import EngineError
+from dovetail.batch.scheduler import Event
 
 END_SECONDS = 2.0
 """Time that a worker has to end before it is killed."""
@@ -32,7 +31,6 @@ class LocalPool:
         self._processes: dict[Hashable, subprocess.Popen[bytes]] = {}
         self._listeners: dict[Hashable, threading.Thread] = {}
         self._count = 0
-        self._failed_starts = 0
         try:
             for _ in range(workers):
                 self._start()
@@ -88,18 +86,10 @@ class LocalPool:
         except queue.Empty:
             return []
         for event in events:
-            if event.kind == "started":
-                self._failed_starts = 0
-            elif event.kind == "lost" and self._processes.pop(event.worker, None) is not None:
+            if event.kind == "lost" and self._processes.pop(event.worker, None) is not None:
                 self._listeners.pop(event.worker).join()
-                self._replace(str(event.result))
+                self._start()
         return events
-
-    def _replace(self, reason: str) -> None:
-        self._failed_starts += 1
-        if self._failed_starts > ATTEMPTS * (len(self._processes) + 1):
-            raise EngineError("job.worker", f"worker processes must live, but {self._failed_starts} ended; the last: {reason}")
-        self._start()
 
     def close(self) -> None:
         """End the processes; what they have not written whole is lost."""

@@ -15,7 +15,7 @@ from dovetail.batch.image_files import IMAGE, ImageOptions, ImageSource
 from dovetail.batch.job import Job, check_folder, check_record, choose_part_rows, forget, read_record, write_record
 from dovetail.batch.job_lock import FolderLock
 from dovetail.batch.mapper import Mapper
-from dovetail.batch.scheduler import MapProgress, Scheduler, fault_text, parts_without
+from dovetail.batch.scheduler import MapProgress, Scheduler, check_fault_count, fault_text, parts_without
 from dovetail.batch.sinks import default_format
 from dovetail.batch.sources import kind_of, open_source
 from dovetail.errors import EngineError
@@ -192,9 +192,13 @@ def _run_parts(
     job: Job, is_resumed: bool, options: EngineOptions, max_errors: int | None, show: Callable[[MapProgress], None]
 ) -> tuple[MapProgress, int]:
     """Run the parts that are not written yet. Returns the state at the end, and the number of parts that were."""
+    earlier_faults = 0
     if is_resumed:
         job.sink.prepare()
         written = job.sink.parts()
+        if max_errors is not None:
+            earlier_faults = sum(1 for _ in job.sink.faults())
+            check_fault_count(earlier_faults, max_errors, next(job.sink.faults(), None))
         if len(written) == job.parts:
             job.sink.finish()
             return MapProgress(), len(written)
@@ -202,7 +206,7 @@ def _run_parts(
         written = set()
     pool = options.start_pool(job)
     try:
-        scheduler = Scheduler(pool, show, max_errors)
+        scheduler = Scheduler(pool, show, max_errors, earlier_faults)
         if not is_resumed:
             if not job.part_rows:
                 cost = scheduler.first_call("measure", job.mapper.batch)

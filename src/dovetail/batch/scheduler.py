@@ -70,10 +70,14 @@ class Scheduler:
     pool: WorkerPool
     on_progress: Callable[[MapProgress], None]
     max_errors: int | None = None
+    earlier_faults: int = 0
+    """Rows at fault of parts that were written before."""
     progress: MapProgress = field(default_factory=MapProgress)
     _loads: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict)
     _again: deque[int] = field(default_factory=deque)
     _losses: dict[int, int] = field(default_factory=dict)
+    _failed_starts: int = 0
+    """Workers that were lost before they started, since the last one that did."""
 
     def first_call(self, *call: Any) -> Any:
         """Return the result of a call on the first worker that starts; a lost worker is tried ATTEMPTS times."""
@@ -117,13 +121,22 @@ class Scheduler:
                 raise event.result.error
             if event.kind == "started":
                 self._loads[event.worker] = []
+                self._failed_starts = 0
             elif event.kind == "done" and event.call in self._loads.get(event.worker, ()):
                 self._loads[event.worker].remove(event.call)
             elif event.kind == "lost":
                 self.progress.lost += 1
+                self._count_start(event)
             self.progress.workers = len(self._loads) - (event.kind == "lost" and event.worker in self._loads)
             self.progress.max_workers = max(self.progress.max_workers, self.progress.workers)
             yield event
+
+    def _count_start(self, event: Event) -> None:
+        """Raise EngineError [job.worker] where many workers are lost before they start."""
+        self._failed_starts += event.worker not in self._loads
+        if self._failed_starts > ATTEMPTS * max(self.progress.max_workers, 1):
+            message = f"workers must start, but {self._failed_starts} in a row did not; the last: {event.result}"
+            raise EngineError("job.worker", message)
 
     def _fill(self, new: Iterator[int], job: Job) -> bool:
         """Give parts to workers, the least loaded first. Returns whether a part is left without a worker."""
@@ -161,9 +174,14 @@ class Scheduler:
         progress.faults += summary.faults
         faults = [fault for fault in (progress.first_fault, summary.first_fault) if fault is not None]
         progress.first_fault = min(faults, key=lambda fault: fault.row, default=None)
-        if self.max_errors is not None and progress.faults > self.max_errors:
-            message = f"at most {self.max_errors} rows may be at fault, got {progress.faults}; {fault_text(progress.first_fault)}"
-            raise EngineError("job.errors", message)
+        if self.max_errors is not None:
+            check_fault_count(self.earlier_faults + progress.faults, self.max_errors, progress.first_fault)
+
+
+def check_fault_count(count: int, limit: int, first: RowFault | None) -> None:
+    """Raise EngineError [job.errors] where more than ``limit`` rows are at fault."""
+    if count > limit:
+        raise EngineError("job.errors", f"at most {limit} rows may be at fault, got {count}; {fault_text(first)}")
 
 
 def fault_text(fault: RowFault | None) -> str:
