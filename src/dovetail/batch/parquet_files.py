@@ -26,8 +26,6 @@ _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 """Bytes of a value by its physical type."""
 _MAX_GROUP_BYTES = 1 << 36
 """Bytes of a row group after decompression, by its footer."""
-
-
 MAX_LIST_BYTES = 1 << 33
 """Bytes of the lists of a column of a row group after decoding."""
 
