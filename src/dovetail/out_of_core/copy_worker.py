@@ -32,6 +32,8 @@ _PREFETCHED = 1 << 20
 # The largest part of a file that one POSIX_FADV_WILLNEED reads, in bytes.
 _MAX_ADVICE = 8
 # Strided runs are prefetched with the gaps between them where the gaps are less than this times their size.
+MIN_WRITEBACK = 1 << 20
+"""The smallest run in bytes whose writeback is started at once: other runs may fill the rest of its pages."""
 _NO_COPY_RANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM)
 
 Bytes = NDArray[np.uint8]
@@ -73,6 +75,7 @@ class CopyWorker:
                 read_exactly(tensor, self._target[:size], start + copied)
                 write_all(descriptor, self._target[:size], base + target + copied)
                 copied += size
+            start_writeback(descriptor, base + target, task.nbytes)
         return task.nbytes * len(starts)
 
     def _copy_tile(self, block: Block, descriptor: int, base: int, itemsize: int) -> int:
@@ -83,6 +86,8 @@ class CopyWorker:
         for number, position in enumerate(product(*map(range, block.sizes[:outer]))):
             offset = block.target_offset + sum(i * stride for i, stride in zip(position, block.target_strides, strict=False))
             write_all(descriptor, self._target[number * nbytes : (number + 1) * nbytes], base + offset * itemsize)
+            if nbytes >= MIN_WRITEBACK:
+                start_writeback(descriptor, base + offset * itemsize, nbytes)
         return block.elements * itemsize
 
     def _copy_band(self, band: BandCopy, descriptor: int, base: int, itemsize: int) -> int:
@@ -91,6 +96,7 @@ class CopyWorker:
             target[:] = 0
         self.read_blocks(band.blocks, target, itemsize)
         write_all(descriptor, target, base + band.start * itemsize)
+        start_writeback(descriptor, base + band.start * itemsize, target.size)
         return target.size
 
     def read_blocks(self, blocks: Sequence[Block], target: Bytes, itemsize: int) -> None:
@@ -213,6 +219,16 @@ def write_all(descriptor: int, buffer: Bytes, offset: int) -> None:
         except OSError as error:
             raise write_error(error) from None
         view, offset = view[count:], offset + count
+
+
+def start_writeback(descriptor: int, offset: int, nbytes: int) -> None:
+    """Start to write bytes of a file to the disk, without waiting.
+
+    The kernel's own flusher begins at 10 % of the memory, and where all cores are busy it writes slower than workers copy: they
+    then wait for it at 20 %. POSIX_FADV_DONTNEED submits the writes in the calling thread; pages in flight stay cached.
+    """
+    if hasattr(os, "posix_fadvise") and nbytes:
+        os.posix_fadvise(descriptor, offset, nbytes, os.POSIX_FADV_DONTNEED)
 
 
 def write_error(error: OSError) -> EngineError:
