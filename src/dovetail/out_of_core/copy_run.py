@@ -33,19 +33,23 @@ class _OpenFile:
 
 @dataclass
 class CopyRun:
-    """Workers with buffers of ``budget`` bytes each, and the files of scratch tensors in ``folder``."""
+    """Workers with buffers of ``budget`` bytes each, and the files of scratch tensors in ``folder``.
+
+    With ``is_uncached`` the files leave the page cache as they are copied.
+    """
 
     folder: str
     budget: Budget
     threads: int
     sources: Sequence[TensorFile]
+    is_uncached: bool = False
     written: int = 0
     _scratch: dict[Scratch, StoredTensor] = field(default_factory=dict)
     _streams: ExitStack = field(default_factory=ExitStack)
     _workers: list[CopyWorker] = field(default_factory=list)
 
     def __enter__(self) -> CopyRun:
-        self._workers = [CopyWorker(self.budget, self._resolve) for _ in range(self.threads)]
+        self._workers = [CopyWorker(self.budget, self._resolve, is_uncached=self.is_uncached) for _ in range(self.threads)]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -42,10 +44,14 @@ Resolve = Callable[[Any], StoredTensor]
 
 
 class CopyWorker:
-    """The buffers of one thread. ``resolve`` finds the file of a source."""
+    """The buffers of one thread. ``resolve`` finds the file of a source.
 
-    def __init__(self, budget: Budget, resolve: Resolve) -> None:
+    With ``is_uncached`` the pages of a file leave the cache once they are copied.
+    """
+
+    def __init__(self, budget: Budget, resolve: Resolve, *, is_uncached: bool = False) -> None:
         self._budget = budget
+        self._cache = _PageCache() if is_uncached else None
         self._resolve = resolve
         self._source = allocate(budget.source)
         self._target = allocate(budget.target)
@@ -75,7 +81,8 @@ class CopyWorker:
                 read_exactly(tensor, self._target[:size], start + copied)
                 write_all(descriptor, self._target[:size], base + target + copied)
                 copied += size
-            start_writeback(descriptor, base + target, task.nbytes)
+            self._written(descriptor, base + target, task.nbytes)
+            self._read_once(tensor, start, task.nbytes)
         return task.nbytes * len(starts)
 
     def _copy_tile(self, block: Block, descriptor: int, base: int, itemsize: int) -> int:
@@ -87,7 +94,7 @@ class CopyWorker:
             offset = block.target_offset + sum(i * stride for i, stride in zip(position, block.target_strides, strict=False))
             write_all(descriptor, self._target[number * nbytes : (number + 1) * nbytes], base + offset * itemsize)
             if nbytes >= MIN_WRITEBACK:
-                start_writeback(descriptor, base + offset * itemsize, nbytes)
+                self._written(descriptor, base + offset * itemsize, nbytes)
         return block.elements * itemsize
 
     def _copy_band(self, band: BandCopy, descriptor: int, base: int, itemsize: int) -> int:
@@ -96,7 +103,7 @@ class CopyWorker:
             target[:] = 0
         self.read_blocks(band.blocks, target, itemsize)
         write_all(descriptor, target, base + band.start * itemsize)
-        start_writeback(descriptor, base + band.start * itemsize, target.size)
+        self._written(descriptor, base + band.start * itemsize, target.size)
         return target.size
 
     def read_blocks(self, blocks: Sequence[Block], target: Bytes, itemsize: int) -> None:
@@ -125,7 +132,20 @@ class CopyWorker:
         read = plan_read(block.sizes, block.source_offset, block.source_strides, size, self._source.size)
         assert read is not None, "tiles are chosen so that they fit"
         self._read_runs(tensor, read, size)
+        if read.elements == prod(count for count, stride in zip(block.sizes, block.source_strides, strict=True) if stride):
+            # Without gaps no other tile has elements of these pages.
+            for start in read.starts if read.run * size >= MIN_WRITEBACK else ():
+                self._read_once(tensor, tensor.offset + start * size, read.run * size)
         return self._source[: read.elements * size], read.offset, read.strides
+
+    def _written(self, descriptor: int, offset: int, nbytes: int) -> None:
+        start_writeback(descriptor, offset, nbytes)
+        if self._cache is not None:
+            self._cache.drop_written(descriptor, offset, nbytes)
+
+    def _read_once(self, tensor: StoredTensor, offset: int, nbytes: int) -> None:
+        if self._cache is not None:
+            drop_pages(tensor.file.descriptor, offset, nbytes)
 
     def _read_runs(self, tensor: StoredTensor, read: StridedRead, itemsize: int) -> None:
         nbytes = read.run * itemsize
@@ -147,6 +167,23 @@ def _bits_of(itemsize: int) -> np.dtype[Any]:
 def allocate(nbytes: int) -> Bytes:
     """Allocate a buffer of unspecified content."""
     return np.empty(nbytes, np.uint8)
+
+
+class _PageCache:
+    """Ranges that were written last. Their pages can leave the cache when the disk has them, a few tasks later."""
+
+    _LAG = 4
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, int, int]] = deque()
+
+    def drop_written(self, descriptor: int, offset: int, nbytes: int) -> None:
+        self._recent.append((descriptor, offset, nbytes))
+        if len(self._recent) > self._LAG:
+            oldest, *position = self._recent.popleft()
+            # A descriptor of a file that is complete may be closed.
+            if oldest == descriptor:
+                drop_pages(descriptor, *position)
 
 
 def _element_of(block: Block) -> np.dtype[Any]:
@@ -227,6 +264,11 @@ def start_writeback(descriptor: int, offset: int, nbytes: int) -> None:
     The kernel's own flusher begins at 10 % of the memory, and where all cores are busy it writes slower than workers copy: they
     then wait for it at 20 %. POSIX_FADV_DONTNEED submits the writes in the calling thread; pages in flight stay cached.
     """
+    drop_pages(descriptor, offset, nbytes)
+
+
+def drop_pages(descriptor: int, offset: int, nbytes: int) -> None:
+    """Drop the pages of a range that are on the disk, and that no process maps, from the page cache."""
     if hasattr(os, "posix_fadvise") and nbytes:
         os.posix_fadvise(descriptor, offset, nbytes, os.POSIX_FADV_DONTNEED)
 

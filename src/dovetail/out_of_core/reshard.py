@@ -23,7 +23,7 @@ from dovetail.interpreter.interpret import check_inputs
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.types import Tensor, is_static
-from dovetail.limits import counting
+from dovetail.limits import counting, machine_memory
 from dovetail.out_of_core.blocks import Composition, TensorBlocks, compose_blocks, whole_tensor
 from dovetail.out_of_core.copy_run import CopyRun
 from dovetail.out_of_core.copy_tasks import Budget
@@ -35,6 +35,8 @@ from dovetail.passes.infer import infer_graph
 
 STATE = ".reshard.json"
 """The file in the output folder that identifies a run which has not ended."""
+UNCACHED_SHARE = 4
+"""Outputs of more than this part of the machine's memory leave the page cache as they are written."""
 _RESERVE = 48 << 20
 # Bytes that Python objects and temporaries of a run may need beside the buffers.
 _MAX_BUFFER = 64 << 20
@@ -120,7 +122,9 @@ def reshard(
         with _lock_output(folder, files, digest, restart=restart) as complete:
             pending = [file for file in files if file.name not in complete]
             _refuse_full_disk(folder, pending, composition)
-            with CopyRun(folder, _budget(budget_bytes, workers), workers, tensors.files) as run:
+            # Files of such sizes would push the pages of all other processes out of the cache.
+            is_uncached = sum(file.size for file in pending) > machine_memory() // UNCACHED_SHARE
+            with CopyRun(folder, _budget(budget_bytes, workers), workers, tensors.files, is_uncached) as run:
                 if pending:
                     for scratch, blocks in composition.scratch:
                         run.write_scratch(scratch, blocks)
