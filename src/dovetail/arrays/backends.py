@@ -110,7 +110,7 @@ def is_chunked(item: object) -> bool:
     return all(hasattr(item, name) for name in ("chunks", "shape", "dtype", "__getitem__")) and not hasattr(item, "dask")
 
 
-def from_chunked(item: Array) -> Array:
+def to_dask(item: Array) -> Array:
     """Return a stored array as an array of dask, one chunk for each of its own; nothing is read."""
     return importlib.import_module("dask.array").from_array(item, chunks=item.chunks or "auto")
 

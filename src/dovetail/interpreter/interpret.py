@@ -168,7 +168,7 @@ def to_library(item: Array, value: Value, xp: Namespace) -> Any:
 
     def fit(item: Array, type: Tensor, name: str) -> Any:
         if arrays.is_chunked(item) and arrays.is_dask(xp):
-            item = arrays.from_chunked(item)
+            item = arrays.to_dask(item)
         if not _belongs(item, xp):
             return arrays.from_numpy(xp, to_numpy_input(item, type, name))
         actual = arrays.element(item)

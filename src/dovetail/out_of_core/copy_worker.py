@@ -81,7 +81,7 @@ class CopyWorker:
                 read_exactly(tensor, self._target[:size], start + copied)
                 write_all(descriptor, self._target[:size], base + target + copied)
                 copied += size
-            self._written(descriptor, base + target, task.nbytes)
+            self._release(descriptor, base + target, task.nbytes)
             self._read_once(tensor, start, task.nbytes)
         return task.nbytes * len(starts)
 
@@ -94,7 +94,7 @@ class CopyWorker:
             offset = block.target_offset + sum(i * stride for i, stride in zip(position, block.target_strides, strict=False))
             write_all(descriptor, self._target[number * nbytes : (number + 1) * nbytes], base + offset * itemsize)
             if nbytes >= MIN_WRITEBACK:
-                self._written(descriptor, base + offset * itemsize, nbytes)
+                self._release(descriptor, base + offset * itemsize, nbytes)
         return block.elements * itemsize
 
     def _copy_band(self, band: BandCopy, descriptor: int, base: int, itemsize: int) -> int:
@@ -103,7 +103,7 @@ class CopyWorker:
             target[:] = 0
         self.read_blocks(band.blocks, target, itemsize)
         write_all(descriptor, target, base + band.start * itemsize)
-        self._written(descriptor, base + band.start * itemsize, target.size)
+        self._release(descriptor, base + band.start * itemsize, target.size)
         return target.size
 
     def read_blocks(self, blocks: Sequence[Block], target: Bytes, itemsize: int) -> None:
@@ -138,10 +138,10 @@ class CopyWorker:
                 self._read_once(tensor, tensor.offset + start * size, read.run * size)
         return self._source[: read.elements * size], read.offset, read.strides
 
-    def _written(self, descriptor: int, offset: int, nbytes: int) -> None:
+    def _release(self, descriptor: int, offset: int, nbytes: int) -> None:
         start_writeback(descriptor, offset, nbytes)
         if self._cache is not None:
-            self._cache.drop_written(descriptor, offset, nbytes)
+            self._cache.add(descriptor, offset, nbytes)
 
     def _read_once(self, tensor: StoredTensor, offset: int, nbytes: int) -> None:
         if self._cache is not None:
@@ -177,7 +177,7 @@ class _PageCache:
     def __init__(self) -> None:
         self._recent: deque[tuple[int, int, int]] = deque()
 
-    def drop_written(self, descriptor: int, offset: int, nbytes: int) -> None:
+    def add(self, descriptor: int, offset: int, nbytes: int) -> None:
         self._recent.append((descriptor, offset, nbytes))
         if len(self._recent) > self._LAG:
             oldest, *position = self._recent.popleft()

@@ -41,7 +41,7 @@ _COMPARED = 4 << 20
 
 
 @dataclass(frozen=True)
-class Fusion:
+class TensorFusion:
     """Tensors that are parts of one along ``axis``; ``sizes`` are the relative sizes of the parts, None to concatenate."""
 
     parts: tuple[str, ...]
@@ -56,10 +56,10 @@ class Recipe:
 
     ranks: int = 1
     split: Mapping[str, int] = field(default_factory=dict)
-    unfuse: tuple[Fusion, ...] = ()
+    unfuse: tuple[TensorFusion, ...] = ()
     transpose: Mapping[str, Sequence[int]] = field(default_factory=dict)
     cast: Mapping[str, str] = field(default_factory=dict)
-    fuse: tuple[Fusion, ...] = ()
+    fuse: tuple[TensorFusion, ...] = ()
     drop: tuple[str, ...] = ()
     rename: Mapping[str, str] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ def _rows(data: Mapping[str, Any], key: str) -> Sequence[Any]:
     return rows
 
 
-def _fusion_of(row: Any, keys: tuple[str, ...]) -> Fusion:
+def _fusion_of(row: Any, keys: tuple[str, ...]) -> TensorFusion:
     """Check a row of fuse or unfuse; ``keys`` names the whole, the parts, the axis, and the sizes."""
     title = f"{'un' * (len(keys) > 3)}fuse"
     if not isinstance(row, Mapping) or row.keys() != set(keys):
@@ -145,7 +145,7 @@ def _fusion_of(row: Any, keys: tuple[str, ...]) -> Fusion:
     if sizes is not None and not (_is_list(sizes, int) and len(sizes) == len(parts) and all(size > 0 for size in sizes)):
         raise RuleError("reshard.recipe", f"sizes must be a positive integer for each part, got {sizes!r}")
     _check_stars((whole, *parts))
-    return Fusion(tuple(parts), whole, axis, None if sizes is None else tuple(sizes))
+    return TensorFusion(tuple(parts), whole, axis, None if sizes is None else tuple(sizes))
 
 
 def _is_list(items: object, kind: type) -> bool:
@@ -228,7 +228,7 @@ class _RecipeGraph:
                     self._add(rows, _insert(name, text), row)
         return rows
 
-    def _cut(self, value: Value, fusion: Fusion, name: str) -> Sequence[Value]:
+    def _cut(self, value: Value, fusion: TensorFusion, name: str) -> Sequence[Value]:
         sizes = fusion.sizes or ()
         axis = self._axis(value, fusion.axis, name)
         unit, rest = divmod(static(value.shape)[axis], sum(sizes))
