@@ -108,6 +108,21 @@ def test_every_element_type_moves_bit_for_bit(source: Path, dtype: Any) -> None:
     assert torch.equal(loaded["w"].contiguous().view(torch.uint8), data.T.contiguous().view(torch.uint8))
 
 
+def test_large_files_leave_the_page_cache(source: Path) -> None:
+    rows = {name: RNG.random((1 << 10, 1 << 11), np.float32) for name in "ab"}
+    save_file(rows, source / "m.safetensors")
+    b = Builder("both")
+    x, y = b.input("a", "f32", (1 << 10, 1 << 11)), b.input("b", "f32", (1 << 10, 1 << 11))
+    for number in range(8):
+        b.output(f"y{number}", b.Concat(x, b.Transpose(b.Reshape(y, [1 << 11, 1 << 10])), axis=number % 2))
+    with mock.patch.object(module, "UNCACHED_SHARE", 1 << 60), mock.patch.object(copy_worker, "MIN_WRITEBACK", 1 << 10):
+        dovetail.reshard(b.model, source, source.parent / "out")
+    loaded = load_file(source.parent / "out" / "model.safetensors")
+    for number in range(8):
+        parts = [rows["a"], rows["b"].reshape(1 << 11, 1 << 10).T]
+        assert np.array_equal(loaded[f"y{number}"], np.concatenate(parts, number % 2))
+
+
 def test_casts_are_applied_to_tiles(source: Path) -> None:
     data = RNG.standard_normal((33, 65)).astype(np.float32) * 300
     save_file({"w": data}, source / "m.safetensors")
