@@ -101,6 +101,10 @@ def test_a_model_in_memory_is_mapped_as_its_file(tmp_path: Path) -> None:
     path, x = classifier(tmp_path), rows_of(10)
     mapper = pickle.loads(pickle.dumps(dovetail.Mapper(dovetail.load(path), threads=1)))
     assert_close(mapper({"x": x}), expected(path, {"x": x}))
+    assert repr(mapper) == "<Mapper of a Model, batch 64: (x: f32[12]) -> scores: f32[5], label: i64[]>"
+    assert_close(dovetail.Mapper(onnx.load(path), threads=1)({"x": x}), expected(path, {"x": x}))
+    with pytest.raises(DovetailError):
+        dovetail.Mapper(3)
 
 
 # Faults
@@ -279,7 +283,9 @@ def test_a_wrong_argument_is_a_named_error(tmp_path: Path) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
         ("batch.option", {"batch": 0}),
         ("batch.option", {"batch": True}),
+        ("batch.option", {"batch": 10**9}),
         ("batch.option", {"keep": "x"}),
+        ("batch.option", {"columns": ["x"]}),
         ("batch.column", {"columns": {"nothing": "x"}}),
         ("batch.column", {"keep": ["label"]}),
         ("engine.threads", {"threads": 0}),
@@ -294,14 +300,23 @@ def test_a_wrong_argument_is_a_named_error(tmp_path: Path) -> None:
         ("batch.table", iter([3])),
         ("batch.column", {"y": rows_of(2), "id": [1, 2]}),
         ("batch.column", {"x": rows_of(2)}),
+        ("batch.count", {"x": 3, "id": [1]}),
+        ("batch.count", {"x": np.array(3.0), "id": [1]}),
+        ("batch.count", {"x": None, "id": [1]}),
+        ("batch.value", {"x": [{}], "id": [1]}),
+        ("batch.dtype", {"x": rows_of(1).astype("c8"), "id": [1]}),
+        ("batch.dtype", {"x": np.zeros((1, 12), "M8[s]"), "id": [1]}),
         ("batch.table", np.zeros((2, 12), "f4")),
     ]
     for code, rows in tables:
         with pytest.raises(EngineError) as caught:
             list(mapper(rows))
         assert caught.value.code == code
-    with pytest.raises(EngineError, match=r"batch\.count"):
-        mapper.run_rows({"x": rows_of(2)}, 3)
+    for count in (3, -1, 2.0):
+        with pytest.raises(EngineError, match=r"batch\.count"):
+            mapper.run_rows({"x": rows_of(2)}, count)
+    with pytest.raises(EngineError, match=r"run\.memory"):
+        mapper_of(path, batch=1 << 20, limits=dovetail.Limits(memory=1 << 20))({"x": rows_of(2)})
     with pytest.raises(DovetailError, match=r"file\.missing"):
         dovetail.Mapper(tmp_path / "absent.onnx")
 

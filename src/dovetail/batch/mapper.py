@@ -17,11 +17,15 @@ from dovetail.batch.row_signature import RowSignature
 from dovetail.batch.rows import RowFault
 from dovetail.batch.shared_program import ModelContent, ProgramOptions, SharedProgram, default_cache_dir, shared_program
 from dovetail.batch.worker_threads import worker_thread_count
-from dovetail.errors import DovetailError, EngineError, RuleError
-from dovetail.limits import Limits
+from dovetail.errors import DovetailError, EngineError, RuleError, printable
+from dovetail.limits import DEFAULT, Limits, refuse_memory, within_memory
 
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model
+
+
+MAX_BATCH = 1 << 20
+"""The most rows of a batch; each call of fewer rows is filled up to a batch."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,10 @@ class Mapper:
     ) -> None:
         from dovetail.batch.model_content import read_model
 
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise EngineError("batch.option", f"batch must be an integer of at least 1, got {batch!r}")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MAX_BATCH:
+            raise EngineError("batch.option", f"batch must be an integer from 1 to {MAX_BATCH}, got {batch!r}")
+        if columns is not None and not isinstance(columns, Mapping):
+            raise EngineError("batch.option", f"columns must map inputs to columns, got {columns!r}")
         if isinstance(keep, str):
             raise EngineError("batch.option", f"keep must be a list of names of columns, got {keep!r}")
         self.threads = threads
@@ -152,6 +158,10 @@ class Mapper:
             raise EngineError(first.code, f"row {first.row}: {first.message}{more}")
         return results.outputs
 
+    def __repr__(self) -> str:
+        ports = [", ".join(f"{port.name}: {port}" for port in ports) for ports in (self.signature.inputs, self.signature.outputs)]
+        return printable(f"<Mapper of {self.path or 'a Model'}, batch {self.batch}: ({ports[0]}) -> {ports[1]}>")
+
     def run_rows(self, columns: Mapping[str, Any], count: int) -> RowResults:
         """Run the model on ``count`` rows, in batches, and return results and faults of rows.
 
@@ -160,13 +170,19 @@ class Mapper:
 
         Raises EngineError [batch.column], [batch.count], [batch.axis], and errors that concern no row, such as [run.memory].
         """
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+            raise EngineError("batch.count", f"the number of rows must be an integer of at least 0, got {count!r}")
         rows, faults = fit_columns(columns, self.signature.inputs, self.columns, count, self.cast)
         index = np.arange(count)
         if faults:
             index = np.delete(index, [fault.row for fault in faults])
             rows = {name: _select(data, index) for name, data in rows.items()}
+        if 0 < len(index) < self.batch:
+            row_bytes = sum(data[:1].nbytes for data in rows.values() if isinstance(data, np.ndarray))
+            refuse_memory(self.limits or DEFAULT, row_bytes * self.batch, f"a batch of {self.batch} rows")
         run = BatchRun(self.program, self.signature, self.batch, rows, index)
-        outputs = run.outputs()
+        with within_memory("the results", self.path):
+            outputs = run.outputs()
         if run.faults:
             index = np.delete(index, run.failed)
             faults = sorted([*faults, *run.faults], key=lambda fault: fault.row)

@@ -22,7 +22,9 @@ def read_model(
     model: Model | str | PathLike[str], limits: Limits | None, cache_dir: str | None
 ) -> tuple[ModelContent, RowSignature]:
     """Load a model. Raises the errors of ``load`` and of ``row_signature``."""
-    if isinstance(model, Model):
+    if not isinstance(model, str | PathLike):
+        # An object of the onnx package is loaded too.
+        model = model if isinstance(model, Model) else load(model, limits=limits)
         pickled = pickle.dumps(model)
         return ModelContent(sha256(pickled).hexdigest(), pickled=pickled), row_signature(model)
     path = os.path.abspath(os.fspath(model))

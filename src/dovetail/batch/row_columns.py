@@ -207,6 +207,8 @@ def _convert(array: np.ndarray[Any, Any], dtype: DType, cast: bool) -> tuple[np.
         return array.astype(target), True
     if not cast and (array.dtype.kind == "b") != (dtype.kind == "bool"):
         return None, True
+    if array.dtype.kind == "c" and dtype.kind != "complex":
+        return None, True
     try:
         is_safe = np.can_cast(array.dtype, target, "safe")
         with np.errstate(all="ignore"):

@@ -56,7 +56,11 @@ class _Mapped:
 
     def dict(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         self._check_columns(rows)
-        count = len(rows[next(iter(self._columns.values()))])
+        name = next(iter(self._columns.values()))
+        try:
+            count = len(rows[name])
+        except TypeError:
+            raise EngineError("batch.count", f"column {name!r} must have rows, got {type(rows[name]).__name__}") from None
         return {**{name: rows[name] for name in self._keep}, **self._run(rows, count)}
 
     def array(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
