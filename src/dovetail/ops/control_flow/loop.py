@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import check_inputs
@@ -214,9 +214,10 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         states, first = list(inputs[: self.carried]), self.carried + len(self.scan_inputs)
         cut, rest = inputs[self.carried : first], inputs[first:]
         outputs: list[list[Any]] = [[] for _ in self.scan_outputs]
-        goes_on = cond is None or bool(cond.reshape(()))
+        goes_on = cond is None or bool(arrays.to_numpy(cond).reshape(()))
+        never_ends = is_endless(self.body)
         count = self._run_count(trip_count, cut)
-        is_counted = goes_on and count is not None and count > COUNTED_TRIPS and is_endless(self.body)
+        is_counted = goes_on and count is not None and count > COUNTED_TRIPS and never_ends
         if is_counted and count is not None:
             usage.count_trips(count)
         trip = 0
@@ -231,7 +232,8 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
                 raise EngineError(
                     "loop.scalar", "the condition of the body must be a tensor of one element, got a sequence or nothing"
                 )
-            goes_on = bool(going.reshape(()))
+            # A traced condition has no elements, and one that is always true needs none.
+            goes_on = never_ends or bool(going.reshape(()))
             states = results[: self.carried]
             for row, part in zip(outputs, results[self.carried :], strict=True):
                 row.append(part)
@@ -257,7 +259,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             if len(set(lengths)) > 1:
                 raise EngineError("loop.parts", f"scan inputs must have equally many parts, got {', '.join(map(str, lengths))}")
             return lengths[0] if lengths else None
-        count = int(trip_count.reshape(()))
+        count = int(arrays.to_numpy(trip_count).reshape(()))
         if any(length < count for length in lengths):
             raise EngineError(
                 "loop.parts", f"scan inputs must have a part for each trip ({count}), got {', '.join(map(str, lengths))} parts"

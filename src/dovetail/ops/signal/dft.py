@@ -94,7 +94,7 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
             raise UnsupportedError("fourier.size", text)
         refuse_table((rows, rows), 8, "the unit vectors of a transform")
         unit = np.eye(rows).reshape(rows, sizes[axis], sizes[-1])
-        matrices = _transform(unit, [(1, int(length))], op.inverse, onesided)
+        matrices = _transform(np, unit, [(1, int(length))], op.inverse, onesided)
         order = [*(other for other in range(rank - 1) if other != axis), axis, rank - 1]
         moved = b.Reshape(b.Transpose(x, order), [*(sizes[other] for other in order[:-2]), rows], special_zero=False)
         matrix = b.constant(matrices.reshape(rows, math.prod(matrices.shape[1:])).astype(x.dtype.numpy), x.dtype)
@@ -103,30 +103,30 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
     return x
 
 
-def _transform(x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
-    """Compute the transform in f64 for f64, otherwise in f32."""
-    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+def _transform(xp: Namespace, x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
+    """Compute the transform in f64 for f64, otherwise in f32. Lengths of 0 are for numpy alone."""
+    wide = arrays.cast(xp, x, dtypes.f64 if arrays.element(x) == "f64" else dtypes.f32)
     signal = wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
     (last, length), steps = plan[-1], plan[:-1]
-    full = np.fft.ifft if inverse else np.fft.fft
+    full = xp.fft.ifft if inverse else xp.fft.fft
     if onesided and not inverse:
-        signal = _fft(np.fft.rfft, signal, length, last)
+        signal = _fft(xp.fft.rfft, signal, length, last)
     for axis, size in steps if inverse else reversed(steps):
         signal = _fft(full, signal, size, axis)
     if onesided and inverse:
         if not signal.shape[last]:
             # numpy's irfft of 0 frequencies reads uninitialized memory.
             signal = np.zeros((*signal.shape[:last], 1, *signal.shape[last:][1:]), signal.dtype)
-        return np.fft.irfft(signal, length, axis=last)[..., None]
+        return xp.fft.irfft(signal, n=length, axis=last)[..., None]
     if not onesided:
         signal = _fft(full, signal, length, last)
-    return np.stack([signal.real, signal.imag], axis=-1)
+    return xp.stack([xp.real(signal), xp.imag(signal)], axis=-1)
 
 
 def _fft(function: Callable[..., Any], signal: Array, length: int, axis: int) -> Any:
-    """Apply an FFT of numpy along ``axis``. Length 0, which numpy refuses, gives empty sums: no frequency, or one 0 from rfft."""
+    """Apply an FFT along ``axis``. Length 0, which numpy refuses, gives empty sums: no frequency, or one 0 from rfft."""
     if length:
-        return function(signal, length, axis=axis)
+        return function(signal, n=length, axis=axis)
     frequencies = 1 if function is np.fft.rfft else 0
     return np.zeros((*signal.shape[:axis], frequencies, *signal.shape[axis + 1 :]), np.result_type(signal, np.complex64))
 
@@ -180,8 +180,11 @@ class DFT(
         axes_view: Any = host_view_of(axes)
         plan = self.plan(x.shape[:-1], axes_view, host_view_of(lengths), self.onesided and self.inverse)
         assert plan is not None
+        lengths_of_axes = [(axis, int(length)) for axis, length in plan]
+        if not arrays.is_numpy(xp) and 0 not in x.shape and all(length for _, length in lengths_of_axes):
+            return xp.astype(_transform(xp, x, lengths_of_axes, self.inverse, self.onesided), x.dtype)
         data = arrays.to_numpy(x)
-        y = _transform(data, [(axis, int(length)) for axis, length in plan], self.inverse, self.onesided)
+        y = _transform(np, data, lengths_of_axes, self.inverse, self.onesided)
         return arrays.from_numpy(xp, y.astype(data.dtype), x)
 
     def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
