@@ -88,6 +88,10 @@ class DaskPool:
             self._calls.pop(key)[0].cancel()
         self._events.append(Event("lost", worker, (), reason))
 
+    @property
+    def size(self) -> int:
+        return len(self._workers)
+
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         self._submit(str(worker), call, _call, (self._job.token, *call))
 

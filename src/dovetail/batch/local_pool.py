@@ -70,6 +70,10 @@ class LocalPool:
                 process.stdin.close()
             self._events.put(Event("lost", worker, (), _end_text(code)))
 
+    @property
+    def size(self) -> int:
+        return len(self._processes)
+
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         process = self._processes.get(worker)
         if process is not None and process.stdin is not None:

@@ -210,7 +210,7 @@ def _run_parts(
         if not is_resumed:
             if not job.part_rows:
                 cost = scheduler.first_call("measure", job.mapper.batch)
-                job = replace(job, part_rows=choose_part_rows(job, scheduler.progress.workers, cost.bytes, cost.seconds))
+                job = replace(job, part_rows=choose_part_rows(job, max(pool.size, 1), cost.bytes, cost.seconds))
             write_record(job)
             job.sink.prepare()
         scheduler.progress.total = job.rows - sum(len(job.range_of(part)) for part in written)

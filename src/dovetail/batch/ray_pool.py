@@ -54,6 +54,10 @@ class RayPool:
         self._actors[self._count] = self._actor.remote(self._job)
         self._submit(self._count, ("start",))
 
+    @property
+    def size(self) -> int:
+        return len(self._actors)
+
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         if worker in self._actors:
             self._submit(worker, call)

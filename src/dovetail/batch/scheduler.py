@@ -33,6 +33,10 @@ class Event:
 class WorkerPool(Protocol):
     """Workers of one engine, each with a PartRunner of the same job; lost ones are replaced by the pool or the engine."""
 
+    @property
+    def size(self) -> int:
+        """The number of workers, those that have not started yet included."""
+
     def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
         """Start a call (a method of PartRunner and its arguments) on a worker."""
 
