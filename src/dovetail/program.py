@@ -68,8 +68,8 @@ class Program:
         self._call_fast = native.fast_calls.call if native is not None and native.fast_calls is not None else None
 
     @property
-    def _place(self) -> str:
-        """What runs the program, for its repr."""
+    def _runtime(self) -> str:
+        """The engine or library and its device, for the repr."""
         return self.engine
 
     @property
@@ -222,7 +222,7 @@ class Program:
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
-        return printable(f"<Program {self._place}{state}: {_ports_text(self.inputs)} -> {_ports_text(self.outputs)}>")
+        return printable(f"<Program {self._runtime}{state}: {_ports_text(self.inputs)} -> {_ports_text(self.outputs)}>")
 
 
 def _ports_text(values: Sequence[Value]) -> str:

@@ -241,7 +241,7 @@ class AxisFlow:
             return
 
     def _grouped_convolution(self, step: Primitive, x: int, weight: int) -> None:
-        """A convolution whose groups are split as its channels are; other grouped convolutions are not split."""
+        """Split a convolution along its groups where they divide by the parts; others are not split."""
         numbers, groups = step.params["dimension_numbers"], step.params["feature_group_count"]
         if x not in self.axes:
             return

@@ -58,7 +58,7 @@ class DeviceProgram(Program):
         return bound
 
     @property
-    def _place(self) -> str:
+    def _runtime(self) -> str:
         return f"{self.library} on {name_of(self.device)}"
 
     def __reduce__(self) -> tuple[Any, ...]:

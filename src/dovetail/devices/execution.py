@@ -149,10 +149,10 @@ def _refusal(node: Node, code: str, message: str) -> UnsupportedError:
 def _data_dependent(node: Node, error: DovetailError, library: str) -> UnsupportedError:
     message = f"the result's size or the path of the computation depends on elements, which {library} does not know in advance"
     refusal = _refusal(node, "device.data-dependent", message)
-    return refusal if error.node is None or error.node == node.label else _named(refusal, error)
+    return refusal if error.node is None or error.node == node.label else _name_refusal(refusal, error)
 
 
-def _named(refusal: UnsupportedError, error: DovetailError) -> UnsupportedError:
+def _name_refusal(refusal: UnsupportedError, error: DovetailError) -> UnsupportedError:
     """Return the refusal of a node in a subgraph, with that node's name."""
     return UnsupportedError(refusal.code, refusal.message, node=error.node, op=error.op)
 

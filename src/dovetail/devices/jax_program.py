@@ -15,7 +15,7 @@ from dovetail.ir.graph import Model, Value
 from dovetail.limits import active, counting
 
 LITERAL_ELEMENTS = 1024
-"""Constants of at most so many elements are literals of the compiled program, which XLA folds; others are its arguments."""
+"""Constants up to this number of elements are literals of the compiled program, which XLA folds; others are its arguments."""
 
 
 class JaxProgram(DeviceProgram):
@@ -62,7 +62,7 @@ class JaxProgram(DeviceProgram):
         with self._scope():
             outputs, failed = self._jitted(self._weights, self._place_inputs(inputs))
             if failed is not None:
-                self._raise_failed(inputs, np.asarray(failed))
+                self._check_elements(inputs, np.asarray(failed))
             if self.results == "numpy":
                 outputs = [copy_to_numpy(item) for item in outputs]
         return dict(zip([value.name for value in self.model.outputs], outputs, strict=True))
@@ -88,7 +88,7 @@ class JaxProgram(DeviceProgram):
         self._errors[_signature(inputs)] = [check.error for check in checks]
         return outputs, jax.numpy.stack([check.failed for check in checks]) if checks else None
 
-    def _raise_failed(self, inputs: Sequence[Any], failed: np.ndarray[Any, Any]) -> None:
+    def _check_elements(self, inputs: Sequence[Any], failed: np.ndarray[Any, Any]) -> None:
         if failed.any():
             error = self._errors[_signature(inputs)][int(failed.argmax())]
             raise EngineError(error.code, error.message, node=error.node, op=error.op, file=self.model.file)

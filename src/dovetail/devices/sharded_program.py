@@ -41,7 +41,7 @@ class ShardedProgram(JaxProgram):
         super().__init__(model, device, results, mesh=mesh, shardings=shardings)
 
     @property
-    def _place(self) -> str:
+    def _runtime(self) -> str:
         mesh = ", ".join(f"{name}={size}" for name, size in self._sizes.items())
         return f"{self.library} on {prod(self._sizes.values())} devices ({mesh})"
 

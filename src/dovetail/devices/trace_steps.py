@@ -67,12 +67,12 @@ class TraceSteps:
 
 def reshaped_axis(before: Sequence[int], after: Sequence[int], axis: int, parts: int) -> int | None:
     """Return the axis of ``after`` whose ``parts`` equal blocks are those of ``axis`` of ``before``; None if there is none."""
-    ahead = 1
+    leading = 1
     for size in before[:axis]:
-        ahead *= size
-    passed = 1
+        leading *= size
+    product = 1
     for index, size in enumerate(after):
-        if passed == ahead and size > 1:
+        if product == leading and size > 1:
             return index if size % parts == 0 else None
-        passed *= size
+        product *= size
     return None
