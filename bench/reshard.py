@@ -114,7 +114,7 @@ def reshard_in_process(source: Path, target: Path, options: argparse.Namespace) 
     command = [sys.executable, __file__, "--worker", str(source), str(target), "--memory", options.memory]
     command += ["--layers", str(options.layers), "--scale", str(options.scale)]
     begin = time.perf_counter()
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return time.perf_counter() - begin, float(done.stdout.split()[-1])
 
 
