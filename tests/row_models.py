@@ -82,5 +82,5 @@ def assert_close(found: dict[str, Array], theirs: dict[str, Array]) -> None:
             np.testing.assert_array_equal(found[name], array)
 
 
-def mapper_of(path: str, **options: Any) -> dovetail.Mapper:
-    return dovetail.Mapper(path, **{"cache_dir": None, "threads": 1, **options})
+def mapper_of(model: str | dovetail.Model, **options: Any) -> dovetail.Mapper:
+    return dovetail.Mapper(model, **{"cache_dir": None, "threads": 1, **options})

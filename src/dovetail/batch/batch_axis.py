@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from dovetail import symbolic
-from dovetail.batch.row_signature import REMEDY, RowPort, RowSignature
+from dovetail.batch.constant_inputs import fix_sizes
+from dovetail.batch.constants import Constants
+from dovetail.batch.row_signature import INPUT_REMEDY, OUTPUT_REMEDY, RowPort, RowSignature
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.edit import copy_model
@@ -25,27 +27,31 @@ TRIED_ROWS = (3, 7)
 """Numbers of rows for which an output must have as many."""
 
 
-def row_signature(model: Model) -> RowSignature:
-    """Return the signature of ``model``, whose inputs and outputs have the rows on their leading axis.
+def row_signature(model: Model, constants: Constants) -> RowSignature:
+    """Return the signature of ``model``, whose outputs and inputs but ``constants`` have the rows on their leading axis.
 
-    Raises EngineError [batch.axis], and UnsupportedError [program.states] for a model with states.
+    Raises EngineError [batch.axis], [batch.constant], and UnsupportedError [program.states] for a model with states.
     """
     if model.states:
         raise UnsupportedError("program.states", "a Mapper takes a model without states", file=model.file)
-    for value in (*model.inputs, *model.outputs):
-        if not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.shape == ():
-            raise _error(f"{value.name!r} must be a tensor with the rows on its leading axis, got {value.type}", model)
-    for value in model.inputs:
+    model = fix_sizes(model, constants)
+    inputs = [value for value in model.inputs if value.name not in constants.arrays]
+    for values, remedy in ((inputs, INPUT_REMEDY), (model.outputs, OUTPUT_REMEDY)):
+        for value in values:
+            if not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.shape == ():
+                message = f"{value.name!r} must be a tensor with the rows on its leading axis, got {value.type}"
+                raise _error(message, model, remedy)
+    for value in inputs:
         if value.shape is None:
-            raise _error(f"input {value.name!r} must have a known number of axes, got {value.type}", model)
-    sizes = [dims_of(value.type)[0] for value in model.inputs]
+            raise _error(f"input {value.name!r} must have a known number of axes, got {value.type}", model, INPUT_REMEDY)
+    sizes = [dims_of(value.type)[0] for value in inputs]
     if all(isinstance(size, int) for size in sizes):
-        batch = _fixed_batch(model, cast("list[int]", sizes))
+        batch = _fixed_batch(model, inputs, cast("list[int]", sizes))
     else:
-        _check_open_batch(model, sizes)
+        _check_open_batch(model, inputs, sizes)
         batch = None
     random = tuple(sorted(random_outputs(model)))
-    ports = tuple(map(_port, model.inputs)), tuple(map(_port, model.outputs))
+    ports = tuple(map(_port, inputs)), tuple(map(_port, model.outputs))
     return RowSignature(*ports, batch, random, _has_batch_scales(model.graph))
 
 
@@ -55,31 +61,34 @@ def _has_batch_scales(graph: Graph) -> bool:
     )
 
 
-def _error(message: str, model: Model) -> EngineError:
-    return EngineError("batch.axis", f"{message}; {REMEDY}", file=model.file)
+def _error(message: str, model: Model, remedy: str) -> EngineError:
+    return EngineError("batch.axis", f"{message}; {remedy}", file=model.file)
 
 
-def _input_text(model: Model) -> str:
-    return ", ".join(f"{value.name}: {value.type}" for value in model.inputs) or "no inputs"
+def _input_text(inputs: Sequence[Value]) -> str:
+    return ", ".join(f"{value.name}: {value.type}" for value in inputs) or "no inputs"
 
 
-def _fixed_batch(model: Model, sizes: Sequence[int]) -> int:
+def _fixed_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[int]) -> int:
     if not sizes or sizes[0] < 1 or len(set(sizes)) > 1:
-        raise _error(f"the inputs must have one leading size of at least 1, got {_input_text(model)}", model)
+        message = f"the inputs must have one leading size of at least 1, got {_input_text(inputs)}"
+        raise _error(message, model, INPUT_REMEDY)
     for value in model.outputs:
         leading = _leading_size(value)
         if isinstance(leading, int) and leading != sizes[0]:
-            raise _error(f"output {value.name!r} must have {sizes[0]} rows, as the inputs, got {value.type}", model)
+            raise _error(
+                f"output {value.name!r} must have {sizes[0]} rows, as the inputs, got {value.type}", model, OUTPUT_REMEDY
+            )
     return sizes[0]
 
 
-def _check_open_batch(model: Model, sizes: Sequence[Size]) -> None:
+def _check_open_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[Size]) -> None:
     """Give all leading axes one symbol, infer the model anew, and check that the outputs have its size."""
     names = [symbolic.name_of(size) for size in sizes]
-    inner = {symbolic.name_of(x) for value in model.inputs for size in dims_of(value.type)[1:] for x in symbolic.symbols(size)}
+    inner = {symbolic.name_of(x) for value in inputs for size in dims_of(value.type)[1:] for x in symbolic.symbols(size)}
     leading = {name for name in names if name is not None}
     if None in names or leading & inner:
-        raise _error(f"the inputs must have one open leading axis, got {_input_text(model)}", model)
+        raise _error(f"the inputs must have one open leading axis, got {_input_text(inputs)}", model, INPUT_REMEDY)
     model = copy_model(model)
     for value in model.graph.values():
         value.type = substitute_type(value.type, dict.fromkeys(leading, sizes[0]))
@@ -90,7 +99,8 @@ def _check_open_batch(model: Model, sizes: Sequence[Size]) -> None:
         tried = [count if size is None else symbolic.substitute(size, {rows: count}) for count in TRIED_ROWS]
         # A size that depends on the data is checked in each run.
         if any(isinstance(actual, int) and actual != count for actual, count in zip(tried, TRIED_ROWS, strict=True)):
-            raise _error(f"output {value.name!r} must have as many rows as the inputs ({rows}), got {value.type}", model)
+            message = f"output {value.name!r} must have as many rows as the inputs ({rows}), got {value.type}"
+            raise _error(message, model, OUTPUT_REMEDY)
 
 
 def _leading_size(value: Value) -> Size | None:

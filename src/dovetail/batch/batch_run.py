@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.batch.row_columns import Rows
 from dovetail.batch.row_independence import check_independence
-from dovetail.batch.row_signature import REMEDY, RowPort, RowSignature
+from dovetail.batch.row_signature import OUTPUT_REMEDY, RowPort, RowSignature
 from dovetail.batch.rows import RowFault
 from dovetail.batch.shared_program import SharedProgram
 from dovetail.errors import DovetailError, EngineError
@@ -142,7 +142,7 @@ class BatchRun:
             array = outputs[name]
             if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) != size:
                 shape = list(array.shape) if isinstance(array, np.ndarray) else type(array).__name__
-                raise EngineError("batch.axis", f"output {name!r} must have {size} rows, got {shape}; {REMEDY}")
+                raise EngineError("batch.axis", f"output {name!r} must have {size} rows, got {shape}; {OUTPUT_REMEDY}")
 
 
 def _part(batch: Any, half: slice) -> Any:

@@ -114,6 +114,7 @@ def record_of(job: Job) -> dict[str, Any]:
             "keep": list(mapper.keep),
             "cast": mapper.cast,
             "format": job.format,
+            **({"constants": mapper.constant_texts} if mapper.constants else {}),
             **job.options,
         },
         "part_rows": job.part_rows,

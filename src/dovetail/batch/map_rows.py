@@ -78,6 +78,7 @@ def map_rows(
     batch: int = 64,
     columns: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
+    constants: Mapping[str, Any] | None = None,
     format: str | None = None,
     cast: bool = False,
     image_resize: bool = False,
@@ -93,7 +94,8 @@ def map_rows(
     """Run a model on every row of a dataset, and write the results into the folder ``output``, each row exactly once.
 
     ``input``: parquet, .npy, .npz, zarr or images, a file or a folder. ``columns`` maps inputs of the model to columns, by
-    default of the same names; the columns ``keep`` are passed through; ``format`` is by default that of the input. A row without
+    default of the same names; the columns ``keep`` are passed through; ``constants``: values of inputs that are the same
+    for all rows; ``format`` is by default that of the input. A row without
     a result is listed with its error in ``output/_errors``; more than ``max_errors`` of them end the job.
 
     Pixels of images are u8, RGB; their value for the model is ``(pixel * image_scale - image_mean) / image_std``. An image must
@@ -114,8 +116,9 @@ def map_rows(
     mapper_threads = threads if engine == "dask" else threads or 1
     images = ImageValues(image_resize, image_scale, image_mean, image_std)
     mapper, source = open_rows(
-        model, input, columns, images, batch=batch, threads=mapper_threads, keep=keep, cast=cast, limits=limits
-    )
+        model, input, columns, images, batch=batch, threads=mapper_threads, keep=keep, constants=constants, cast=cast,
+        limits=limits,
+    )  # fmt: skip
     folder = os.path.abspath(os.fspath(output))
     check_folder(folder, os.fspath(input))
     os.makedirs(folder, exist_ok=True)

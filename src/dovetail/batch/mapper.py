@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.batch.batch_run import RUN_FAULTS, BatchRun
+from dovetail.batch.constants import Constants
 from dovetail.batch.row_columns import Rows, fit_columns
 from dovetail.batch.row_signature import RowSignature
 from dovetail.batch.rows import RowFault
@@ -46,14 +47,17 @@ class Mapper:
 
     ``mapper(rows)`` returns what it takes: a dict of arrays, a pandas DataFrame, a pyarrow Table or RecordBatch, an array (one
     input and one output), or an iterator of RecordBatches. ``columns`` maps inputs to columns, by default of the same names;
-    the columns ``keep`` are passed through. ``batch``: the rows of a run, unless the model fixes them; a shorter batch is filled
-    with copies of its last row where the sizes of a row are fixed. Values are converted without loss, or rounded with ``cast``.
+    the columns ``keep`` are passed through. ``constants``: values of inputs that are the same for all rows, of any shape.
+
+    ``batch``: the rows of a run, unless the model fixes them; a shorter batch is filled with copies of its last row where the
+    sizes of a row are fixed. Values are converted without loss, or rounded with ``cast``.
 
     ``threads``: by default one where an engine runs a worker for each core, else all that the process may use. A process
     compiles equal models with equal options once. ``cache_dir``: the folder of plans that the processes of a host share;
     "auto" is one in the temporary folder, None is none. ``model``: a path, which each process opens, or a Model.
 
-    Raises EngineError [batch.axis] for a model without a batch axis, [batch.option], and the errors of ``load``.
+    Raises EngineError [batch.axis] for a model without a batch axis, [batch.constant], [batch.option]; and the errors of
+    ``load``.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Mapper:
         threads: int | None = None,
         columns: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
+        constants: Mapping[str, Any] | None = None,
         cast: bool = False,
         limits: Limits | None = None,
         cache_dir: str | PathLike[str] | None = "auto",
@@ -74,6 +79,8 @@ class Mapper:
             raise EngineError("batch.option", f"batch must be an integer from 1 to {MAX_BATCH}, got {batch!r}")
         if columns is not None and not isinstance(columns, Mapping):
             raise EngineError("batch.option", f"columns must map inputs to columns, got {columns!r}")
+        if constants is not None and not isinstance(constants, Mapping):
+            raise EngineError("batch.option", f"constants must map inputs to values, got {constants!r}")
         if isinstance(keep, str):
             raise EngineError("batch.option", f"keep must be a list of names of columns, got {keep!r}")
         self.threads = threads
@@ -85,12 +92,16 @@ class Mapper:
             worker_thread_count(threads)
         self._content: ModelContent
         self.signature: RowSignature
-        self._content, self.signature = read_model(model, limits, self._cache_folder)
+        self._constants: Constants
+        self._content, self.signature, self._constants = read_model(model, limits, constants or {}, cast)
         self.batch = self.signature.batch or batch
         self.columns = self._column_names(columns or {})
 
     def _column_names(self, columns: Mapping[str, str]) -> dict[str, str]:
         names = [port.name for port in self.signature.inputs]
+        both = self._constants.arrays.keys() & set(columns)
+        if both:
+            raise EngineError("batch.constant", f"an input must have a column or a constant, got both for {min(both)!r}")
         unknown = [name for name in columns if name not in names]
         if unknown:
             message = (
@@ -112,6 +123,16 @@ class Mapper:
         return self._content.digest
 
     @property
+    def constants(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The inputs that are the same for all rows, in the types of the model."""
+        return dict(self._constants.arrays)
+
+    @property
+    def constant_texts(self) -> dict[str, str]:
+        """The type, the shape, and the values or their digest of each constant."""
+        return self._constants.record
+
+    @property
     def files(self) -> dict[str, str]:
         """The digest of each file of the model, by its name beside the model; empty for a Model."""
         return dict(self._content.files)
@@ -127,7 +148,7 @@ class Mapper:
     @cached_property
     def program(self) -> SharedProgram:
         """The program of this process, which compiles in its first call."""
-        options = ProgramOptions(worker_thread_count(self.threads), self.limits, self._cache_folder)
+        options = ProgramOptions(worker_thread_count(self.threads), self.limits, self._cache_folder, self._constants)
         return shared_program(self._content, options)
 
     def compile(self) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Mapping
 from hashlib import sha256
 from os import PathLike
+from typing import Any
 
 from dovetail.batch.batch_axis import row_signature
+from dovetail.batch.constant_inputs import fit_constants
+from dovetail.batch.constants import Constants
 from dovetail.batch.row_signature import RowSignature
 from dovetail.batch.shared_program import ModelContent
 from dovetail.errors import FormatError
@@ -19,14 +23,14 @@ from dovetail.plan_cache.digest import digest_of_file, name_of
 
 
 def read_model(
-    model: Model | str | PathLike[str], limits: Limits | None, cache_dir: str | None
-) -> tuple[ModelContent, RowSignature]:
-    """Load a model. Raises the errors of ``load`` and of ``row_signature``."""
+    model: Model | str | PathLike[str], limits: Limits | None, constants: Mapping[str, Any], cast: bool
+) -> tuple[ModelContent, RowSignature, Constants]:
+    """Load a model. Raises the errors of ``load``, ``fit_constants`` and ``row_signature``."""
     if not isinstance(model, str | PathLike):
         # An object of the onnx package is loaded too.
         model = model if isinstance(model, Model) else load(model, limits=limits)
         pickled = pickle.dumps(model)
-        return ModelContent(sha256(pickled).hexdigest(), pickled=pickled), row_signature(model)
+        return ModelContent(sha256(pickled).hexdigest(), pickled=pickled), *_signature(model, constants, cast)
     path = os.path.abspath(os.fspath(model))
     with record_files() as files:
         loaded = load(path, limits=limits)
@@ -35,7 +39,12 @@ def read_model(
     digests = [(os.path.relpath(file, folder), _digest(file)) for file in (path, *others)]
     digest = name_of([digests[0][1], *(part for pair in digests[1:] for part in pair)])
     content = ModelContent(digest, path, tuple(digests))
-    return content, row_signature(loaded)
+    return content, *_signature(loaded, constants, cast)
+
+
+def _signature(model: Model, values: Mapping[str, Any], cast: bool) -> tuple[RowSignature, Constants]:
+    constants = fit_constants(values, model, cast)
+    return row_signature(model, constants), constants
 
 
 def _digest(path: str) -> str:

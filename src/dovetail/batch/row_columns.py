@@ -104,7 +104,7 @@ def _fit_objects(items: Any, port: RowPort, name: str, cast: bool, faults: RowFa
         row = None
         if number not in faults:
             try:
-                row = _fit_row(item, port, name, cast)
+                row = fit_row(item, port, name, cast)
             except UnfitRow as fault:
                 faults[number] = fault
         rows.append(row)
@@ -118,7 +118,8 @@ def _fit_objects(items: Any, port: RowPort, name: str, cast: bool, faults: RowFa
     return array, faults
 
 
-def _fit_row(item: Any, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:
+def fit_row(item: Any, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:
+    """Return one row in the shape and type of ``port``. Raises UnfitRow."""
     if isinstance(item, UnfitRow):
         raise item
     if item is None or type(item).__name__ in MISSING_NAMES:

@@ -13,6 +13,8 @@ RowSize = int | str
 """A size of a row: a number, or the text of an open size, which is the same in all inputs of a row."""
 
 REMEDY = '"dovetail rebatch" gives a model one batch axis'
+INPUT_REMEDY = f"{REMEDY}; --constant (constants in Python) is for an input that is the same for all rows"
+OUTPUT_REMEDY = f'{REMEDY}; "dovetail extract --to" writes a model of other outputs'
 
 
 @dataclass(frozen=True, slots=True)

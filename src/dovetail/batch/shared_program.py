@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dovetail.batch.constants import Constants
 from dovetail.errors import EngineError, FormatError, MissingFileError
 from dovetail.forks import ForkLock
 from dovetail.limits import Limits
@@ -54,6 +55,8 @@ class ProgramOptions:
     threads: int
     limits: Limits | None
     cache_dir: str | None
+    constants: Constants
+    """Inputs that each call has."""
 
 
 class SharedProgram:
@@ -62,6 +65,7 @@ class SharedProgram:
     def __init__(self, content: ModelContent, options: ProgramOptions) -> None:
         self._content = content
         self._options = options
+        self._constants = options.constants.arrays
         self._program: Callable[..., Any] | None = None
         self._plan = _shared_plan(content, options)
         self._lock = ForkLock()
@@ -76,22 +80,24 @@ class SharedProgram:
         program = self._program
         if program is None:
             program = self.compile(inputs)
+        if self._constants:
+            inputs = {**self._constants, **inputs}
         return program(inputs, out=out)  # type: ignore[no-any-return]
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The program itself once it is compiled."""
-        return self._program or self
+        """The program itself once it is compiled, if it has no constants."""
+        return self if self._constants else self._program or self
 
     def compile(self, inputs: dict[str, Any] | None) -> Callable[..., Any]:
-        """Return the program for the shapes of ``inputs`` (None: not known)."""
+        """Return the program for the shapes of ``inputs`` without the constants (None: not known)."""
         with self._lock:
             if self._program is not None:
                 return self._program
             if self._plan is None:
                 self._program = self._compile_alone()
                 return self._program
-            program, is_final = self._plan.open(inputs)
+            program, is_final = self._plan.open(None if inputs is None else {**self._constants, **inputs})
             if is_final:
                 self._program, self._plan = program, None
             return program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, say
 
 ENGINES = ("local", "ray", "dask")
 REFRESH_SECONDS = 0.5
-ROW_OPTIONS = ("engine", "address", "workers", "batch", "columns", "format", "cast", "part_rows", "max_errors")
+ROW_OPTIONS = ("engine", "address", "workers", "batch", "columns", "constants", "format", "cast", "part_rows", "max_errors")
 TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 
 
@@ -29,6 +30,7 @@ TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 @click.option("--batch", default=64, show_default=True, type=click.IntRange(min=1), help="Rows of one run of the model.")
 @click.option("--column", "columns", multiple=True, metavar="INPUT=COLUMN", help="The column of an input [that of its name].")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="A column that is copied to the results.")
+@click.option("--constant", "constants", multiple=True, metavar="INPUT=VALUE", help="A value for all rows: JSON or FILE.npy.")
 @click.option("--format", "format", metavar="FORMAT", help="parquet, npy, npz, zarr or images [that of INPUT].")
 @click.option("--cast", is_flag=True, help="Round values to the types of the inputs.")
 @click.option("--image-resize", is_flag=True, help="Resize images to the model's input, by the bilinear filter of Pillow.")
@@ -56,6 +58,7 @@ def map(
     batch: int,
     columns: tuple[str, ...],
     keep: tuple[str, ...],
+    constants: tuple[str, ...],
     format: str | None,
     cast: bool,
     image_resize: bool,
@@ -99,7 +102,8 @@ def map(
         with _progress_bar(f"{model} on {source}") as show:
             report = map_rows(
                 model, source, output, engine=engine, address=address, workers=workers, threads=threads, batch=batch,
-                columns=_columns_of(columns), keep=keep, format=format, cast=cast, part_rows=part_rows, max_errors=max_errors,
+                columns=_columns_of(columns), keep=keep, constants=_constants_of(constants), format=format, cast=cast,
+                part_rows=part_rows, max_errors=max_errors,
                 image_resize=image_resize, image_scale=image_scale, image_mean=_numbers_of("--image-mean", image_mean),
                 image_std=_numbers_of("--image-std", image_std), restart=restart, limits=limits_of_options(), on_progress=show,
             )  # fmt: skip
@@ -144,6 +148,28 @@ def _columns_of(pairs: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--column takes INPUT=COLUMN, not {pair!r}")
         found[name] = column
     return found
+
+
+def _constants_of(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of ``INPUT=VALUE``. Raises UsageError, EngineError [array.file]."""
+    # Deferred for start-up time.
+    from dovetail.cli.arrays import read_array
+
+    constants: dict[str, Any] = {}
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or not name:
+            raise click.UsageError(f"--constant takes INPUT=VALUE, not {pair!r}")
+        if name in constants:
+            raise click.UsageError(f"--constant has two values for {name!r}")
+        if text.endswith(".npy"):
+            constants[name] = read_array(text)
+            continue
+        try:
+            constants[name] = json.loads(text)
+        except (ValueError, RecursionError):
+            raise click.UsageError(f"the value of --constant is a number, a JSON list or FILE.npy, not {text!r}") from None
+    return constants
 
 
 def _numbers_of(option: str, text: str | None) -> list[float] | None:
