@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import cast
 
 from dovetail import symbolic
 from dovetail.batch.constant_inputs import fix_sizes
 from dovetail.batch.constants import Constants
+from dovetail.batch.map_outputs import column_of
 from dovetail.batch.row_signature import INPUT_REMEDY, OUTPUT_REMEDY, RowPort, RowSignature
 from dovetail.compare.verify import random_outputs
+from dovetail.dtypes import f32
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import Size, Tensor, dims_of, dtype_of
+from dovetail.ir.types import Sequence as List, Size, Tensor, dims_of, dtype_of
+from dovetail.ops.ml.maps import ZipMap
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
@@ -36,7 +41,9 @@ def row_signature(model: Model, constants: Constants) -> RowSignature:
         raise UnsupportedError("program.states", "a Mapper takes a model without states", file=model.file)
     model = fix_sizes(model, constants)
     inputs = [value for value in model.inputs if value.name not in constants.arrays]
-    for values, remedy in ((inputs, INPUT_REMEDY), (model.outputs, OUTPUT_REMEDY)):
+    maps = {value.name: _map_keys(value) for value in model.outputs if _map_keys(value)}
+    tensors = [value for value in model.outputs if value.name not in maps]
+    for values, remedy in ((inputs, INPUT_REMEDY), (tensors, OUTPUT_REMEDY)):
         for value in values:
             if not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.shape == ():
                 message = f"{value.name!r} must be a tensor with the rows on its leading axis, got {value.type}"
@@ -50,9 +57,24 @@ def row_signature(model: Model, constants: Constants) -> RowSignature:
     else:
         _check_open_batch(model, inputs, sizes)
         batch = None
-    random = tuple(sorted(random_outputs(model)))
-    ports = tuple(map(_port, inputs)), tuple(map(_port, model.outputs))
-    return RowSignature(*ports, batch, random, _has_batch_scales(model.graph))
+    ports = {value.name: _output_ports(value, maps.get(value.name, ())) for value in model.outputs}
+    outputs = tuple(chain.from_iterable(ports.values()))
+    (name, count), *_ = Counter(port.name for port in outputs).most_common(1) or [("", 0)]
+    if count > 1:
+        raise EngineError("batch.column", f"each result must have a name of its own, got {count} of {name!r}", file=model.file)
+    random = tuple(sorted(port.name for name in random_outputs(model) for port in ports[name]))
+    has_scales = _has_batch_scales(model.graph)
+    return RowSignature(tuple(map(_port, inputs)), outputs, batch, random, has_scales, tuple(maps.items()))
+
+
+def _map_keys(value: Value) -> tuple[int | str, ...]:
+    """Return the keys of the maps that ZipMap makes; empty for other values."""
+    op = value.node.op if value.node is not None else None
+    return tuple(dict.fromkeys(op.labels())) if isinstance(op, ZipMap) else ()
+
+
+def _output_ports(value: Value, keys: Sequence[int | str]) -> list[RowPort]:
+    return [RowPort(column_of(value.name, key), f32, ()) for key in keys] if keys else [_port(value)]
 
 
 def _has_batch_scales(graph: Graph) -> bool:
@@ -104,6 +126,8 @@ def _check_open_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[Siz
 
 
 def _leading_size(value: Value) -> Size | None:
+    if isinstance(value.type, List):
+        return value.type.length
     return value.shape[0] if value.shape else None
 
 

@@ -148,7 +148,9 @@ class Mapper:
     @cached_property
     def program(self) -> SharedProgram:
         """The program of this process, which compiles in its first call."""
-        options = ProgramOptions(worker_thread_count(self.threads), self.limits, self._cache_folder, self._constants)
+        options = ProgramOptions(
+            worker_thread_count(self.threads), self.limits, self._cache_folder, self._constants, self.signature.maps
+        )
         return shared_program(self._content, options)
 
     def compile(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.batch.map_outputs import MapKeys
 from dovetail.dtypes import DType
 
 RowSize = int | str
@@ -57,3 +58,5 @@ class RowSignature:
     batch: int | None
     random: tuple[str, ...] = ()
     has_batch_scales: bool = False
+    maps: tuple[MapKeys, ...] = ()
+    """The outputs with a map for each row; ``outputs`` has a column for each key in their place."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.constants import Constants
+from dovetail.batch.map_outputs import MapKeys, call_with_columns
 from dovetail.errors import EngineError, FormatError, MissingFileError
 from dovetail.forks import ForkLock
 from dovetail.limits import Limits
@@ -57,6 +58,8 @@ class ProgramOptions:
     cache_dir: str | None
     constants: Constants
     """Inputs that each call has."""
+    maps: tuple[MapKeys, ...] = ()
+    """Outputs with a map for each row, of which each call returns columns."""
 
 
 class SharedProgram:
@@ -82,12 +85,14 @@ class SharedProgram:
             program = self.compile(inputs)
         if self._constants:
             inputs = {**self._constants, **inputs}
+        if self._options.maps:
+            return call_with_columns(program, inputs, out, self._options.maps)
         return program(inputs, out=out)  # type: ignore[no-any-return]
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The program itself once it is compiled, if it has no constants."""
-        return self if self._constants else self._program or self
+        """The program itself once it is compiled, if it has neither constants nor maps."""
+        return self if self._constants or self._options.maps else self._program or self
 
     def compile(self, inputs: dict[str, Any] | None) -> Callable[..., Any]:
         """Return the program for the shapes of ``inputs`` without the constants (None: not known)."""
