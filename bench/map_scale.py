@@ -1,11 +1,13 @@
 """The parts of `dovetail map` that grow with the size of a job: its driver, its files, and the cost of a part beside its rows.
 
-    python bench/map_scale.py [--parts N] [--workers N] [--files N] [--json]
+    python bench/map_scale.py [--parts N] [--workers N] [--files N] [--engines NAME ...] [--rounds N] [--json]
 
 - scheduler: parts per second that the driver gives to simulated workers which answer at once, and its peak memory;
 - index: time to open a dataset of many parquet files, and the bytes of the index that each worker is sent;
 - output: time to list the parts of a large output folder, as a resumed job does, and for pyarrow to open it;
-- part: time to read, check, write and flush a part of 64 rows of four values, whose model is one addition.
+- part: time to read, check, write and flush a part of 64 rows of four values, whose model is one addition;
+- driver: processor time of the driver for each such part, with each engine, on a cluster of two workers on this host;
+- row: time of a row in one thread and bytes of its inputs, for models of `make zoo`, which are left out where it has not run.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ import time
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import mapper as mapper_bench
 import numpy as np
 
 import dovetail
@@ -118,11 +122,44 @@ def measure_part(job: Job, parts: int) -> dict[str, float]:
     return {"ms": median(times) * 1e3, "ms, slowest of 100": float(np.percentile(times, 99)) * 1e3}
 
 
+def measure_driver(engine: str, parts: tuple[int, int]) -> dict[str, float]:
+    """The slope of the processor time between two numbers of parts: starting and connecting cost the same in both."""
+    times = []
+    for count in parts:
+        with tempfile.TemporaryDirectory() as name:
+            job = job_in(Path(name), count * ROWS, ROWS)
+            start = time.process_time()
+            dovetail.map_rows(
+                str(job.mapper.path), f"{name}/rows.npy", f"{name}/out", engine=engine, workers=2, batch=ROWS, part_rows=ROWS
+            )
+            times.append(time.process_time() - start)
+    return {f"ms, {engine}": (times[1] - times[0]) / (parts[1] - parts[0]) * 1e3}
+
+
+def measure_rows(rounds: int) -> dict[str, float]:
+    """Milliseconds and bytes of a row, by model."""
+    figures = {}
+    for name, batch in mapper_bench.MODELS.items():
+        path = mapper_bench.path_of(name, Path()) if name not in ("small", "dense") else None
+        if path is None:
+            continue
+        mapper = dovetail.Mapper(path, batch=batch, threads=1, cache_dir=None)
+        count = 4 * batch
+        columns = mapper_bench.rows_of(mapper, count)
+        mapper.run_rows(columns, count)
+        seconds = median(seconds_of(partial(mapper.run_rows, columns, count))[0] for _ in range(rounds))
+        figures[f"ms, {name}"] = seconds / count * 1e3
+        figures[f"bytes, {name}"] = sum(column.nbytes for column in columns.values()) / count
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--engines", nargs="*", default=("local", "ray", "dask"), choices=("local", "ray", "dask"))
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -134,12 +171,14 @@ def main() -> None:
             "output": measure_output(folder / "parts", options.files),
             "part": measure_part(job, 400),
         }
+    results["driver"] = {name: value for engine in options.engines for name, value in measure_driver(engine, (50, 550)).items()}
+    results["row"] = measure_rows(options.rounds)
     if options.json:
         json.dump(results, sys.stdout)
         return
     for subject, figures in results.items():
         for name, figure in figures.items():
-            print(f"{subject:10} {name:32} {figure:14,.2f}")
+            print(f"{subject:10} {name:38} {figure:14,.3f}")
 
 
 if __name__ == "__main__":
