@@ -117,8 +117,8 @@ def measure_output(folder: Path, parts: int) -> dict[str, float]:
 def measure_part(job: Job, parts: int) -> dict[str, float]:
     runner = PartRunner(job)
     job.sink.prepare()
-    runner.run(0, ROWS)
-    times = [seconds_of(lambda part=part: runner.run(part, ROWS))[0] for part in range(1, parts)]
+    runner.run(0, ROWS, ROWS)
+    times = [seconds_of(lambda part=part: runner.run(part, ROWS, ROWS))[0] for part in range(1, parts)]
     return {"ms": median(times) * 1e3, "ms, slowest of 100": float(np.percentile(times, 99)) * 1e3}
 
 

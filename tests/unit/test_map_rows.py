@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 import dovetail
 from dovetail.batch import job_lock
-from dovetail.batch.job import Job, choose_part_rows
+from dovetail.batch.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows
 from dovetail.batch.job_lock import LOCK_NAME, FolderLock
 from dovetail.batch.part_runner import Failure, PartRunner, PartSummary, call_runner
 from dovetail.batch.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress, Scheduler
@@ -88,6 +90,38 @@ def assert_exactly_once(out: Path, expected: Any) -> None:
 
 def test_a_local_job_gives_the_bits_of_a_program(finished: Path, expected: Any) -> None:
     assert_exactly_once(finished, expected)
+
+
+def test_blocks_of_a_part_give_the_bits_of_a_program(
+    folder: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dovetail.batch.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
+    report = run_map(folder, tmp_path / "out", workers=1, part_rows=1000)
+    assert report.parts == 3 and json.loads((tmp_path / "out" / "_job.json").read_text())["block_rows"] == 2 * BATCH
+    assert_exactly_once(tmp_path / "out", expected)
+
+
+def test_faults_in_any_block_of_a_part_are_listed(
+    folder: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dovetail.batch.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
+    rows = np.load(folder / "data" / "0.npy")[:160]
+    faulty = [0, 40, *range(64, 96), 159]
+    cells = [None if row in faulty else values for row, values in enumerate(rows.tolist())]
+    pq.write_table(
+        pa.table({"id": np.arange(160) + 1000, "x": pa.array(cells, pa.list_(pa.float32()))}), tmp_path / "rows.parquet"
+    )
+    out = tmp_path / "out"
+    report = dovetail.map_rows(
+        folder / "model.onnx", tmp_path / "rows.parquet", out, workers=1, batch=BATCH, part_rows=160, keep=["id"]
+    )
+    assert (report.parts, report.rows, report.faults) == (1, 160, len(faulty))
+    good = np.delete(np.arange(160), faulty)
+    table = pq.read_table(out)
+    assert table["row"].to_pylist() == good.tolist() and table["id"].to_pylist() == (good + 1000).tolist()
+    assert np.array(table["y"].to_pylist(), np.float32).tobytes() == expected[good].tobytes()
+    lines = (out / "_errors" / "part-00000.jsonl").read_text().splitlines()
+    assert [json.loads(line)["row"] for line in lines] == faulty
 
 
 def test_a_finished_job_starts_no_worker(folder: Path, finished: Path) -> None:
@@ -281,7 +315,7 @@ def test_a_worker_names_what_it_cannot_reach(job: Job, tmp_path: Path) -> None:
 def test_a_disk_that_refuses_ends_the_job_with_its_worker_and_part(job: Job, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "y").write_text("not a folder")
-    text = failure_of(job, "run", 1, PART_ROWS)
+    text = failure_of(job, "run", 1, PART_ROWS, PART_ROWS)
     assert "[job.write]" in text and "part 1 (rows 32 to 63)" in text
 
 
@@ -289,7 +323,7 @@ def test_a_part_runs_again_with_equal_files(job: Job, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     contents = []
     for _ in range(2):
-        summary = call_runner(PartRunner(job), "run", 2, PART_ROWS)
+        summary = call_runner(PartRunner(job), "run", 2, PART_ROWS, PART_ROWS)
         assert summary == PartSummary(2, PART_ROWS, 0)
         contents.append({path: path.read_bytes() for path in (tmp_path / "out").rglob("*.npy")})
     assert contents[0] == contents[1] and len(contents[0]) == 2
@@ -349,7 +383,7 @@ class Pool:
 class Rows:
     """As much of a Job as the schedule needs."""
 
-    part_rows = 10
+    part_rows = block_rows = 10
 
     def range_of(self, part: int) -> range:
         return range(part * 10, part * 10 + 10)
@@ -402,9 +436,11 @@ def test_parts_are_batches_that_divide_the_rows_evenly(rows: int, workers: int, 
     part_rows = choose_part_rows(job, workers, size, seconds)
     parts = -(-rows // part_rows)
     assert part_rows % BATCH == 0 and part_rows >= BATCH
-    assert part_rows <= max(10 / max(seconds, 1e-9), BATCH) + lcm(BATCH, chunk or 1)
+    assert part_rows <= max(10 / max(seconds, 1e-9), rows / MAX_PARTS, BATCH) + lcm(BATCH, chunk or 1)
     if rows * seconds > workers and rows > 100 * workers * BATCH and chunk is None and size < 1000:
         assert parts >= 2 * workers * 0.9
+    block_rows = choose_block_rows(replace(job, part_rows=part_rows), size)
+    assert block_rows % BATCH == 0 and BATCH <= block_rows <= part_rows
 
 
 # Interruptions

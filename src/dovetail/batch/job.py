@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 JOB_NAME = "_job.json"
 JOB_VERSION = 1
-PART_BYTES = 32 << 20
-"""Maximum bytes of the inputs or outputs of a part; a worker holds two parts."""
+PART_BYTES = BLOCK_BYTES = 32 << 20
+"""Maximum bytes of the results of a part, and of the inputs of a block; a worker holds two of each."""
+MAX_PARTS = 100_000
+"""Parts of a job, unless PART_BYTES needs more: they are files of one folder."""
 PART_SECONDS = (0.5, 10.0)
 MIN_SECONDS = 0.05
 """A part that takes less is not divided so that more workers have one."""
@@ -46,6 +48,8 @@ class Job:
     """The token in the lock file of the output folder; where the path is another folder, a worker finds another one or none."""
     part_rows: int = 0
     """Rows of a part, a multiple of the batch; 0 until it is chosen."""
+    block_rows: int = 0
+    """Rows of a part that are read and computed at a time, a multiple of the batch; 0 until it is chosen."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other options on which results depend, as JSON values; the record has them."""
 
@@ -73,14 +77,14 @@ class Job:
 def choose_part_rows(job: Job, workers: int, row_bytes: float, row_seconds: float) -> int:
     """Return the rows of a part: a multiple of the batch, and where it can be of the rows that are stored together.
 
-    A part is short enough that each worker has PARTS_PER_WORKER of them, takes PART_SECONDS (minimum and maximum), and has at
-    most PART_BYTES.
+    A part is short enough that each worker has PARTS_PER_WORKER of them, and takes PART_SECONDS (minimum and maximum), or longer
+    where a job would have more than MAX_PARTS. It has at most PART_BYTES; ``row_bytes`` are those of a row's results.
     """
     rows, batch = job.rows, job.mapper.batch
     shortest, longest = PART_SECONDS
     total = rows * row_seconds
     seconds = min(max(total / workers / PARTS_PER_WORKER, shortest), longest)
-    count = max(min(seconds / max(row_seconds, 1e-9), PART_BYTES / max(row_bytes, 1e-9)), batch)
+    count = max(min(max(seconds / max(row_seconds, 1e-9), rows / MAX_PARTS), PART_BYTES / max(row_bytes, 1e-9)), batch)
     # Few parts: as many for each worker, and two where that is worth a file.
     parts = max(-(-rows // int(count)), min(2 * workers, int(total / MIN_SECONDS)), 1)
     if parts > workers:
@@ -89,6 +93,15 @@ def choose_part_rows(job: Job, workers: int, row_bytes: float, row_seconds: floa
     if step * parts > rows:
         step = batch
     return max(-(-rows // (parts * step)), 1) * step
+
+
+def choose_block_rows(job: Job, row_bytes: float) -> int:
+    """Return the rows of a block: at most BLOCK_BYTES of ``row_bytes`` each, and no more than a part, else as those of a part."""
+    count = min(int(BLOCK_BYTES / max(row_bytes, 1e-9)), job.part_rows)
+    step = lcm(job.mapper.batch, job.source.chunk_rows or 1)
+    if step > count:
+        step = job.mapper.batch
+    return max(count // step, 1) * step
 
 
 # The record of a job in its output folder
@@ -118,6 +131,7 @@ def record_of(job: Job) -> dict[str, Any]:
             **job.options,
         },
         "part_rows": job.part_rows,
+        "block_rows": job.block_rows,
     }
 
 
@@ -145,8 +159,11 @@ def read_record(folder: str) -> dict[str, Any] | None:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, dict) or record.get("version") != JOB_VERSION or not isinstance(record.get("options"), dict):
         return False
-    rows, part_rows, format = record.get("rows"), record.get("part_rows"), record["options"].get("format")
-    return isinstance(rows, int) and rows >= 0 and isinstance(part_rows, int) and part_rows > 0 and isinstance(format, str)
+    sizes = [record.get(name) for name in ("rows", "part_rows", "block_rows")]
+    minimums = (0, 1, 1)
+    return isinstance(record["options"].get("format"), str) and all(
+        isinstance(size, int) and size >= minimum for size, minimum in zip(sizes, minimums, strict=True)
+    )
 
 
 def check_record(record: Mapping[str, Any], job: Job) -> None:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.engines import EngineOptions
 from dovetail.batch.image_files import IMAGE, ImageOptions, ImageSource
-from dovetail.batch.job import Job, check_folder, check_record, choose_part_rows, forget, read_record, write_record
+from dovetail.batch.job import (
+    Job,
+    check_folder,
+    check_record,
+    choose_block_rows,
+    choose_part_rows,
+    forget,
+    read_record,
+    write_record,
+)
 from dovetail.batch.job_lock import FolderLock
 from dovetail.batch.mapper import Mapper
 from dovetail.batch.scheduler import MapProgress, Scheduler, check_fault_count, fault_text, parts_without
@@ -130,7 +139,7 @@ def map_rows(
         job = Job(mapper, source, format or default_format(source.kind), folder, token, options=image_record(source))
         if record is not None:
             check_record(record, job)
-            job = replace(job, part_rows=record["part_rows"])
+            job = replace(job, part_rows=record["part_rows"], block_rows=record["block_rows"])
         elif part_rows is not None:
             job = replace(job, part_rows=-(-part_rows // mapper.batch) * mapper.batch)
 
@@ -211,9 +220,12 @@ def _run_parts(
     try:
         scheduler = Scheduler(pool, show, max_errors, earlier_faults)
         if not is_resumed:
+            input_bytes = float(job.source.row_bytes)
             if not job.part_rows:
                 cost = scheduler.first_call("measure", job.mapper.batch)
-                job = replace(job, part_rows=choose_part_rows(job, max(pool.size, 1), cost.bytes, cost.seconds))
+                job = replace(job, part_rows=choose_part_rows(job, max(pool.size, 1), cost.output_bytes, cost.seconds))
+                input_bytes = max(input_bytes, cost.input_bytes)
+            job = replace(job, block_rows=choose_block_rows(job, input_bytes))
             write_record(job)
             job.sink.prepare()
         scheduler.progress.total = job.rows - sum(len(job.range_of(part)) for part in written)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dovetail.batch.job import Job
 from dovetail.batch.job_lock import token_in
-from dovetail.batch.rows import RowBlock, RowFault, take_rows
+from dovetail.batch.rows import RowBlock, RowFault, join_blocks, take_rows
 from dovetail.errors import DovetailError, EngineError
 
 MEASURED_ROWS = 256
@@ -32,10 +32,11 @@ class PartSummary:
 
 @dataclass(frozen=True, slots=True)
 class RowCost:
-    """The time of a row on one worker, and the bytes of its inputs or outputs, whichever are more."""
+    """The time of a row on one worker, and the bytes of its inputs and of its results with kept columns."""
 
     seconds: float
-    bytes: float
+    input_bytes: float
+    output_bytes: float
 
 
 class PartRunner:
@@ -91,33 +92,47 @@ class PartRunner:
         count = min(self.job.rows, max(batch, MEASURED_ROWS // batch * batch))
         block = self.job.source.read(0, count)
         if not len(block.rows):
-            return RowCost(0.0, 0.0)
+            return RowCost(0.0, 0.0, 0.0)
         small = {name: values[:batch] for name, values in block.columns.items()}
         self.job.mapper.run_rows(small, min(batch, len(block.rows)))
         start = time.perf_counter()
         results = self.job.mapper.run_rows(block.columns, len(block.rows))
         seconds = time.perf_counter() - start
-        size = max(sum(map(_byte_count, columns.values())) for columns in (block.columns, results.outputs))
-        return RowCost(seconds / len(block.rows), size / len(block.rows))
+        count = len(block.rows)
+        input_bytes, output_bytes, kept_bytes = (
+            sum(map(_byte_count, columns.values())) / count for columns in (block.columns, results.outputs, block.kept)
+        )
+        return RowCost(seconds / count, input_bytes, output_bytes + kept_bytes)
 
-    def run(self, part: int, part_rows: int) -> PartSummary:
-        """Read, compute and write one part. It may be run again, and by several workers at a time: its files have equal content.
+    def run(self, part: int, part_rows: int, block_rows: int) -> PartSummary:
+        """Read and compute one part block by block, and write it.
+
+        It may be run again, and by several workers at a time: its files have equal content.
 
         Raises EngineError with the worker's name: [job.write], [job.part], and the codes of the source and the mapper.
         """
         job = replace(self.job, part_rows=part_rows)
         rows = job.range_of(part)
         action = f"part {part} (rows {rows.start} to {rows.stop - 1})"
-        with self._naming("job.part", f"read {action}"):
-            block = job.source.read(rows.start, rows.stop)
-        with self._naming("job.part", f"compute {action}"), self._is_computing:
-            results = job.mapper.run_rows(block.columns, len(block.rows))
+        blocks = [
+            self._run_block(start, min(start + block_rows, rows.stop), action)
+            for start in range(rows.start, rows.stop, block_rows)
+        ]
+        whole = join_blocks(blocks, list(blocks[0].columns), list(blocks[0].kept))
         with self._naming("job.write", f"write {action}"):
-            kept = {name: take_rows(values, results.index) for name, values in block.kept.items()}
-            located = [self._locate(fault, block) for fault in results.faults]
-            faults = sorted([*block.faults, *located], key=lambda fault: fault.row)
-            job.sink.write(part, block.rows[results.index], {**kept, **results.outputs}, faults)
-        return PartSummary(part, len(results.index), len(faults), faults[0] if faults else None)
+            job.sink.write(part, whole.rows, {**whole.kept, **whole.columns}, whole.faults)
+        return PartSummary(part, len(whole.rows), len(whole.faults), whole.faults[0] if whole.faults else None)
+
+    def _run_block(self, start: int, stop: int, action: str) -> RowBlock:
+        """Return the results of the rows ``start`` to ``stop`` as the columns of a block, and all faults, by row."""
+        with self._naming("job.part", f"read {action}"):
+            block = self.job.source.read(start, stop)
+        with self._naming("job.part", f"compute {action}"), self._is_computing:
+            results = self.job.mapper.run_rows(block.columns, len(block.rows))
+        kept = {name: take_rows(values, results.index) for name, values in block.kept.items()}
+        located = [self._locate(fault, block) for fault in results.faults]
+        faults = sorted([*block.faults, *located], key=lambda fault: fault.row)
+        return RowBlock(block.rows[results.index], results.outputs, kept, faults)
 
     def _locate(self, fault: RowFault, block: RowBlock) -> RowFault:
         """Return the fault of a row of ``block`` with its row and file in the dataset."""

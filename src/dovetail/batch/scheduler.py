@@ -151,7 +151,7 @@ class Scheduler:
                 part = self._again.popleft() if self._again else next(new, None)
                 if part is None:
                     return False
-                call = ("run", part, job.part_rows)
+                call = ("run", part, job.part_rows, job.block_rows)
                 load.append(call)
                 self.pool.submit(worker, call)
         part = next(new, None) if not self._again else None
@@ -161,7 +161,7 @@ class Scheduler:
 
     def _retry(self, event: Event, job: Job) -> None:
         """Queue the parts of a lost worker again."""
-        for _, part, _ in self._loads.pop(event.worker, ()):
+        for _, part, *_ in self._loads.pop(event.worker, ()):
             losses = self._losses[part] = self._losses.get(part, 0) + 1
             if losses == ATTEMPTS:
                 rows = job.range_of(part)
