@@ -26,7 +26,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", DOVETAIL_THREADS="1")
+# Before numpy is imported. Processes that it starts inherit the variables; a test that imports it keeps its own.
+if __name__ == "__main__":
+    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", DOVETAIL_THREADS="1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import protobuf_mutator

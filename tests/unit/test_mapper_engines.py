@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,10 +90,12 @@ def test_a_process_of_dask_runs_one_thread_for_each_task(mapper: dovetail.Mapper
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     module = pytest.importorskip("ray")
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
-    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
-    yield module
-    module.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_DEDUP_LOGS", "0")
+        patch.delenv("DOVETAIL_THREADS", raising=False)
+        module.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+        yield module
+        module.shutdown()
 
 
 @pytest.mark.slow
