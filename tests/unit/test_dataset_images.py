@@ -126,6 +126,8 @@ def test_images_that_cannot_be_decoded_are_faults(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     block = source.read(0, source.rows)
     assert block.kept["file"].tolist() == ["good.png"] and np.array_equal(block.columns["image"][0], good)
+    assert block.faults == open_source(tmp_path).read(0, source.rows).faults
+    assert not [fault.message for fault in block.faults if "<" in fault.message]
     assert {fault.file: fault.code for fault in block.faults} == {
         "bomb.png": "dataset.size",
         "bigger.png": "dataset.size",

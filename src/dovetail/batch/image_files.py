@@ -182,7 +182,11 @@ class ImageSource(Source):
         except (library.DecompressionBombError, library.DecompressionBombWarning):
             stream.close()
             raise FormatError("dataset.size", f"an image must have at most {MAX_PIXELS} pixels") from None
-        except Exception as error:  # UnidentifiedImageError, SyntaxError, struct.error, ValueError and others
+        except library.UnidentifiedImageError:
+            # Pillow's message names the stream, and differs from run to run.
+            stream.close()
+            raise FormatError("dataset.unreadable", f"an image must be one of {', '.join(_FORMATS)}") from None
+        except Exception as error:  # SyntaxError, struct.error, ValueError and others
             stream.close()
             raise FormatError("dataset.unreadable", f"no image: {_first_line(error)}") from None
         if image.width * image.height > MAX_PIXELS:
