@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, say_json, table
+from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, progress, say_json, table
 
 ENGINES = ("local", "ray", "dask")
 REFRESH_SECONDS = 0.5
@@ -87,10 +87,11 @@ def map(
     is_about_tensors = is_tensor_job(model, source)
     _refuse_options(context, ROW_OPTIONS if is_about_tensors else TENSOR_OPTIONS, "rows" if is_about_tensors else "tensors")
     if is_about_tensors:
-        result = reshard(
-            model, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
-            restart=restart,
-        )  # fmt: skip
+        with progress(f"{model} on {source}"):
+            result = reshard(
+                model, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
+                restart=restart,
+            )  # fmt: skip
         if as_json:
             say_json("map", model=model, input=source, **result.to_json())
         else:
