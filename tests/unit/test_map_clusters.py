@@ -156,14 +156,20 @@ def ip(*words: str) -> None:
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
     if shutil.which("ip") is None:
         pytest.skip("there is no command ip")
+    # Needs a privilege and a kernel with both kinds; what fails beyond that is a failure of the test.
+    name = f"dt{os.getpid() % 10**8}p"
+    for begin, end in (
+        (("netns", "add", name), ("netns", "del", name)),
+        (("link", "add", name, "type", "bridge"), ("link", "del", name)),
+    ):
+        try:
+            ip(*begin)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"this host makes no network namespaces or bridges: {error.stderr.decode().strip()}")
+        ip(*end)
     hosts = Hosts(tmp_path / "log")
     try:
-        hosts.__enter__()
-    except subprocess.CalledProcessError as error:
-        hosts.__exit__()
-        pytest.skip(f"network namespaces may not be made: {error.stderr.decode().strip()}")
-    try:
-        yield hosts
+        yield hosts.__enter__()
     finally:
         hosts.__exit__()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,15 +139,14 @@ def test_a_task_of_ray_runs_as_many_threads_as_it_has_cores(ray: Any) -> None:
 @pytest.mark.slow
 def test_spark_maps_record_batches(mapper: dovetail.Mapper, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark runs on Java, which is not installed")
     from pyspark.sql import SparkSession
 
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     x = rows_of(COUNT)
-    try:
-        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-        spark = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
-    except Exception as error:
-        pytest.skip(f"Spark does not start: {error}")
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
     try:
         rows = spark.createDataFrame([(row, x[row].tolist()) for row in range(COUNT)], "id long, x array<float>")
         found = rows.repartition(3).mapInArrow(mapper, "id long, scores array<float>, label long").toPandas()
