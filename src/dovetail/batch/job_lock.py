@@ -11,14 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dovetail.errors import EngineError
-
-try:
-    import fcntl
-
-    _HAS_FLOCK = True
-except ImportError:
-    # Windows: heartbeats alone tell whether a driver lives.
-    _HAS_FLOCK = False
+from dovetail.formats.atomic_write import lock_file
 
 LOCK_NAME = "_lock"
 HEARTBEAT_SECONDS = 10.0
@@ -30,7 +23,7 @@ class FolderLock:
     """A file that names the driver of a folder: locked (flock) while it lives, and touched every HEARTBEAT_SECONDS.
 
     On one kernel the flock decides: the file of a dead driver is taken over at once. A shared file system may not carry flock to
-    other hosts; there the file's age decides, by the clock of the file system.
+    other hosts, and Windows has none; there the file's age decides, by the clock of the file system.
     """
 
     def __init__(self, folder: str, token: str) -> None:
@@ -59,7 +52,7 @@ class FolderLock:
 
     def _take(self, descriptor: int) -> None:
         owner = _decode(os.pread(descriptor, 4096, 0))
-        if not _flock(descriptor):
+        if not lock_file(descriptor):
             raise _lock_error(self.path, owner, "it is running")
         if owner and owner.get("boot") != boot_id():
             # Another descriptor's touch gives the file system's clock.
@@ -103,18 +96,6 @@ def _decode(data: bytes) -> dict[str, Any]:
         owner: Any = json.loads(data)
         return owner if isinstance(owner, dict) else {}
     return {}
-
-
-def _flock(descriptor: int) -> bool:
-    """Lock a file; False where another process has. True on a file system without locks."""
-    if _HAS_FLOCK:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-    return True
 
 
 def _clock_of(path: str) -> float:

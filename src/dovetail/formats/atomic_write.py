@@ -151,7 +151,7 @@ class _Draft:
             except OSError as error:
                 raise _unwritable(error, self.folder.file) from None
             # Between these two calls another save may have removed the draft as an abandoned one.
-            if _lock(descriptor) and os.fstat(descriptor).st_nlink:
+            if lock_file(descriptor) and os.fstat(descriptor).st_nlink:
                 break
             os.close(descriptor)
             _unlink(self.folder, self.draft)
@@ -261,8 +261,8 @@ def _unlink(folder: Folder, name: str) -> None:
         os.unlink(folder.at(name), dir_fd=folder.descriptor)
 
 
-def _lock(descriptor: int) -> bool:
-    """Lock a file for this open of it; False where another open of it has the lock."""
+def lock_file(descriptor: int) -> bool:
+    """Lock a file (flock) for this open of it; False where another open has the lock. True on a system without locks."""
     if _HAS_LOCKS:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ import numpy as np
 
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import load
-from dovetail.formats.atomic_write import replace_file
+from dovetail.formats.atomic_write import lock_file, replace_file
 from dovetail.formats.files import StrPath
 from dovetail.interpreter.interpret import check_inputs
 from dovetail.ir.edit import copy_graph
@@ -274,10 +273,8 @@ def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, resta
     except OSError as error:
         raise EngineError("reshard.write", f"{folder!r}: {error.strerror}", file=folder) from None
     with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise EngineError("reshard.locked", f"another run writes into {folder!r}", file=folder) from None
+        if not lock_file(stream.fileno()):
+            raise EngineError("reshard.locked", f"another run writes into {folder!r}", file=folder)
         stream.seek(0)
         state = stream.read().decode(errors="replace")
         existing = {file.name for file in files if os.path.lexists(os.path.join(folder, file.name))}
