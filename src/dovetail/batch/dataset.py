@@ -6,6 +6,7 @@ import bisect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -119,6 +120,21 @@ class FileSource(Source):
     def fingerprint(self) -> dict[str, Any]:
         counts = [stop - start for start, stop in zip(self._starts, self._starts[1:], strict=False)]
         return fingerprint_of(self.kind, self.columns, self.folder.files, counts)
+
+
+class ReaderSource(FileSource):
+    """A dataset that keeps the reader of one file between reads, under a lock; a pickle has neither."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._reader: Any = None
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_reader", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _reader=None, _lock=Lock())
 
 
 def fingerprint_of(kind: str, columns: Sequence[str], files: Sequence[DataFile], counts: Sequence[int] | None) -> dict[str, Any]:

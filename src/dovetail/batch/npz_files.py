@@ -13,13 +13,12 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
-from threading import Lock
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.batch.dataset import FileSource
+from dovetail.batch.dataset import ReaderSource
 from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.numpy_files import ArrayHeader, check_types, native_array, plain_array, read_header, read_rows, write_array
 from dovetail.batch.part_files import OneFileSink
@@ -39,10 +38,12 @@ _MAX_FORTRAN_BYTES = 1 << 28
 _MAX_MEMBERS = 10_000
 
 
-class NpzSource(FileSource):
+class NpzSource(ReaderSource):
     """The rows of .npz files. Arrays without an axis are no columns."""
 
     kind: ClassVar[str] = "npz"
+
+    _reader: _NpzReader | None
 
     def __init__(self, path: StrPath, columns: Sequence[str] | None, keep: Sequence[str]) -> None:
         folder = DataFolder.scan(path, (SUFFIX,))
@@ -68,14 +69,6 @@ class NpzSource(FileSource):
         selected = tuple(headers[0]) if columns is None else columns
         super().__init__(folder, selected, keep, names, counts)
         self.row_bytes = max(1, sum(header.row_bytes for header in headers[0].values()))
-        self._reader: _NpzReader | None = None
-        self._lock = Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_reader", "_lock")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _reader=None, _lock=Lock())
 
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
         with self._lock:

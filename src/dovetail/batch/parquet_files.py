@@ -5,13 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from threading import Lock
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
 from dovetail.batch.arrow_columns import MAX_DECODED_BYTES, arrow_table, decode_rows, element_of, plain_array, plain_type, pyarrow
-from dovetail.batch.dataset import MAX_ROWS, FileSource
+from dovetail.batch.dataset import MAX_ROWS, ReaderSource
 from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowFault, RowValues, fault_rows, take_rows
@@ -30,10 +29,12 @@ MAX_LIST_BYTES = 1 << 33
 """Bytes of the lists of a column of a row group after decoding."""
 
 
-class ParquetSource(FileSource):
+class ParquetSource(ReaderSource):
     """The rows of parquet files. Folders of partitions (``year=2024/``) are walked, and add no column."""
 
     kind: ClassVar[str] = "parquet"
+
+    _reader: _FileReader | None
 
     def __init__(self, path: StrPath, columns: Sequence[str] | None, keep: Sequence[str]) -> None:
         folder = DataFolder.scan(path, SUFFIXES)
@@ -54,14 +55,6 @@ class ParquetSource(FileSource):
         sizes = {size for footer in footers for size in footer.group_rows[:-1]}
         largest = {max(footer.group_rows, default=0) for footer in footers}
         self.chunk_rows = max(largest) if len(sizes | largest) == 1 and max(largest) else None
-        self._reader: _FileReader | None = None
-        self._lock = Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_reader", "_lock")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _reader=None, _lock=Lock())
 
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
         with self._lock:
