@@ -1,6 +1,8 @@
 """Models over a mesh of 8 host devices beside one device and the native engine; prints JSON. A process of its own, for XLA_FLAGS.
 
-python tests/sharded_runs.py mlp | bert | llama | detector [MESH ...]    # data=2,model=4
+python tests/sharded_runs.py mlp | bert | llama | detector [--full] [MESH ...]    # data=2,model=4
+
+``--full``: the size of bench/models.py, batch 8 of BERT and Llama; prints differences and collectives as text.
 """
 
 from __future__ import annotations
@@ -77,12 +79,23 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return max(float(np.abs(one[name] - other[name]).max() / np.abs(other[name]).max()) for name in other)
 
 
+def full_size(name: str) -> tuple[Any, dict[str, Any]]:
+    import language_models
+    import vision_models
+
+    proto, feed = {"bert": language_models.bert, "llama": language_models.llama, "detector": vision_models.detector}[name]()
+    return dovetail.load(proto), feed if name == "detector" else repeat(feed)
+
+
 def main() -> None:
-    model, feed = {"mlp": mlp, "bert": bert, "llama": llama, "detector": detector}[sys.argv[1]]()
+    is_full = "--full" in sys.argv
+    meshes = [text for text in sys.argv[2:] if text != "--full"]
+    small = {"mlp": mlp, "bert": bert, "llama": llama, "detector": detector}
+    model, feed = full_size(sys.argv[1]) if is_full else small[sys.argv[1]]()
     native = dovetail.run(model, feed)
     single = dovetail.compile(model, backend="jax")(feed)
     rows = []
-    for text in sys.argv[2:]:
+    for text in meshes:
         mesh = {name: int(size) for name, _, size in (pair.partition("=") for pair in text.split(","))}
         program = dovetail.compile(model, backend="jax", mesh=mesh)
         found = program(feed)
@@ -99,6 +112,10 @@ def main() -> None:
                 "nodes": sorted({item.node for item in collectives}),
             }
         )
+    if is_full:
+        for row in rows:
+            print(row["mesh"], f"single {row['single']:.2g}, native {row['native']:.2g}", row["collectives"], flush=True)
+        return
     if sys.argv[1] == "mlp":
         rows.append(refusals(model, feed))
     print(json.dumps(rows))
