@@ -381,7 +381,7 @@ class Pool:
 
 
 class Rows:
-    """As much of a Job as the schedule needs."""
+    """A Division into parts of ten rows."""
 
     part_rows = block_rows = 10
 
@@ -395,7 +395,7 @@ def test_each_part_is_done_once_whatever_workers_are_lost(seed: int, workers: in
     states: list[MapProgress] = []
     scheduler = Scheduler(pool, states.append)
     try:
-        scheduler.run(range(parts), Rows())  # type: ignore[arg-type]
+        scheduler.run(range(parts), Rows())
     except EngineError as error:
         assert error.code == "job.worker" and scheduler.progress.lost >= ATTEMPTS
     else:
@@ -406,7 +406,7 @@ def test_each_part_is_done_once_whatever_workers_are_lost(seed: int, workers: in
 def test_a_part_that_ends_its_workers_is_named() -> None:
     pool = Pool(2, random.Random(0), losses=0, poison=3)
     with pytest.raises(EngineError, match=r"part 3 \(rows 30 to 39\) was lost with 3 workers") as caught:
-        Scheduler(pool, lambda progress: None).run(range(100), Rows())  # type: ignore[arg-type]
+        Scheduler(pool, lambda progress: None).run(range(100), Rows())
     assert caught.value.code == "job.worker"
 
 

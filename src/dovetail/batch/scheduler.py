@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dovetail.batch.job import Job
 from dovetail.batch.part_runner import Failure, PartSummary
 from dovetail.batch.rows import RowFault
 from dovetail.errors import EngineError
@@ -28,6 +27,19 @@ class Event:
     worker: Hashable
     call: tuple[Any, ...] = ()
     result: Any = None
+
+
+class Division(Protocol):
+    """The rows of a job, divided into parts."""
+
+    @property
+    def part_rows(self) -> int: ...
+
+    @property
+    def block_rows(self) -> int: ...
+
+    def range_of(self, part: int) -> range:
+        """Return the rows of a part."""
 
 
 class WorkerPool(Protocol):
@@ -101,7 +113,7 @@ class Scheduler:
                     if losses == ATTEMPTS:
                         raise EngineError("job.worker", f"{losses} workers were lost with the first rows; {event.result}")
 
-    def run(self, parts: Iterable[int], job: Job) -> None:
+    def run(self, parts: Iterable[int], job: Division) -> None:
         """Run ``parts``. Raises EngineError [job.worker], [job.errors], and the errors of workers."""
         new = iter(parts)
         while not self._loads:
@@ -142,7 +154,7 @@ class Scheduler:
             message = f"workers must start, but {self._failed_starts} in a row did not; the last: {event.result}"
             raise EngineError("job.worker", message)
 
-    def _fill(self, new: Iterator[int], job: Job) -> bool:
+    def _fill(self, new: Iterator[int], job: Division) -> bool:
         """Give parts to workers, the least loaded first. Returns whether a part is left without a worker."""
         for level in range(IN_FLIGHT):
             for worker, load in self._loads.items():
@@ -159,7 +171,7 @@ class Scheduler:
             self._again.append(part)
         return bool(self._again)
 
-    def _retry(self, event: Event, job: Job) -> None:
+    def _retry(self, event: Event, job: Division) -> None:
         """Queue the parts of a lost worker again."""
         for _, part, *_ in self._loads.pop(event.worker, ()):
             losses = self._losses[part] = self._losses.get(part, 0) + 1
