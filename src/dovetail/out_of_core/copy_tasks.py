@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.engine.memory.index_map import merge_axes, reverse_axes
 from dovetail.ir.op import Window
 from dovetail.out_of_core.blocks import Block, TensorBlocks, is_fill, move_blocks
 from dovetail.out_of_core.strided_read import read_cost
@@ -99,21 +100,9 @@ def _needs_bands(cluster: Sequence[Block], itemsize: int) -> bool:
 
 def normalize_block(block: Block) -> Block:
     """Return the same block with positive target strides in falling order, and adjacent axes merged."""
-    target, source = block.target_offset, block.source_offset
-    axes = []
-    for size, target_stride, source_stride in zip(block.sizes, block.target_strides, block.source_strides, strict=True):
-        if size == 1:
-            continue
-        if target_stride < 0:
-            target, source = target + (size - 1) * target_stride, source + (size - 1) * source_stride
-            target_stride, source_stride = -target_stride, -source_stride
-        axes.append((size, target_stride, source_stride))
-    merged: list[tuple[int, int, int]] = []
-    for size, target_stride, source_stride in sorted(axes, key=lambda axis: -axis[1]):
-        if merged and merged[-1][1:] == (size * target_stride, size * source_stride):
-            merged[-1] = (merged[-1][0] * size, target_stride, source_stride)
-        else:
-            merged.append((size, target_stride, source_stride))
+    axes = zip(block.sizes, block.target_strides, block.source_strides, strict=True)
+    target, source, forward = reverse_axes(block.target_offset, block.source_offset, axes)
+    merged = merge_axes(forward)
     sizes, target_strides, source_strides = zip(*merged, strict=True) if merged else ((), (), ())
     return Block(block.source, block.casts, sizes, source, source_strides, target, target_strides)
 

@@ -12,6 +12,8 @@ from itertools import pairwise, product
 from math import gcd, prod
 from typing import NamedTuple
 
+from dovetail.engine.memory.index_map import merge_axes, reverse_axes
+
 Weights = tuple[int, ...]
 MAX_BOXES = 256
 """Boxes that one map may need; more are not tried."""
@@ -109,25 +111,11 @@ def boxes_of(affine_map: AffineMap, weights: Weights) -> list[Box] | None:
 
 def _normalize(affine_map: AffineMap) -> tuple[int, int, list[tuple[int, int, int]], tuple[tuple[int, int], ...]]:
     """Return near, far, axes of positive near stride (the smallest first, contiguous ones merged), and axes of near stride 0."""
-    near, far = affine_map.near, affine_map.far
-    axes, repeats = [], []
-    for size, near_stride, far_stride in zip(affine_map.sizes, affine_map.near_strides, affine_map.far_strides, strict=True):
-        if size == 1:
-            continue
-        if near_stride < 0:
-            near, far = near + (size - 1) * near_stride, far + (size - 1) * far_stride
-            near_stride, far_stride = -near_stride, -far_stride
-        if near_stride:
-            axes.append((size, near_stride, far_stride))
-        else:
-            repeats.append((size, far_stride))
-    merged: list[tuple[int, int, int]] = []
-    for size, near_stride, far_stride in sorted(axes, key=lambda axis: axis[1]):
-        if merged and (near_stride, far_stride) == (merged[-1][0] * merged[-1][1], merged[-1][0] * merged[-1][2]):
-            merged[-1] = (merged[-1][0] * size, *merged[-1][1:])
-        else:
-            merged.append((size, near_stride, far_stride))
-    return near, far, merged, tuple(repeats)
+    axes = zip(affine_map.sizes, affine_map.near_strides, affine_map.far_strides, strict=True)
+    near, far, forward = reverse_axes(affine_map.near, affine_map.far, axes)
+    merged = merge_axes(axis for axis in forward if axis[1])
+    repeats = tuple((size, far_stride) for size, near_stride, far_stride in forward if not near_stride and size != 1)
+    return near, far, list(reversed(merged)), repeats
 
 
 def _top_digit(weights: Weights, starts: Sequence[int], digit: int, step: int, size: int) -> int:

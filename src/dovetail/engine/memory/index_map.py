@@ -47,17 +47,22 @@ def index_map(near: Layout, far: Layout) -> IndexMap | None:
     refined = common_refinement(near.modes, far.modes)
     if refined is None:
         return None
-    near_start, far_start = near.offset, far.offset
-    axes = []
-    for size, near_stride, far_stride in zip(*refined, strict=True):
-        if near_stride == 0:
-            return None
+    near_start, far_start, axes = reverse_axes(near.offset, far.offset, zip(*refined, strict=True))
+    if any(near_stride == 0 for _, near_stride, _ in axes):
+        return None
+    return IndexMap(near_start, far_start, merge_axes(axes))
+
+
+def reverse_axes(near: int, far: int, axes: Iterable[Axis]) -> tuple[int, int, list[Axis]]:
+    """Return the offsets and axes of the same map with no negative near stride."""
+    result = []
+    for size, near_stride, far_stride in axes:
         if near_stride < 0:
-            near_start += (size - 1) * near_stride
-            far_start += (size - 1) * far_stride
+            near += (size - 1) * near_stride
+            far += (size - 1) * far_stride
             near_stride, far_stride = -near_stride, -far_stride
-        axes.append((size, near_stride, far_stride))
-    return IndexMap(near_start, far_start, _merge_axes(axes))
+        result.append((size, near_stride, far_stride))
+    return near, far, result
 
 
 def whole_map(maps: Iterable[IndexMap], count: int) -> Layout | None:
@@ -107,7 +112,7 @@ def _join(first: IndexMap, second: IndexMap) -> IndexMap | None:
     """Return the union of two maps where the second continues the first along one axis; ``first`` has the lower near offset."""
     step = second.near - first.near, second.far - first.far
     if first.axes == second.axes:
-        return IndexMap(first.near, first.far, _merge_axes([(2, *step), *first.axes]))
+        return IndexMap(first.near, first.far, merge_axes([(2, *step), *first.axes]))
     for axes, other, is_first in ((first.axes, second.axes, True), (second.axes, first.axes, False)):
         if len(axes) == len(other) + 1:
             # The other map has one element along an axis of this one.
@@ -127,10 +132,10 @@ def _join(first: IndexMap, second: IndexMap) -> IndexMap | None:
 
 def _extend(first: IndexMap, axes: tuple[Axis, ...], place: int, size: int) -> IndexMap:
     changed = (*axes[:place], (size, *axes[place][1:]), *axes[place + 1 :])
-    return IndexMap(first.near, first.far, _merge_axes(changed))
+    return IndexMap(first.near, first.far, merge_axes(changed))
 
 
-def _merge_axes(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+def merge_axes(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     """Sort axes by falling near stride, drop those of one element, and merge adjacent ones that form one in both tensors."""
     merged: list[Axis] = []
     for size, near, far in sorted((axis for axis in axes if axis[0] != 1), key=lambda axis: -axis[1]):
