@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import case_laws
 from dovetail import native_core
+from optional_packages import OPTIONAL_PACKAGES
 
 pytest_plugins = ("gaps", "coverage_summary")
 
@@ -64,7 +65,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"dovetail: {native_core.build()}; oracles: {', '.join(map(_presence, ORACLES))}")
-    missing = [oracle for oracle in ORACLES if not find_spec(oracle)]
+    missing = [name for name in sorted({*ORACLES, *OPTIONAL_PACKAGES}) if not find_spec(name)]
     if missing and os.environ.get("DOVETAIL_REQUIRE_ORACLES", "0") not in ("", "0"):
         pytest.exit(f"DOVETAIL_REQUIRE_ORACLES is set and these are missing: {', '.join(missing)}", returncode=1)
 

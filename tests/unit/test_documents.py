@@ -13,6 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
+from dovetail.errors import UnsupportedError
+from optional_packages import missing_package
+
 ROOT = Path(__file__).parents[2]
 SNIPPETS = [
     pytest.param(text, id=f"{path.name}:{number}")
@@ -25,7 +28,13 @@ SNIPPETS = [
 @pytest.mark.parametrize("text", SNIPPETS)
 def test_a_snippet_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(text, "snippet", "exec"), {"__name__": "snippet"})
+    try:
+        exec(compile(text, "snippet", "exec"), {"__name__": "snippet"})
+    except (ModuleNotFoundError, UnsupportedError) as error:
+        missing = missing_package(error)
+        if missing is None:
+            raise
+        pytest.skip(f"the snippet needs {missing}, which is not installed")
 
 
 def test_each_how_to_page_has_an_example_that_runs() -> None:

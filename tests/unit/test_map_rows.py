@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
@@ -104,6 +102,7 @@ def test_blocks_of_a_part_give_the_bits_of_a_program(
 def test_faults_in_any_block_of_a_part_are_listed(
     folder: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr("dovetail.batch.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
     rows = np.load(folder / "data" / "0.npy")[:160]
     faulty = [0, 40, *range(64, 96), 159]
@@ -183,6 +182,7 @@ def test_a_job_resumes_only_as_it_was_started(folder: Path, finished: Path, tmp_
 
 
 def test_restart_removes_the_results_of_a_job_and_nothing_else(folder: Path, expected: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     out = tmp_path / "out"
     run_map(folder, out, workers=1)
     (out / "notes.txt").write_text("mine")

@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from onnx import helper
 
@@ -72,6 +69,7 @@ def test_each_key_is_a_column(tmp_path: Path, attribute: str, batch: Any, count:
 
 
 def test_tables_have_the_columns(tmp_path: Path) -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     path, x = write(tmp_path, "classlabels_strings", ["setosa", "virginica"]), rows_of(9)
     mapper, theirs = mapper_of(path), columns_of(path, x)
     frame = mapper(pd.DataFrame({"x": list(x)}, index=range(3, 12)))
@@ -91,11 +89,12 @@ def test_rows_at_fault_have_no_element_in_a_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "npy"])
 def test_files_have_the_columns(tmp_path: Path, format: str) -> None:
+    pq = pytest.importorskip("pyarrow.parquet") if format == "parquet" else None
     path, x = write(tmp_path, "classlabels_strings", ["setosa", "a/b"]), rows_of(40)
     np.save(tmp_path / "x.npy", x)
     dovetail.map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, format=format)
     theirs = columns_of(path, x)
-    if format == "parquet":
+    if pq is not None:
         table = pq.read_table(tmp_path / "out")
         assert_columns({name: table[name].to_numpy() for name in table.column_names if name != "row"}, theirs)
     else:

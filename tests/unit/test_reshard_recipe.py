@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file, save_file
-from safetensors.torch import load_file as load_torch
 
 import dovetail
 from dovetail import DovetailError
@@ -93,6 +91,9 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_a_recipe_of_ranks_fusion_transposition_and_casts(source: Path, whole: dict[str, Any], ranks: int) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file as load_torch
+
     split = {"*.[qkv].weight": 0, "*.o.weight": 1, "*.down.weight": 1, "embed": 0}
     report = dovetail.reshard(recipe(ranks=ranks, split=split), source, source.parent / "out")
     assert len(report.files) == ranks and report.unused == ()
