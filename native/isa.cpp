@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
 
 namespace dovetail {
 
@@ -16,12 +19,20 @@ const char* name_of(Isa isa) {
 
 namespace {
 
+#if defined(__x86_64__) && defined(__GNUC__)
+// CPUID leaf 1, ECX bit 29. clang's __builtin_cpu_supports has no name for F16C before release 16.
+bool has_f16c() {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+#endif
+
 Isa best_supported() {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         return Isa::avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) return Isa::avx2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) return Isa::avx2;
 #endif
     return Isa::base;
 }

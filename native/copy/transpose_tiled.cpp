@@ -90,7 +90,7 @@ private:
 
     // Elements up to the next cache line.
     std::int64_t elements_to_line(const std::byte* position) const {
-        return (0 - reinterpret_cast<std::uintptr_t>(position)) % 64 / width_;
+        return static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(position)) % 64) / width_;
     }
 
     void transpose_block(std::byte* dst, const std::byte* src, std::int64_t block) const {

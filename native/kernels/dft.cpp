@@ -127,7 +127,7 @@ public:
     double* run(double* x, double* y, bool in_lanes) const {
         if (is_smooth_) return fft_.run(x, y, in_lanes);
         const std::int64_t lanes = in_lanes ? kFftLanes : 1, part = size() * lanes;
-        for (std::int64_t j = 0; j < n_; ++j) multiply(x, part, j, lanes, chirp_[2 * j], chirp_[2 * j + 1]);
+        for (std::int64_t j = 0; j < n_; ++j) multiply(x, part, j, lanes, chirp(2 * j), chirp(2 * j + 1));
         double* spectrum = fft_.run(x, y, in_lanes);
         for (std::int64_t j = 0; j < size(); ++j)
             multiply(spectrum, part, j, lanes, filter_[static_cast<std::size_t>(j)],
@@ -137,7 +137,7 @@ public:
         exchange(spectrum, part);
         double* result = fft_.run(spectrum, other, in_lanes);
         exchange(result, part);
-        for (std::int64_t j = 0; j < n_; ++j) multiply(result, part, j, lanes, chirp_[2 * j], chirp_[2 * j + 1]);
+        for (std::int64_t j = 0; j < n_; ++j) multiply(result, part, j, lanes, chirp(2 * j), chirp(2 * j + 1));
         return result;
     }
 
@@ -151,6 +151,8 @@ private:
             imaginary[i] = a * im + b * re;
         }
     }
+
+    double chirp(std::int64_t i) const { return chirp_[static_cast<std::size_t>(i)]; }
 
     static void exchange(double* x, std::int64_t part) { std::swap_ranges(x, x + part, x + part); }
 

@@ -129,7 +129,7 @@ bool may_write(PyObject* object, PyArrayObject* like, const npy_intp* sizes, PyA
 
 PyArrayObject* new_array(PyArrayObject* like, const npy_intp* sizes) {
     PyArray_Descr* descr = PyArray_DESCR(like);
-    Py_INCREF(descr);
+    Py_INCREF(reinterpret_cast<PyObject*>(descr));
     return reinterpret_cast<PyArrayObject*>(
         PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), sizes, nullptr, nullptr, 0, nullptr));
 }
@@ -154,11 +154,11 @@ copying::CopyRegion region_of(PyArrayObject* to, npy_intp to_offset, PyArrayObje
 void run_copy(std::vector<copying::CopyRegion> regions, const Objects& references) {
     const copying::CopyPlan plan(std::move(regions));
     if (plan.bytes() < kMinThreadedBytes) return plan.run(nullptr, nullptr);
-    for (PyArrayObject* array : references) Py_INCREF(array);
+    for (PyArrayObject* array : references) Py_INCREF(reinterpret_cast<PyObject*>(array));
     PyThreadState* state = PyEval_SaveThread();
     plan.run(nullptr, &pool());
     PyEval_RestoreThread(state);
-    for (PyArrayObject* array : references) Py_DECREF(array);
+    for (PyArrayObject* array : references) Py_DECREF(reinterpret_cast<PyObject*>(array));
 }
 
 // Copies contiguous arrays into a contiguous one, single-threaded: in each of `outer` rows, one run of each array.
@@ -372,12 +372,12 @@ void copy_out(PyArrayObject* from, PyArrayObject* const* arguments, std::size_t 
 
 PyArrayObject* view_of(PyArrayObject* from, const npy_intp* sizes, std::byte* data) {
     PyArray_Descr* descr = PyArray_DESCR(from);
-    Py_INCREF(descr);
+    Py_INCREF(reinterpret_cast<PyObject*>(descr));
     const int flags = PyArray_FLAGS(from) & NPY_ARRAY_WRITEABLE;
     PyObject* view =
         PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(from), sizes, PyArray_STRIDES(from), data, flags, nullptr);
     if (view == nullptr) return nullptr;
-    Py_INCREF(from);
+    Py_INCREF(reinterpret_cast<PyObject*>(from));
     auto* made = reinterpret_cast<PyArrayObject*>(view);
     return PyArray_SetBaseObject(made, reinterpret_cast<PyObject*>(from)) == 0 ? made : nullptr;
 }

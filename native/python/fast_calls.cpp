@@ -55,7 +55,7 @@ PyObject* encoded(PyObject* object, const Port& port) {
     PyArrayObject* strings = as_array(object);
     if (PyArray_TYPE(strings) != NPY_OBJECT || !PyArray_IS_C_CONTIGUOUS(strings)) return nullptr;
     PyArray_Descr* descr = port.descr();
-    Py_INCREF(descr);
+    Py_INCREF(reinterpret_cast<PyObject*>(descr));
     PyObject* codes =
         PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(strings), PyArray_DIMS(strings), nullptr, nullptr, 0, nullptr);
     if (codes == nullptr) return nullptr;
@@ -175,7 +175,8 @@ public:
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
             nb::object result = nb::borrow(arrays[inputs_.size() + i]);
             if (!outputs_[i].conversion.is_none()) {
-                result = nb::steal(PyObject_CallOneArg(outputs_[i].conversion.ptr(), result.ptr()));
+                PyObject* const argument = result.ptr();
+                result = nb::steal(PyObject_Vectorcall(outputs_[i].conversion.ptr(), &argument, 1, nullptr));
                 if (!result.is_valid()) return none();
             }
             if (PyDict_SetItem(results.ptr(), outputs_[i].name.ptr(), result.ptr()) != 0) throw nb::python_error();
@@ -285,7 +286,7 @@ private:
             if (arrays[first + i] != nullptr) continue;
             const Shape& shape = entry.outputs[i];
             PyArray_Descr* descr = outputs_[i].descr();
-            Py_INCREF(descr);
+            Py_INCREF(reinterpret_cast<PyObject*>(descr));
             PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(shape.size()), shape.data(), nullptr,
                                                    nullptr, 0, nullptr);
             if (array == nullptr) return false;

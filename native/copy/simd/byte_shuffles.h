@@ -135,9 +135,8 @@ inline bool is_aligned(const void* address, std::size_t to) { return reinterpret
 template <bool NonTemporal>
 inline void store_lane(std::byte* to, Vector<16> vector) {
 #if defined(__SSE2__)
-    typedef long long Pair __attribute__((vector_size(16)));
     if constexpr (NonTemporal) {
-        __builtin_ia32_movntdq(reinterpret_cast<Pair*>(to), reinterpret_cast<Pair>(vector));
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to), reinterpret_cast<__m128i>(vector));
         return;
     }
 #endif

@@ -6,7 +6,8 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-typedef double DoubleLanes __attribute__((vector_size(64), aligned(8), may_alias));
+// Scratch buffers are aligned to 64.
+typedef double DoubleLanes __attribute__((vector_size(64), may_alias));
 
 // Real and imaginary parts of a buffer.
 template <typename V>

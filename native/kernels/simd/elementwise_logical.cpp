@@ -19,10 +19,12 @@ DOVETAIL_COMPARISON(Greater, >)
 DOVETAIL_COMPARISON(GreaterEqual, >=)
 
 DOVETAIL_INLINE bool is_true(Bool x) { return static_cast<std::uint8_t>(x) != 0; }
+// 0 or 1.
+DOVETAIL_INLINE std::uint8_t bit(Bool x) { return is_true(x); }
 
-#define DOVETAIL_LOGICAL(Name, operator_)                                                         \
-    struct Name {                                                                                 \
-        DOVETAIL_INLINE Bool of(Bool x, Bool y) { return Bool(is_true(x) operator_ is_true(y)); } \
+#define DOVETAIL_LOGICAL(Name, operator_)                                                 \
+    struct Name {                                                                         \
+        DOVETAIL_INLINE Bool of(Bool x, Bool y) { return Bool(bit(x) operator_ bit(y)); } \
     };
 DOVETAIL_LOGICAL(And, &)
 DOVETAIL_LOGICAL(Or, |)

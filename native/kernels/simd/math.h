@@ -106,7 +106,7 @@ DOVETAIL_INLINE Floats log(Floats x) {
     const Floats infinity = splat(__builtin_inff());
     y = x == 0.0f ? -infinity : y;
     y = x < 0.0f ? splat(__builtin_nanf("")) : y;
-    return (x == infinity) | (x != x) ? x : y;
+    return ((x == infinity) | (x != x)) ? x : y;
 }
 
 // log(1 + x) for x in [0, 1], or NaN.

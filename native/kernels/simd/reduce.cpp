@@ -38,7 +38,7 @@ struct Max {
     DOVETAIL_INLINE float identity() { return -__builtin_inff(); }
     DOVETAIL_INLINE Floats map(Floats x, Floats) { return x; }
     DOVETAIL_INLINE Floats combine(Floats total, Floats x) { return x != x ? x : greater_of(x, total); }
-    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return (x > total) | (x != x) ? x : total; }
+    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return ((x > total) | (x != x)) ? x : total; }
     DOVETAIL_INLINE double combine(double total, double x) { return x > total || x != x ? x : total; }
 };
 
@@ -46,7 +46,7 @@ struct Min {
     DOVETAIL_INLINE float identity() { return __builtin_inff(); }
     DOVETAIL_INLINE Floats map(Floats x, Floats) { return x; }
     DOVETAIL_INLINE Floats combine(Floats total, Floats x) { return x != x ? x : lesser_of(x, total); }
-    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return (x < total) | (x != x) ? x : total; }
+    DOVETAIL_INLINE Doubles combine(Doubles total, Doubles x) { return ((x < total) | (x != x)) ? x : total; }
     DOVETAIL_INLINE double combine(double total, double x) { return x < total || x != x ? x : total; }
 };
 

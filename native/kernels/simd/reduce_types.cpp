@@ -54,7 +54,7 @@ struct Max {
     }
     template <typename T>
     DOVETAIL_INLINE Total<T> combine(Total<T> total, Total<T> x) {
-        return (x > total) | (x != x) ? x : total;
+        return ((x > total) | (x != x)) ? x : total;
     }
     template <typename T>
     DOVETAIL_INLINE Total<T> identity() {
@@ -72,7 +72,7 @@ struct Min {
     }
     template <typename T>
     DOVETAIL_INLINE Total<T> combine(Total<T> total, Total<T> x) {
-        return (x < total) | (x != x) ? x : total;
+        return ((x < total) | (x != x)) ? x : total;
     }
     template <typename T>
     DOVETAIL_INLINE Total<T> identity() {
