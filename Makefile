@@ -44,6 +44,7 @@ help:
 
 demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
+	@$(venv) native/build_backend.py
 
 # The unit tests of what most changes touch; tests/README.md has the tiers and their times.
 checked := layers public_interface error_codes documents gaps op_mapping catalog engine fusion aliasing arena in_place \
@@ -147,7 +148,8 @@ install: .venv/.installed-$(EXTRAS)
 # Extras are joined with + in a file's name, with a comma in pip's.
 .venv/.installed-%: .venv/.made $(built_from)
 	$(venv) -m pip install --quiet --editable '.[$(subst +,$(comma),$*)]'
-	@$(venv) -c 'from dovetail import native_core; print("dovetail:", native_core.build())'
+	@$(venv) -m dovetail --version
+	@$(venv) native/build_backend.py
 	@touch $@
 
 # Some distributions split ensurepip off; there the system's own pip, where it exists, puts one in.

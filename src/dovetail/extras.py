@@ -1,4 +1,4 @@
-"""Imports of the packages that ``pip install "dovetail[EXTRA]"`` adds."""
+"""Imports of the packages that ``pip install "dovetail-graph[EXTRA]"`` adds."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise
         package = module.partition(".")[0]
-        message = f'{purpose} needs the package {package}: pip install "dovetail[{extra}]"'
+        message = f'{purpose} needs the package {package}: pip install "dovetail-graph[{extra}]"'
         raise UnsupportedError("extra.missing", message) from None

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from functools import cache
 from operator import index
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,12 +26,34 @@ try:
 except ModuleNotFoundError:
     _compiled = None  # type: ignore[assignment]
 
+LOGGER = logging.getLogger("dovetail.core")
+"""The logger of the warning; the command line shows its records on stderr."""
 is_compiled: bool = _compiled is not None
+
+WITHOUT_CORE = (
+    "dovetail is installed without its native core: models run 6 to 134 times slower. "
+    "Install a C++ compiler and Python's headers (Debian, Ubuntu: g++ and python3-dev), then dovetail again"
+)
+"""The warning of a program that runs without a compiled core."""
 
 
 def build() -> str:
     """Return the core of this installation: ``native core (gcc 12.2.0)`` or ``pure Python``."""
     return f"native core ({_compiled.compiler})" if is_compiled else "pure Python"
+
+
+def instruction_set() -> str:
+    """Return the instruction set in use: ``amx`` (AVX-512 with the integer matrix unit), ``avx512``, ``avx2``, ``base``;
+    ``python`` without a compiled core."""
+    if not is_compiled:
+        return "python"
+    return "amx" if _compiled.has_amx() else str(_compiled.isa())
+
+
+@cache
+def warn_without_core() -> None:
+    """Log a warning, once in a process, that the interpreter runs models since there is no compiled core."""
+    LOGGER.warning("%s", WITHOUT_CORE)
 
 
 def core() -> ModuleType | None:

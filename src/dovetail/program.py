@@ -352,6 +352,8 @@ def compile_anew(
     """Compile without the cache of plans; the arguments are those of :func:`compile`."""
     loaded = _load(model, limits, max_memory)
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
+        if not native_core.is_compiled:
+            native_core.warn_without_core()
         reason = "as requested" if engine == "interpreter" else "the native core is not compiled"
         LOGGER.info("%s: interpreter engine, %s", printable(loaded.file or "the model"), reason)
         return Program(loaded, "interpreter")

@@ -32,7 +32,7 @@ from dovetail.draw.scene import Card, Frame, Gate, node_names
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 
-pytest.importorskip("fast_sugiyama", reason="dovetail[draw] is not installed")
+pytest.importorskip("fast_sugiyama", reason="dovetail-graph[draw] is not installed")
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 CORPUS = Path(os.environ.get("DOVETAIL_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
 FILES = [
@@ -349,7 +349,7 @@ def test_a_missing_library_is_an_error_with_a_code(library: str, monkeypatch: py
 
 
 def test_a_png_without_fonts_is_an_error_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    resvg = pytest.importorskip("resvg_py", reason="dovetail[draw] is not installed")
+    resvg = pytest.importorskip("resvg_py", reason="dovetail-graph[draw] is not installed")
     assert draw_model(branches()).png().startswith(b"\x89PNG")
     monkeypatch.setattr(resvg, "svg_to_bytes", partial(resvg.svg_to_bytes, skip_system_fonts=True))
     with pytest.raises(DovetailError, match=r"draw\.fonts"):

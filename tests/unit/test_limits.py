@@ -242,7 +242,7 @@ def test_without_re2_a_pattern_is_refused_by_name(monkeypatch: pytest.MonkeyPatc
     dovetail.load(path)
     with pytest.raises(DovetailError) as caught:
         dovetail.run(path, {}, engine="interpreter")
-    assert caught.value.code == "regex.engine" and "dovetail[text]" in caught.value.message
+    assert caught.value.code == "regex.engine" and "dovetail-graph[text]" in caught.value.message
 
 
 def test_the_document_has_every_limit_and_its_default() -> None:

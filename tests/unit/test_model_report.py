@@ -57,10 +57,10 @@ def test_a_page_has_the_drawing_or_the_packages_that_it_needs(monkeypatch: pytes
             monkeypatch.setitem(sys.modules, library, None)
         else:
             monkeypatch.undo()
-            pytest.importorskip("fast_sugiyama", reason="dovetail[draw] is not installed")
+            pytest.importorskip("fast_sugiyama", reason="dovetail-graph[draw] is not installed")
         found = dovetail.model_report(network(), runs=1)
         text = sections_of(found)["drawing"]
-        assert ("dovetail[draw]" in text) == bool(library) and ("MatMul" in text) == (not library)
+        assert ("dovetail-graph[draw]" in text) == bool(library) and ("MatMul" in text) == (not library)
         assert found.html().count('class="dt-card"') == (0 if library else 4)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import os
 import sys
 from typing import Any
@@ -69,7 +70,8 @@ class Commands(click.Group):
 def version_text() -> str:
     from dovetail import __version__, native_core
 
-    return f"dovetail {__version__}, {native_core.build()}"
+    core = f"{native_core.build()}, {native_core.instruction_set()}" if native_core.is_compiled else "pure Python, no native core"
+    return f"dovetail {__version__}, {core}, Python {sys.version.split()[0]}"
 
 
 def _print_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -82,7 +84,12 @@ def _print_version(context: click.Context, option: click.Parameter, wanted: bool
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing beside the data and errors.")
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print version and build."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print version, core, instruction set, compiler and Python.",
 )
 @click.pass_context
 def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
@@ -92,6 +99,18 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
     a rule, 6 found while running, 7 a fault of dovetail itself.
     """
     context.obj = {"debug": debug, "quiet": quiet}
+    if not quiet:
+        logging.getLogger("dovetail.core").addHandler(CORE_WARNINGS)
+
+
+class CoreWarnings(logging.Handler):
+    """Shows on stderr that a program runs without the native core."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"warning: {record.getMessage()}", err=True)
+
+
+CORE_WARNINGS = CoreWarnings()
 
 
 INTERNAL = 7

@@ -173,15 +173,6 @@ def median_times(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
 def machine() -> str:
     """Describe the machine beside a figure: processors, instruction set, load average."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    can = f" with {instruction_set()}" if native_core.is_compiled else ""
+    can = f" with {native_core.instruction_set()}" if native_core.is_compiled else ""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return f"{count} processors{can}{load}"
-
-
-def instruction_set() -> str:
-    """Return the instruction set in use: ``amx`` (AVX-512 with the integer matrix unit), ``avx512``, ``avx2``, ``base``;
-    ``python`` without a compiled core."""
-    core = native_core.core()
-    if core is None:
-        return "python"
-    return "amx" if core.has_amx() else str(core.isa())

@@ -115,7 +115,7 @@ def _order_rows(rows: LayerRows) -> None:
         # Deferred: the library is optional.
         from fast_sugiyama import from_edges
     except ImportError:
-        raise UnsupportedError("draw.library", "drawing needs the package fast-sugiyama; install dovetail[draw]") from None
+        raise UnsupportedError("draw.library", "drawing needs the package fast-sugiyama; install dovetail-graph[draw]") from None
     slots = [slot for row in rows.rows for slot in row]
     if all(len(row) < 2 for row in rows.rows) or not rows.wires:
         return

@@ -57,7 +57,7 @@ class Drawing:
             # Deferred: the library is optional.
             import resvg_py
         except ImportError:
-            raise UnsupportedError("draw.library", "a PNG needs the package resvg_py; install dovetail[draw]") from None
+            raise UnsupportedError("draw.library", "a PNG needs the package resvg_py; install dovetail-graph[draw]") from None
         if not 0.01 <= zoom <= 16:
             raise RuleError("draw.zoom", f"zoom must be in [0.01, 16], got {zoom:g}")
         text = self.svg()
@@ -103,7 +103,7 @@ def draw_model(
     drawn open from the outermost as long as the picture has at most ``boxes`` boxes, or up to ``depth`` levels.
 
     Raises RuleError [draw.boxes] for a number below 1, [draw.colors] where a colour is no number. ``Drawing.svg`` raises
-    UnsupportedError [draw.library] where the packages of ``dovetail[draw]`` are missing.
+    UnsupportedError [draw.library] where the packages of ``dovetail-graph[draw]`` are missing.
     """
     if boxes < 1:
         raise RuleError("draw.boxes", f"the number of boxes must be at least 1, got {boxes}")

@@ -1,6 +1,6 @@
 """Regular expressions, matched by RE2 in time linear in the text.
 
-The package ``google-re2`` provides RE2; ``pip install dovetail[text]`` installs it. It is imported when the first pattern is
+The package ``google-re2`` provides RE2; ``pip install dovetail-graph[text]`` installs it. It is imported when the first pattern is
 compiled, since few models have one.
 Source: RE2, ``doc/syntax.txt``.
 """
@@ -31,7 +31,7 @@ def compile_pattern(pattern: str, longest: bool = False) -> Any:
     """
     library = _import_re2()
     if library is None:
-        raise UnsupportedError("regex.engine", "regular expressions need RE2: pip install 'dovetail[text]'")
+        raise UnsupportedError("regex.engine", "regular expressions need RE2: pip install 'dovetail-graph[text]'")
     options = library.Options()
     options.log_errors = False
     options.longest_match = longest
