@@ -1,7 +1,7 @@
 """Regular expressions, matched by RE2 in time linear in the text.
 
-The package ``google-re2`` provides RE2; ``pip install dovetail-graph[text]`` installs it. It is imported when the first pattern is
-compiled, since few models have one.
+The package ``google-re2`` provides RE2; ``pip install dovetail-graph[text]`` installs it. It is imported when the first pattern
+is compiled, since few models have one.
 Source: RE2, ``doc/syntax.txt``.
 """
 
