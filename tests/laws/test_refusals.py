@@ -563,7 +563,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], mode="linear", narrow=True)),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2))),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4], np.float32([2]))),
-        ("resize.integer", lambda b, x: b.Resize(x("i32", 2), [4], mode="linear")),
+        ("resize.type", lambda b, x: b.Resize(x("boolean", 2), [4], mode="linear")),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), x("i64", 1, 1))),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4, 4])),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2, 2), [4, 4], axes=(1,))),
