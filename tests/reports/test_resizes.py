@@ -172,3 +172,12 @@ def test_onnx_scales_over_an_open_length_become_ir(scale: float, mode: str, coor
         if coordinates != "align_corners":
             assert_near({"onnxruntime": theirs}, want, limit)
         assert_near({"IR": in_openvino(tmp_path / "m.xml", x)}, want, limit)
+
+
+def test_a_nearest_resize_whose_lengths_the_formats_round_differently_is_refused_by_name(tmp_path: Path) -> None:
+    with dovetail.Builder("m") as b:
+        x = b.input("x", "f32", (1, 3, 4, "n"))
+        b.output("y", b.Resize(x, None, np.float32([1, 1, 1, 0.3]), mode="nearest"))
+    with pytest.raises(dovetail.DovetailError, match="before run time") as caught:
+        dovetail.save(b.model, tmp_path / "m.xml")
+    assert caught.value.code == "resize.dynamic"
