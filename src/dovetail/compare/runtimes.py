@@ -269,7 +269,7 @@ def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
     found = []
     for index, port in enumerate(ports):
         same = [name for name in wanted if name in port.get_names()]
-        found.append(same[0] if same else wanted[index] if wanted else port.get_any_name())
+        found.append(same[0] if same else wanted[index] if index < len(wanted) else port.get_any_name())
     return found
 
 

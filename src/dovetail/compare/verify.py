@@ -459,5 +459,8 @@ def _onnxruntime(path: str) -> Runner:
 
 def _openvino(path: str) -> Runner:
     model = load(path)
-    names = runtimes.Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
+    # An ONNX file has its states as inputs and outputs.
+    is_ir = format_of(path) == "openvino"
+    inputs, outputs = (own_inputs(model), own_outputs(model)) if is_ir else (model.inputs, model.outputs)
+    names = runtimes.Names([x.name for x in inputs], [y.name for y in outputs])
     return runtimes.runner("openvino", path, names=names, exact=True)

@@ -31,20 +31,31 @@ def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_
     if model.format != dialect.name:
         strip_metadata(graph)
     Legalizer(dialect, version_of, errors).legalize(graph)
-    foreign = GraphExporter(dialect, version_of, errors, drop_identities=drop_identities).export_graph(graph, {})
+    states = frozenset(name for state in model.states for name in (state.input, *state.outputs))
+    exporter = GraphExporter(dialect, version_of, errors, drop_identities=drop_identities, states=states)
+    foreign = exporter.export_graph(graph, {})
     raise_all(errors.list(), f"nodes that {dialect.name} cannot express")
     return ForeignModel(dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc)
 
 
 class GraphExporter:
-    """Exports the legalized graphs of one model."""
+    """Exports the legalized graphs of one model. ``states``: names of inputs and outputs that the format has no ports for."""
 
-    def __init__(self, dialect: Dialect, version_of: VersionOf, errors: ExportErrors, *, drop_identities: bool) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        version_of: VersionOf,
+        errors: ExportErrors,
+        *,
+        drop_identities: bool,
+        states: frozenset[str] = frozenset(),
+    ) -> None:
         self.dialect = dialect
         self.errors = errors
         self.context = ExportContext(dialect, version_of, self)
         self._drop_identities = drop_identities
         self._merged_names: dict[str, dict[str, None]] = {}
+        self._states = states
         self._depth = 0
         # The keys of the model's inputs, and of the outputs that have been exported.
         self._border_keys: set[str] = set()
@@ -60,12 +71,14 @@ class GraphExporter:
             foreign.inputs.append(context.declare(value))
         is_model, self._depth = not self._depth, self._depth + 1
         if is_model:
-            self._border_keys = {value.key for value in foreign.inputs}
+            names = ((value.name, item.key) for value, item in zip(own_inputs, foreign.inputs, strict=True))
+            self._border_keys = {key for name, key in names if name not in self._states}
         outputs = {id(value) for value in graph.outputs}
+        borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
         for node in graph.nodes:
             self._export_or_report(node, outputs)
-            if is_model:
-                self._border_keys.update(context.keys[id(y)] for y in node.outputs if id(y) in outputs and id(y) in context.keys)
+            if borders:
+                self._border_keys.update(context.keys[id(y)] for y in node.outputs if id(y) in borders and id(y) in context.keys)
         self._depth -= 1
         # After the nodes that read the inputs: their errors say more.
         for value in own_inputs:
@@ -119,7 +132,12 @@ class GraphExporter:
     def _separates_borders(self, node: Node, outputs: set[int]) -> bool:
         """Tell whether an output of the model would otherwise be the value of an input, or of an earlier output."""
         x, y = node.inputs[0], node.outputs[0]
-        return self._depth == 1 and id(y) in outputs and self.context.keys.get(id(x)) in self._border_keys
+        return (
+            self._depth == 1
+            and id(y) in outputs
+            and y.name not in self._states
+            and self.context.keys.get(id(x)) in self._border_keys
+        )
 
     def _drop_identity(self, node: Node) -> None:
         """Give the output of an Identity the key of its input; the value has the names of both."""
