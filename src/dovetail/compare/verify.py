@@ -282,12 +282,13 @@ class _Conversion:
 
     def _special_rows(self, first: Runner, second: Runner, inputs: Arrays, varied: Collection[str]) -> list[Difference]:
         rows: list[Difference] = []
+        if self.model.states:
+            # A runtime keeps them from run to run.
+            return rows
         for kind in (NOT_FINITE, TIES):
             special = special_inputs(self.model, inputs, kind, only=varied)
             if special is not None:
                 rows += self._rows_in_runtimes(kind, first, second, special)
-        if self.model.states:
-            return rows
         kinds = (NOT_FINITE, TIES, EXTREMES)
         samples = [(kind, special_inputs(self.model, inputs, kind, only=varied)) for kind in kinds]
         for kind, sample in [*samples, ("no elements", self._empty(varied))]:

@@ -40,6 +40,7 @@ def to_foreign(model: Model) -> ForeignModel:
         foreign.metadata = {name: item for name, item in model.metadata.items() if name != "onnx"}
     else:
         foreign.metadata = roundtrip_metadata.openvino_metadata_of(model)
+        roundtrip_metadata.restore_ports(foreign)
         names = foreign.metadata.pop("names", {})
         for value in (*foreign.graph.inputs, *foreign.graph.outputs, *foreign.graph.values.values()):
             extra = names.get(value.names[0]) if value.names else None
