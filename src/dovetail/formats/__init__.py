@@ -117,7 +117,8 @@ def _drop_inferred_texts(graph: Graph) -> None:
 def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
     """Load a model, and report on its file.
 
-    Returns the model if it loads, the faults of the file, deviations included, and the other warnings.
+    Returns the model if it loads, the faults of the file, deviations included, and the other warnings. A declared type of an
+    ONNX file that inference contradicts is a fault, as in onnx's checker; OpenVINO does not read the types of ports.
     """
     deviations = Deviations()
     try:
@@ -125,7 +126,15 @@ def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None,
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
     faults = _diagnostics(deviations)
-    return model, faults, model.warnings[len(faults) :]
+    warnings = model.warnings[len(faults) :]
+    if model.format == "onnx":
+        faults += [item for item in warnings if item.code == DECLARED]
+        warnings = [item for item in warnings if item.code != DECLARED]
+    return model, faults, warnings
+
+
+DECLARED = "type.declared"
+"""The code of a declared type that inference contradicts."""
 
 
 def _diagnostics(deviations: Deviations) -> list[Diagnostic]:

@@ -141,7 +141,12 @@ def encode_openvino(model: Model) -> str | None:
         for side, values in (("inputs", model.inputs), ("outputs", model.outputs))
     }
     ports = {side: records for side, records in ports.items() if records}
-    record = {"rt_info": info, "names": names, "ports": ports, **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)}}
+    record = {
+        "rt_info": info,
+        "names": names,
+        "ports": ports,
+        **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)},
+    }
     non_empty = {name: item for name, item in record.items() if item}
     return json.dumps(non_empty, sort_keys=True) if non_empty else None
 

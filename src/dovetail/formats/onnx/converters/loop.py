@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import Diagnostic, FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
@@ -38,6 +38,7 @@ def import_loop(ctx: ImportContext) -> list[Value]:
     carried = len(states)
     _check_body(foreign, 2 + carried, 1 + carried)
     number, going, *inner = foreign.inputs
+    _check_condition(ctx, condition, going)
     true = {going.key: ForeignTensor(dtypes.boolean, np.array(True), going.key)}
     types = [NUMBER, *(_state_type(x.type, item) for x, item in zip(states, inner, strict=True))]
     inputs = [replace(item, type=type) for item, type in zip((number, *inner), types, strict=True)]
@@ -53,6 +54,16 @@ def import_loop(ctx: ImportContext) -> list[Value]:
         body.outputs[position] = Builder(graph=body).apply("Unsqueeze", body.outputs[position], [0])
     loop = Loop(body=body, carried=carried, scan_outputs=((0, False),) * stacked, outputs=carried + stacked)
     return ctx.b.add(loop, trips, condition, *states, *captures)
+
+
+def _check_condition(ctx: ImportContext, condition: Value | None, going: ForeignValue) -> None:
+    """Warn where the body declares another rank of the condition than the loop has: onnxruntime refuses such a file."""
+    declared, actual = going.type, None if condition is None else condition.shape
+    if actual is None or not isinstance(declared, Tensor) or declared.shape is None or len(declared.shape) == len(actual):
+        return
+    message = f"{going.name} is declared {declared}, and the condition of the loop is {condition.type}"  # type: ignore[union-attr]
+    warning = Diagnostic("type.declared", message, ctx.node.label, ctx.scope.file, severity="warning")
+    ctx.scope.warnings.append(warning)
 
 
 @ONNX.importer("Scan", *SCAN_VERSIONS)
