@@ -26,6 +26,7 @@ from dovetail.formats import load
 from dovetail.interpreter.evaluate import evaluate_node
 from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.layer_names import Layers
 from dovetail.ir.types import Tensor
 from dovetail.limits import counting, current, within_memory
 from dovetail.program import compile
@@ -212,6 +213,11 @@ class _Run:
             return None
         every = self.subject.values_of(0, len(self.subject.nodes))
         known = {name: value for value in every for name in (*value.names, value.name)}
+        computed, layers = {id(value) for value in every}, Layers(self.subject.model.graph)
+        for name in values:
+            value = None if name in known else layers.value_of(name)
+            if value is not None and id(value) in computed:
+                known[name] = value
         unknown = [name for name in values if name not in known]
         if unknown:
             raise RuleError("comparison.value", f"the model computes no value {', '.join(map(repr, unknown))}")
