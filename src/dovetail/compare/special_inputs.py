@@ -48,7 +48,8 @@ def _with_special_floats(array: Any, dtype: DType, kind: str, generator: np.rand
     import ml_dtypes
 
     wide = array.astype(np.float64)
-    limit = float(ml_dtypes.finfo(dtype.numpy).max)
+    facts: Any = ml_dtypes.finfo
+    limit = float(facts(dtype.numpy).max)
     special = {NOT_FINITE: [np.nan, np.inf, -np.inf, -0.0], TIES: [0.5, 1.5, 2.5, -0.5], EXTREMES: [limit, -limit]}[kind]
     if kind == TIES:
         # The few halves of ordinary numbers are equal to each other.

@@ -71,8 +71,8 @@ class GraphExporter:
             foreign.inputs.append(context.declare(value))
         is_model, self._depth = not self._depth, self._depth + 1
         if is_model:
-            names = ((value.name, item.key) for value, item in zip(own_inputs, foreign.inputs, strict=True))
-            self._border_keys = {key for name, key in names if name not in self._states}
+            pairs = zip(own_inputs, foreign.inputs, strict=True)
+            self._border_keys = {item.key for value, item in pairs if value.name not in self._states}
         outputs = {id(value) for value in graph.outputs}
         borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
         for node in graph.nodes:

@@ -75,7 +75,7 @@ def has_same_length(size: Any, scale: Any) -> bool:
     if scale is None:
         return False
     if isinstance(size, int):
-        return scale_size(size, scale, (0.0, 1.0)) == scale_size(size, scale, (0.0, 1.0), has_margin=True)
+        return bool(scale_size(size, scale, (0.0, 1.0)) == scale_size(size, scale, (0.0, 1.0), has_margin=True))
     # For lengths in practice the margin adds less than 1/1024.
     return float(scale) * 1024 == int(float(scale) * 1024)
 

@@ -281,7 +281,7 @@ def _is_vector(x: Value | None) -> bool:
     return x is not None and bool(x.shape)
 
 
-def _as_scalar(b: Builder, x: Value | None) -> Value | None:
+def _as_scalar(b: Builder, x: Any) -> Any:
     """Return a value of one element as a scalar: the body's inputs and condition are scalars, and must have the loop's ranks."""
     return b.apply("Reshape", x, []) if _is_vector(x) else x
 

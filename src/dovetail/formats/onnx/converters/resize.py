@@ -93,10 +93,11 @@ def legalize_resize(b: Any, node: Node) -> Any:
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     if op.convention != "onnx" and op.is_same_in_onnx(x, sizes, scales):
         return b.add(op.with_(convention="onnx"), *node.inputs)
+    assert x is not None
     if sizes is not None and sizes.dtype is not dtypes.i64:
         return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(item for item in (scales, roi) if item is not None))
     if op.coordinate_transformation_mode == "align_corners" and not op.is_whole(x, sizes, scales):
-        if op.convention == "onnx" and not op.is_planned(x, sizes, scales, roi):
+        if scales is not None and op.convention == "onnx" and not op.is_planned(x, sizes, scales, roi):
             return b.add(op, x, run_time_sizes(b, op, x, scales))
         return op.decompose(b, x, sizes, scales, roi)
     if op.mode == "nearest" and op.nearest_mode == "simple" and op.coordinate_transformation_mode != "asymmetric":

@@ -75,7 +75,7 @@ def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool
     x = ctx.b.Pad(x, list(pads)) if any(pads) else x
     mode = _PILLOW[ctx.attribute("mode", "str")]
     coefficient = _PILLOW_COEFFICIENT if mode == "cubic" else -0.75
-    op = Resize(mode, "half_pixel", cubic_coeff_a=coefficient, exclude_outside=True, antialias=True, axes=axes)
+    op: Any = Resize(mode, "half_pixel", cubic_coeff_a=coefficient, exclude_outside=True, antialias=True, axes=axes)
     if x.dtype.is_integer:
         op = op.with_(convention="openvino")
     return ctx.b.add(op, x, _scaled_lengths(ctx.b, op, x, ctx.input(1)) if by_scales else ctx.input(1))
@@ -169,7 +169,7 @@ def _resize(
     if any(pads):
         x = b.Pad(x, list(pads))
     # The linear mode excludes elements outside; without antialiasing that equals repeating the border.
-    op = Resize(mode, coordinates, nearest, cubic, axes=axes, convention="openvino")
+    op: Any = Resize(mode, coordinates, nearest, cubic, axes=axes, convention="openvino")
     if op.is_same_in_onnx(x, sizes, scales):
         op = op.with_(convention="onnx")
     rows = op.plan(x, sizes, scales, None) or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
@@ -209,7 +209,7 @@ def _over_changed_axes(b: Builder, op: Resize, x: Value, sizes: Value | None, ro
     if rows is None:
         return None
     changed = [row for row in rows if not op.is_identity(row)]
-    fewer = op.with_(axes=tuple(row.axis for row in changed))
+    fewer: Any = op.with_(axes=tuple(row.axis for row in changed))
     if fewer.axes == op.axes or not changed or not all(isinstance(row.out, int) for row in changed):
         return None
     wanted = b.constant(np.array([row.out for row in changed], np.int64))
