@@ -333,7 +333,6 @@ def test_a_scan_of_an_unknown_rank(tmp_path: Path) -> None:
     expected = run_onnxruntime(proto.SerializeToString(), given)
     model = dovetail.load(tmp_path / "a.onnx")
     dovetail.save(model, tmp_path / "b.onnx")
-    check_onnx((tmp_path / "b.onnx").read_bytes())
     for path in (tmp_path / "a.onnx", tmp_path / "b.onnx"):
         for engine in ("interpreter", "native"):
             for ours, theirs in zip(dovetail.run(path, given, engine=engine).values(), expected, strict=True):
