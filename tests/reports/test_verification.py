@@ -104,6 +104,16 @@ def test_a_file_that_its_runtime_cannot_load_is_not_verified(tmp_path: Path) -> 
     assert ended.returncode == 0, ended.stderr
 
 
+def test_an_ir_is_verified_in_openvino_where_onnxruntime_has_no_kernel(tmp_path: Path) -> None:
+    dovetail.save(model(lambda b, x: b.Multiply(x, x), "bf16"), tmp_path / "m.xml")
+    dovetail.save(dovetail.load(tmp_path / "m.xml"), tmp_path / "m.onnx")
+    loaded = dovetail.load(tmp_path / "m.xml")
+    found = verify_conversion(loaded, tmp_path / "m.xml", tmp_path / "m.onnx", random_inputs(loaded))
+    assert (
+        found.agrees and found.comparisons[0].runtime.startswith("openvino") and any("NOT_IMPLEMENTED" in x for x in found.notes)
+    )
+
+
 def test_a_file_whose_names_its_runtime_loses_is_not_verified(tmp_path: Path) -> None:
     text = f"{HEAD} g (float[2] x) => (float[2] y, float[2] z) {{y = Identity (x) z = Relu (x)}}"
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
