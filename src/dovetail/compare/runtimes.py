@@ -277,11 +277,13 @@ def check_port_names(ports: Sequence[Any], names: Sequence[str], model: str | by
     """Raise EngineError [runtime.load] where a port that has names lacks its own, or two have the same."""
     from dovetail.errors import EngineError
 
-    for index, (port, name) in enumerate(zip(ports, names, strict=True)):
+    seen: set[str] = set()
+    for port, name in zip(ports, names, strict=True):
         own = port.get_names()
-        if (own and name not in own) or name in names[:index]:
+        if (own and name not in own) or name in seen:
             message = f"openvino has no input or output {name!r} of its own: it is called {', '.join(map(repr, sorted(own)))}"
             raise EngineError("runtime.load", message, file=model if isinstance(model, str) else None)
+        seen.add(name)
 
 
 def failure(code: str, what: str, error: Exception, model: str | bytes) -> EngineError:

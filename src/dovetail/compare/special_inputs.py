@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail import dtypes, symbolic
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.dtypes import DType
+from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
+from dovetail.ir.types import sizes_in
 
 NOT_FINITE, TIES, EXTREMES = "NaN and infinities", "ties", "extremes"
 """The kinds of special samples, each beside ordinary numbers: NaN, infinities and -0; equal numbers and halves; the greatest and
@@ -44,6 +47,19 @@ def special_inputs(
     return found if is_changed else None
 
 
+def empty_inputs(model: Model, sizes: Mapping[str, int] | None = None, seed: int = 0) -> dict[str, Any] | None:
+    """Return random inputs in which the first open size that may be 0 is 0; None where there is none."""
+    open_sizes = [size for value in model.inputs for size in sizes_in(value.type) if not isinstance(size, int)]
+    for size in open_sizes:
+        name, (low, _) = symbolic.name_of(size), symbolic.bounds(size)
+        if name is not None and not low:
+            try:
+                return dict(random_inputs(model, seed=seed, sizes={**(sizes or {}), name: 0}))
+            except DovetailError:
+                return None
+    return None
+
+
 def _with_special_floats(array: Any, dtype: DType, kind: str, generator: np.random.Generator) -> Any:
     import ml_dtypes
 
@@ -73,4 +89,4 @@ def _placed(array: Any, special: list[Any], generator: np.random.Generator) -> A
     return flat.reshape(array.shape)
 
 
-__all__ = ["EXTREMES", "NOT_FINITE", "TIES", "special_inputs"]
+__all__ = ["EXTREMES", "NOT_FINITE", "TIES", "empty_inputs", "special_inputs"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.compare.random_inputs import choose_sizes, flatten_outputs, random_inputs
-from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
+from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
@@ -109,7 +109,7 @@ class Proof:
         if self._seconds > MAX_SECONDS:
             return
         if names:
-            self._add_special(random_inputs_or_none(self._model, {**first, names[0]: 0}, seed))
+            self._add_special(empty_inputs(self._model, first, seed))
         for kind in (TIES, EXTREMES):
             self._add_special(special_inputs(self._model, self.cases[0].inputs, kind, seed))
 
@@ -152,14 +152,6 @@ class Proof:
         self.cases.append(Case(inputs, exact, native))
         self.sizes.append(chosen)
         return chosen
-
-
-def random_inputs_or_none(model: Model, sizes: Mapping[str, int], seed: int) -> dict[str, Any] | None:
-    """Return random inputs; None where there are none of these sizes."""
-    try:
-        return dict(random_inputs(model, seed=seed, sizes=sizes))
-    except DovetailError:
-        return None
 
 
 def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
