@@ -12,6 +12,7 @@ import pytest
 
 import dovetail
 from dovetail import dtypes
+from oracles import run_openvino_file
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 X = np.array([[1, -2]], np.float32)
@@ -63,6 +64,18 @@ def test_borders_of_every_element_type_keep_their_names(kind: str, tmp_path: Pat
     inputs, outputs = ports_of(tmp_path / "m.xml")
     assert inputs == [["x"]]
     assert [[name for name in names if name in "pqrs"] for names in outputs] == [["p"], ["q"], ["r"], ["s"]]
+
+
+@pytest.mark.parametrize("shape", [(), ("n", 2)])
+def test_strings_passed_to_an_output_run(shape: tuple[int | str, ...], tmp_path: Path) -> None:
+    with dovetail.Builder("m") as b:
+        b.output("y", b.Identity(b.input("x", "string", shape)))
+    dovetail.save(b.model, tmp_path / "m.xml")
+    dovetail.save(dovetail.load(tmp_path / "m.xml"), tmp_path / "again.xml")
+    x = np.array([["a", "b" * 60]] if shape else "b" * 60, object)
+    for name in ("m.xml", "again.xml"):
+        (y,) = run_openvino_file(str(tmp_path / name), {"x": x}, ["y"])
+        assert y.tolist() == x.tolist()
 
 
 def test_an_identity_between_two_operators_is_not_written(tmp_path: Path) -> None:
