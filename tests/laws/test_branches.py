@@ -15,6 +15,7 @@ from assertions import assert_close
 from dovetail import dtypes
 from dovetail.ir.types import Tensor
 from dovetail.ops.control_flow.loop import Loop
+from oracles import check_onnx
 
 pytest.importorskip("onnxruntime")
 
@@ -221,6 +222,7 @@ def test_a_body_that_can_never_run_is_a_warning(
             program({"x": x, **runs})
         assert (caught.value.code, caught.value.node) == ("reshape.volume", warning.node)
     dovetail.save(model, tmp_path / "b.onnx")
+    check_onnx((tmp_path / "b.onnx").read_bytes())
     assert_close(dovetail.run(tmp_path / "b.onnx", {"x": x, **does_not})["y"], x, 0)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import dovetail
 from assertions import assert_close
-from oracles import run_onnxruntime
+from oracles import check_onnx, run_onnxruntime
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
 
@@ -140,6 +140,7 @@ def test_a_loop_of_onnx_gives_what_onnxruntime_gives(text: str, run: list[Any], 
     model = dovetail.load(tmp_path / "a.onnx")
     assert_all_near(list(dovetail.compile(model, engine)(given).values()), expected)
     dovetail.save(model, tmp_path / "b.onnx")
+    check_onnx((tmp_path / "b.onnx").read_bytes())
     assert_all_near(by_onnxruntime(tmp_path / "b.onnx", given), expected)
     again = dovetail.load(tmp_path / "b.onnx")
     assert len(again.graph.nodes) <= len(model.graph.nodes)
@@ -207,6 +208,7 @@ def test_a_loop_of_openvino_gives_what_openvino_gives(stride: int, part: int, is
     dovetail.save(model, tmp_path / "b.xml")
     assert_all_near(by_openvino(tmp_path / "b.xml", dict(enumerate(given.values()))), expected)
     dovetail.save(model, tmp_path / "b.onnx")
+    check_onnx((tmp_path / "b.onnx").read_bytes())
     again = dovetail.load(tmp_path / "b.onnx")
     assert_all_near(list(dovetail.run(again, named).values()), expected)
 

@@ -21,7 +21,7 @@ from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, Type
 from dovetail.validate import validate
-from oracles import run_onnxruntime
+from oracles import check_onnx, run_onnxruntime
 from sequence_models import SAMPLES, Sample
 
 ENGINES = ("interpreter", "native")
@@ -110,6 +110,7 @@ def test_onnx_gives_lists_back(sample: Sample, run: list[Any], tmp_path: Path) -
     model = loaded(sample, tmp_path)
     given = feeds(model, run)
     dovetail.save(model, tmp_path / "b.onnx")
+    check_onnx((tmp_path / "b.onnx").read_bytes())
     onnx.checker.check_model(str(tmp_path / "b.onnx"))
     again = dovetail.load(tmp_path / "b.onnx")
     assert [str(item) for item in validate(again.graph)] == []
@@ -242,6 +243,7 @@ def test_the_bytes_of_texts_are_refused_by_name(kind: str, tmp_path: Path) -> No
     assert_same_graph(model, dovetail.load(tmp_path / "b.xml"))
     with pytest.raises(dovetail.UnsupportedError) as caught:
         dovetail.save(model, tmp_path / "b.onnx")
+        check_onnx((tmp_path / "b.onnx").read_bytes())
     assert (caught.value.code, caught.value.node) == ("op.unknown", "texts")
     assert kind in caught.value.message and "ONNX has no operator" in caught.value.message
     given = {value.name: np.full(value.shape, "" if value.dtype == "string" else 0, value.dtype.numpy) for value in model.inputs}
@@ -264,6 +266,7 @@ def test_nothing_is_laid_end_to_end_in_no_engine(tmp_path: Path) -> None:
 def test_the_type_of_what_is_not_there_is_written_as_it_was(tmp_path: Path) -> None:
     sample = SAMPLES["nothing of a kind"]
     dovetail.save(loaded(sample, tmp_path), tmp_path / "b.onnx")
+    check_onnx((tmp_path / "b.onnx").read_bytes())
     assert onnx.load(tmp_path / "b.onnx").graph.node[0].attribute == parsed(sample).graph.node[0].attribute
 
 

@@ -11,7 +11,7 @@ import onnx.parser
 import pytest
 
 import dovetail
-from models.f64_evaluation import run_wide
+from dovetail.compare.f64_run import run_wide
 from models.worker import PeersFault, Unfilled, answer
 from models.zoo_cells import CELLS, Record, distance, fill, records
 

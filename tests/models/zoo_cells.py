@@ -21,6 +21,7 @@ import onnx
 
 import dovetail
 from dovetail.compare.benchmark import measure
+from dovetail.compare.f64_run import run_wide, wide
 from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.runtimes import Names, runner
 from dovetail.compare.verify import compare, random_outputs
@@ -31,7 +32,6 @@ from dovetail.ir.types import Tensor
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 from dovetail.report.model_summary import all_nodes
 from models.corpus_cells import check_sizes, sizes_of
-from models.f64_evaluation import run_wide, wide
 from models.worker import Answer, PeersFault, Unfilled, answer, ask, asked_for
 
 Arrays = dict[str, Any]

@@ -59,10 +59,11 @@ def read_inputs(
     shapes: Mapping[str, Several[int]] | None = None,
     *,
     run: bool = False,
+    distinct: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """Read ``name=file.npy`` and ``file.npz``, and draw the other inputs. Returns the arrays and the names of the drawn ones.
 
-    With ``run`` the drawn ones have sizes at which the model has run.
+    With ``run`` the drawn ones have sizes at which the model has run; with ``distinct`` each open size is one of its own.
     """
     from dovetail.compare.random_inputs import choose_sizes, random_inputs
 
@@ -93,7 +94,15 @@ def read_inputs(
     if missing:
         known = {**_sizes_of_arrays(model, found), **sizes}
         found.update(
-            random_inputs(model, seed=seed, sizes=known, shapes=shapes, only=missing, beside=dict(found) if run else None)
+            random_inputs(
+                model,
+                seed=seed,
+                sizes=known,
+                shapes=shapes,
+                only=missing,
+                beside=dict(found) if run else None,
+                distinct=distinct,
+            )
         )
     return {**InitialStates(model)(found), **found} if model.states else found, missing
 
@@ -103,19 +112,22 @@ def call_on_inputs(
     given: Several[str],
     seed: int,
     dims: Several[str],
-    call: Callable[[dict[str, Any]], Result],
+    call: Callable[[dict[str, Any], list[str]], Result],
     is_good: Callable[[Result], bool] = lambda result: True,
     strict: Model | None = None,
+    distinct: bool = False,
 ) -> tuple[dict[str, Any], list[str], Result]:
-    """Call ``call`` with the inputs of ``read_inputs``. Returns the inputs, the names of the random ones, and the result.
+    """Call ``call`` with the inputs of ``read_inputs``, and the names of the random ones. Returns both, and the result.
+
+    With ``distinct`` each open size is one of its own, where the model runs so.
 
     Where the call fails or its result is not good, and sizes were chosen here, it is repeated at sizes at which the model has
     run: shapes do not tell that an index is in range, and not every engine checks it. ``strict`` is the model to run for that,
     where it is stricter than ``model``.
     """
-    arrays, random = read_inputs(model, given, seed, dims)
+    arrays, random = read_inputs(model, given, seed, dims, distinct=distinct)
     try:
-        result = call(arrays)
+        result = call(arrays, random)
         if is_good(result) or not random:
             return arrays, random, result
         failed = None
@@ -123,9 +135,9 @@ def call_on_inputs(
         if not random:
             raise
         failed = error
-    others, _ = read_inputs(strict or model, given, seed, dims, run=True)
+    others, _ = read_inputs(strict or model, given, seed, dims, run=True, distinct=distinct)
     if any(np.shape(others[name]) != np.shape(arrays[name]) for name in random):
-        return others, random, call(others)
+        return others, random, call(others, random)
     if failed is not None:
         raise failed
     return arrays, random, result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
@@ -73,7 +74,8 @@ def compare(
 
     With --with the engines run a second model, of either format, whose values are matched by name, else by their computation.
     --bisect runs slices of each engine on the values of the reference, at most 2 log2(n) of n operators; it writes the operator
-    and its inputs to files, and prints the command that shows it alone. Exit code 1: a value differs beyond the tolerance.
+    and its inputs to files, and prints the command that shows it alone. Exit code 1: a value differs beyond the tolerance, or the
+    runtime of a file's format is among the engines, and cannot load the file.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.debug.engines import installed_engines
@@ -86,7 +88,7 @@ def compare(
     loaded = load(model)
     second = None if other is None else load(other)
     with progress(f"running {model}"):
-        arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes), run=True)
+        arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes), run=True, distinct=True)
         chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
         if is_bisect:
             from dovetail.cli.bisect import bisect_engines
@@ -105,7 +107,12 @@ def compare(
             values=values or None,
             threads=threads,
             seed=seed,
+            varied=random,
         )
+        engines_run = {found.reference, *(column.engine for column in found.columns)}
+        refused = [] if memory is not None else _refusals([model, *([other] if other else [])], engines_run)
+    for reason in refused:
+        narrate(reason)
     if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
     for note in found.notes:
@@ -118,7 +125,24 @@ def compare(
         say_json("compare", file=model, other=other, seed=seed, **found.as_dict())
     else:
         _say(found, is_all)
-    return 1 if found.differs else 0
+    return 1 if found.differs or refused else 0
+
+
+def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
+    """Return the reasons for which the runtimes of the files' formats, as far as they are among ``engines``, cannot load them."""
+    from dovetail.cli.output import STREAM
+    from dovetail.compare.verify import own_runtime, runner_for
+    from dovetail.errors import EngineError
+
+    found = []
+    for path in paths:
+        if path == STREAM or own_runtime(path) not in engines:
+            continue
+        try:
+            runner_for(path)
+        except EngineError as error:
+            found.append(error.message)
+    return found
 
 
 def _write(path: str, text: str) -> None:

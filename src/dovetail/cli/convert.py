@@ -75,7 +75,8 @@ def convert(
 
     Operators that the target cannot say exactly are refused, and all of them are listed. With --verify each of the two runs in
     its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. With --prove the target is proved
-    equal first. Exit code 1: an output differs, or cannot be compared; without --verify also: not proved.
+    equal first. Random inputs are followed by NaN, infinities, ties, extremes and empty ones. Exit code 1: an output differs or
+    cannot be compared, or the runtime of TARGET's format cannot load it; without --verify also: not proved.
     """
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
@@ -113,9 +114,10 @@ def convert(
             inputs,
             seed,
             dims,
-            lambda arrays: verify_conversion(model, source, target, arrays, tolerance, drawn),
+            lambda arrays, varied: verify_conversion(model, source, target, arrays, tolerance, drawn, varied),
             lambda found: found.agrees,
             strict,
+            distinct=True,
         )
     if random:
         shapes = ", ".join(f"{name} {list(np.shape(arrays[name]))}" for name in random)

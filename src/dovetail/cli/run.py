@@ -43,7 +43,7 @@ def run(
     if output and output != STREAM:
         check_target(output, len(program.model.outputs))
 
-    def time_run(arrays: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    def time_run(arrays: dict[str, Any], _: list[str]) -> tuple[dict[str, Any], float]:
         start = time.perf_counter()
         outputs = program(arrays)
         return outputs, time.perf_counter() - start

@@ -55,6 +55,8 @@ CANDIDATES = (
 SIZE_LIMIT = 1 << 15
 SHIFT_LIMIT = 128
 """The largest size that is tried early because it would make two numbers of an error text equal."""
+SHIFTS = (1, 2, 3, 4, 8)
+"""What is added to a size that another one has, until the model runs."""
 BUDGET = 600_000
 """The cost at which a search stops, in units of one visited constant."""
 INFER = 10
@@ -91,6 +93,36 @@ def find_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arr
             return dict(start)
         best, reached = found
     return best
+
+
+def separate_sizes(model: Model, sizes: Sizes, free: Mapping[str, Size], arrays: Arrays | None = None) -> dict[str, int]:
+    """Return sizes of which each free one differs from all others, as far as every rule of ``model`` holds.
+
+    Two sizes that are equal by chance hide an exchange of their axes.
+    """
+    trial = _Trial(model, arrays)
+    found = dict(sizes)
+    if trial.reach(found).node < trial.length:
+        return found
+    taken = {size for name, size in found.items() if name not in free}
+    done: set[str] = set()
+    for name in free:
+        if name in done:
+            continue
+        done.add(name)
+        if found[name] in taken:
+            equal = [other for other in free if other not in done and found[other] == found[name]]
+            for group, shift in product([(name,), *((name, other) for other in equal)], SHIFTS):
+                size = found[name] + shift
+                candidate = {**found, **dict.fromkeys(group, size)}
+                if size in taken or not all(_may_be(free[each], size) for each in group):
+                    continue
+                if trial.reach(candidate).node == trial.length:
+                    found = candidate
+                    done.update(group)
+                    break
+        taken.add(found[name])
+    return found
 
 
 def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
@@ -240,4 +272,4 @@ class _Trial:
         return Progress(self.length)
 
 
-__all__ = ["find_sizes"]
+__all__ = ["find_sizes", "separate_sizes"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.compare.find_shapes import find_sizes
+from dovetail.compare.find_shapes import find_sizes, separate_sizes
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError
 from dovetail.interpreter.session import InitialStates
@@ -30,12 +30,15 @@ def random_inputs(
     shapes: Mapping[str, Sequence[int]] | None = None,
     only: Collection[str] | None = None,
     beside: Mapping[str, Any] | None = None,
+    distinct: bool = False,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Draw an array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (valid
     indices of any table), booleans either.
 
     ``sizes`` has open dimensions by name, ``shapes`` whole shapes by input. Other dimensions are DEFAULT_SIZE, or a size at which
-    every rule of the model holds. With ``beside``, the arrays of the other inputs, the model has also run at those sizes.
+    every rule of the model holds; with ``distinct`` each has a size of its own, where the model runs at such sizes.
+
+    With ``beside``, the arrays of the other inputs, the model has also run at those sizes.
 
     Raises EngineError [input.rank] for an input of unknown rank, [input.size] for one of more than 2**33 elements, [input.shape]
     for a shape that contradicts the model's, [input.unknown] for a shape of no input; RuleError [dims.unknown] for a name in
@@ -60,8 +63,11 @@ def random_inputs(
 
     chosen = choose_sizes(model, given)
     free = {name: symbol for name, symbol in _symbols(model).items() if name not in given}
+    runner = None if beside is None else in_order
     if free:
-        chosen = find_sizes(model, chosen, free, None if beside is None else in_order)
+        chosen = find_sizes(model, chosen, free, runner)
+    if distinct and len(free) > 1:
+        chosen = separate_sizes(model, chosen, free, runner)
     return arrays(chosen)
 
 

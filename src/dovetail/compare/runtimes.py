@@ -79,7 +79,8 @@ def runner(
 
     ``threads``: None is the engine's default. ``names`` replace the engine's own, which differ for IR. ``exact``:
     compute quantized layers exactly. By default, on x86 before AVX-512 VNNI, both peers accumulate pairs of 8-bit products in
-    saturating 16 bits, and OpenVINO quantizes the activations of layers with 8-bit weights. ``profiles``: a folder for the
+    saturating 16 bits, and OpenVINO quantizes the activations of layers with 8-bit weights. Inputs and outputs must then be found
+    by their names. ``profiles``: a folder for the
     profile of a peer, whose runner then collects the times of nodes.
 
     Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
@@ -211,6 +212,9 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         raise failure("runtime.load", "openvino cannot load the model", error, model) from error
     inputs_ = port_names(compiled.inputs, names.inputs if names else ())
     outputs = port_names(compiled.outputs, names.outputs if names else ())
+    if exact:
+        check_port_names(compiled.inputs, inputs_, model)
+        check_port_names(compiled.outputs, outputs, model)
 
     def tensor(array: Any) -> Any:
         array = np.asarray(array, order="C")
@@ -265,8 +269,21 @@ def port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
     found = []
     for index, port in enumerate(ports):
         same = [name for name in wanted if name in port.get_names()]
-        found.append(same[0] if same else wanted[index] if wanted else port.get_any_name())
+        found.append(same[0] if same else wanted[index] if index < len(wanted) else port.get_any_name())
     return found
+
+
+def check_port_names(ports: Sequence[Any], names: Sequence[str], model: str | bytes) -> None:
+    """Raise EngineError [runtime.load] where a port that has names lacks its own, or two have the same."""
+    from dovetail.errors import EngineError
+
+    seen: set[str] = set()
+    for port, name in zip(ports, names, strict=True):
+        own = port.get_names()
+        if (own and name not in own) or name in seen:
+            message = f"openvino has no input or output {name!r} of its own: it is called {', '.join(map(repr, sorted(own)))}"
+            raise EngineError("runtime.load", message, file=model if isinstance(model, str) else None)
+        seen.add(name)
 
 
 def failure(code: str, what: str, error: Exception, model: str | bytes) -> EngineError:

@@ -12,10 +12,12 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.compare import runtimes
+from dovetail.compare.f64_run import run_wide, run_wide_with_magnitude
 from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.runtimes import Runner
+from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.dtypes import DType
-from dovetail.errors import EngineError, UnsupportedError
+from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import load
 from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
@@ -179,28 +181,240 @@ def verify_conversion(
     inputs: Arrays,
     tolerance: float | None = None,
     random: Collection[str] = (),
+    varied: Collection[str] = (),
 ) -> Verification:
     """Run ``source`` in its own runtime, ``target`` in its own, and ``source`` in dovetail; compare the outputs with the first's.
 
     ``model`` is the loaded source. Outputs that are states are excluded: OpenVINO does not return them. Dovetail is excluded
-    where it is the reference, and, with a note, where it has no rule for an operator.
+    where it is the reference, and, with a note, where it has no rule for an operator. A target that its own runtime cannot load
+    disagrees, unless the source has the same format and cannot be loaded either, or is IR and onnxruntime lacks a kernel: then
+    OpenVINO runs both.
+
+    Without a ``tolerance``, floats that differ agree nevertheless, with a note, where both files give the same in f64 and the
+    difference is that of one rounding. ``varied`` are the inputs that also take special values: NaN, infinities, -0, ties and
+    extremes, and no elements.
     """
-    states = state_outputs(model)
+    return _Conversion(model, fspath(source), fspath(target), tolerance, random).verify(inputs, varied)
 
-    def visible(outputs: Arrays) -> dict[str, Any]:
-        return {name: x for name, x in outputs.items() if name not in states}
 
-    first, outputs = run_either(source, inputs)
-    reference, second = visible(outputs), runner_of_target(target)
-    notes = [*first.notes, *second.notes]
-    found = [Comparison(fspath(target), second.name, compare(reference, visible(second.run(inputs)), tolerance, random))]
-    if first.name != "dovetail":
+class _Conversion:
+    """One conversion: its two files and their runners."""
+
+    def __init__(self, model: Model, source: str, target: str, tolerance: float | None, random: Collection[str]) -> None:
+        self.model, self.source, self.target = model, source, target
+        self.tolerance, self.random = tolerance, random
+        self.states = state_outputs(model)
+        self.notes: list[str] = []
+        self._written: Model | None = None
+
+    @property
+    def written(self) -> Model:
+        """The target, loaded again."""
+        if self._written is None:
+            self._written = load(self.target)
+        return self._written
+
+    def visible(self, outputs: Arrays) -> dict[str, Any]:
+        return {name: x for name, x in outputs.items() if name not in self.states}
+
+    def verify(self, inputs: Arrays, varied: Collection[str]) -> Verification:
+        first, outputs = run_either(self.source, inputs)
+        self.notes += first.notes
+        reference = self.visible(outputs)
+        second = self._runner_of_target(bool(first.notes))
+        if isinstance(second, EngineError):
+            rows = [replace(row, agrees=False, why=_LOAD) for row in compare(reference, {}, self.tolerance)]
+            self.notes.append(second.message)
+            return Verification(first.name, [Comparison(self.target, own_runtime(self.target), rows)], tuple(self.notes))
+        self.notes += second.notes
+        found = [self._compared(self.target, second.name, reference, self.visible(second.run(inputs)), inputs)]
+        if first.name != "dovetail":
+            try:
+                ours = self.visible(_ours(self.source).run(inputs))
+                found.append(self._compared(self.source, "dovetail", reference, ours, inputs))
+            except UnsupportedError as error:
+                self.notes.append(f"dovetail does not run {self.source}: [{error.code}] {error.message}")
+        result = Verification(first.name, found, tuple(self.notes))
+        if not result.agrees or not varied:
+            return result
+        rows = self._special_rows(first, second, inputs, varied)
+        found[0] = replace(found[0], rows=[*found[0].rows, *rows])
+        return Verification(first.name, found, tuple(self.notes))
+
+    def _runner_of_target(self, is_source_refused: bool) -> Runner | EngineError:
+        """Return a runner of the target's own runtime; the error where it cannot load the file."""
         try:
-            ours = visible(_ours(fspath(source)).run(inputs))
-            found.append(Comparison(fspath(source), "dovetail", compare(reference, ours, tolerance, random)))
-        except UnsupportedError as error:
-            notes.append(f"dovetail does not run {fspath(source)}: [{error.code}] {error.message}")
-    return Verification(first.name, found, tuple(notes))
+            return runner_for(self.target)
+        except EngineError as error:
+            is_same_format = format_of(self.source) == format_of(self.target)
+            # The file may be right where the runtime has no kernel for an element type: the source's runtime reads it too.
+            is_excused = is_source_refused if is_same_format else _NO_KERNEL in error.message
+            if error.code != "runtime.load" or not is_excused:
+                return error
+            try:
+                return runner_of_target(self.target)
+            except EngineError:
+                return error
+
+    def _compared(self, file: str, runtime: str, reference: Arrays, outputs: Arrays, inputs: Arrays) -> Comparison:
+        rows = compare(reference, outputs, self.tolerance, self.random)
+        if self.tolerance is None and any(_is_near(row) for row in rows):
+            rows = self._judge(rows, file, runtime, reference, inputs)
+        return Comparison(file, runtime, rows)
+
+    def _judge(self, rows: list[Difference], file: str, runtime: str, reference: Arrays, inputs: Arrays) -> list[Difference]:
+        """Let floats agree where both files are the same in f64, and the difference is one rounding of the largest value."""
+        try:
+            exact, largest = run_wide_with_magnitude(self.model, inputs)
+            again = exact if file == self.source else run_wide(self.written, inputs_by_name(self.written, inputs))
+        except DovetailError:
+            return rows
+        wide = {name: np.asarray(x) for name, x in flatten_outputs(exact).items()}
+        same = {row.output for row in compare(exact, again, TOLERANCE) if row.agrees}
+        judged = []
+        for row in rows:
+            if _is_near(row) and row.output in same and row.absolute <= ROUNDING * largest:
+                theirs = _distance(wide[row.output], flatten_outputs(reference)[row.output])
+                self.notes.append(
+                    f"{row.output}: both files are the same in f64, and {file} in {runtime} is {row.absolute:.2g} away from that "
+                    f"in the source's runtime, which is {theirs:.2g} away from f64; values reach {largest:.2g}"
+                )
+                row = replace(row, agrees=True)
+            judged.append(row)
+        return judged
+
+    # Special values
+
+    def _special_rows(self, first: Runner, second: Runner, inputs: Arrays, varied: Collection[str]) -> list[Difference]:
+        rows: list[Difference] = []
+        if self.model.states:
+            # A runtime keeps them from run to run.
+            return rows
+        for kind in (NOT_FINITE, TIES):
+            special = special_inputs(self.model, inputs, kind, only=varied)
+            if special is not None:
+                rows += self._rows_in_runtimes(kind, first, second, special)
+        kinds = (NOT_FINITE, TIES, EXTREMES)
+        samples = [(kind, special_inputs(self.model, inputs, kind, only=varied)) for kind in kinds]
+        for kind, sample in [*samples, ("no elements", self._empty(varied))]:
+            if sample is not None:
+                rows += self._rows_in_dovetail(kind, sample)
+        return rows
+
+    def _empty(self, varied: Collection[str]) -> dict[str, Any] | None:
+        """Return inputs of which the first open size is 0; None where none is open, or an input was passed."""
+        if set(varied) != {value.name for value in self.model.inputs}:
+            return None
+        return empty_inputs(self.model)
+
+    def _rows_in_runtimes(self, kind: str, first: Runner, second: Runner, special: Arrays) -> list[Difference]:
+        """Compare the runtimes where the source's is right by f64, and the target's does not deviate on the source itself."""
+        try:
+            reference = self.visible(first.run(special))
+        except DovetailError:
+            return []
+        try:
+            outputs = self.visible(second.run(special))
+        except DovetailError as error:
+            return [failed_row(name, x, f"{kind}: {error.message}") for name, x in flatten_outputs(reference).items()]
+        if all(row.agrees for row in compare(reference, outputs, self.tolerance, self.random)):
+            return []
+        try:
+            exact = run_wide(self.model, special)
+        except DovetailError:
+            return []
+        rows = self._deviations(kind, reference, outputs, exact)
+        if rows and self._deviates_on_source(second, outputs, special):
+            self.notes.append(f"{kind}: {second.name} deviates on {self.source} as on {self.target}")
+            return []
+        return rows
+
+    def _deviates_on_source(self, second: Runner, outputs: Arrays, special: Arrays) -> bool:
+        """Tell whether the target's runtime, given the source, makes the same of it."""
+        if format_of(self.source) != "onnx" or not second.name.startswith("openvino"):
+            return False
+        try:
+            same = self.visible(_openvino(self.source).run(special))
+        except DovetailError:
+            return False
+        return all(row.agrees for row in compare(same, outputs, self.tolerance, self.random))
+
+    def _rows_in_dovetail(self, kind: str, sample: Arrays) -> list[Difference]:
+        try:
+            reference = self.visible(dict(compile(self.model)(dict(sample))))
+            exact = run_wide(self.model, sample)
+        except DovetailError:
+            return []
+        try:
+            outputs = dict(compile(self.written)(inputs_by_name(self.written, sample)))
+        except DovetailError as error:
+            self.notes.append(f"{kind}: dovetail runs {self.source}, and not {self.target}: [{error.code}] {error.message}")
+            return []
+        return self._deviations(kind, reference, self.visible(outputs), exact, is_strict=True)
+
+    def _deviations(
+        self, kind: str, reference: Arrays, outputs: Arrays, exact: Arrays, is_strict: bool = False
+    ) -> list[Difference]:
+        reference, outputs, exact = flatten_outputs(reference), flatten_outputs(outputs), flatten_outputs(exact)
+        rows = []
+        for name, x in reference.items():
+            if name in self.random or name not in exact:
+                continue
+            if not is_followed(x, outputs.get(name), exact[name], self.tolerance, is_strict=is_strict):
+                rows.append(failed_row(name, x, f"{kind}: not what the source gives"))
+        return rows
+
+
+_LOAD = "its runtime cannot load it"
+_NO_KERNEL = "NOT_IMPLEMENTED"
+"""The word of onnxruntime for a valid file with an operator for which it has no kernel."""
+ROUNDING = 1e-6
+"""The share of the largest value in a model, 8 ulp of f32, that one rounding of an engine's operator may cost."""
+
+
+def _is_near(row: Difference) -> bool:
+    """Tell whether a row of floats differs by numbers alone."""
+    return not row.agrees and not row.why and bool(row.tolerance) and bool(np.isfinite(row.absolute))
+
+
+def failed_row(name: str, x: Any, why: str) -> Difference:
+    x = np.asarray(x)
+    return Difference(
+        name, "string" if x.dtype.kind in "OUS" else str(dtypes.dtype(x.dtype)), x.shape, np.inf, np.inf, False, why
+    )
+
+
+def _distance(exact: Any, x: Any) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.max(np.abs(exact - np.asarray(x).astype(exact.dtype)), initial=0.0))
+
+
+def is_followed(x: Any, y: Any, exact: Any, tolerance: float | None, *, is_strict: bool) -> bool:
+    """Tell whether ``y`` is ``x`` wherever ``x`` is what f64 gives; NaN counts only with ``is_strict``: runtimes lose it."""
+    if y is None or np.shape(x) != np.shape(y):
+        return False
+    x, y, exact = np.asarray(x), np.asarray(y), np.asarray(exact)
+    if x.shape != exact.shape:
+        return True
+    if x.dtype.kind in "OUSbiu" or x.dtype.kind == "c":
+        return bool(np.all((x == y) | (x != exact)))
+    allowed = tolerance_of(dtypes.dtype(x.dtype)) if tolerance is None else tolerance
+    with np.errstate(all="ignore"):
+        a, b, c = (each.astype(np.float64) for each in (x, y, exact.astype(x.dtype)))
+        finite = np.isfinite(a)
+        margin = max(allowed, TOLERANCE) * float(np.max(np.abs(a), initial=0.0, where=finite))
+        is_right = (a == c) | (np.abs(a - c) <= margin)
+        is_same = (a == b) | (np.abs(a - b) <= margin) | (np.isnan(a) & np.isnan(b))
+        is_open = np.isnan(c) & ~(np.isnan(a) & is_strict)
+        return bool(np.all(is_same | is_open | ~(is_right | np.isnan(c))))
+
+
+def inputs_by_name(model: Model, inputs: Arrays) -> dict[str, Any]:
+    """Return the inputs of ``model`` by their names. Raises EngineError [input.missing]."""
+    lacking = [value.name for value in model.inputs if value.name not in inputs]
+    if lacking:
+        raise EngineError("input.missing", f"{model.file} has the input {lacking[0]!r}, which the source does not have")
+    return {value.name: inputs[value.name] for value in model.inputs}
 
 
 def runner_of_target(path: str | PathLike[str]) -> Runner:
@@ -217,14 +431,19 @@ def runner_of_target(path: str | PathLike[str]) -> Runner:
         return replace(other, notes=(error.message,))
 
 
+def own_runtime(path: str | PathLike[str]) -> str:
+    """Return the name of the runtime of a file's format, dovetail where that is not installed."""
+    own = {"onnx": "onnxruntime", "openvino": "openvino", "text": "dovetail"}[format_of(path)]
+    return own if importlib.util.find_spec(own) else "dovetail"
+
+
 def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
     """Return a runner of the file's own runtime where it is installed, else of dovetail.
 
     ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not
     installed, EngineError [runtime.load] where it refuses the model.
     """
-    own = {"onnx": "onnxruntime", "openvino": "openvino", "text": "dovetail"}[format_of(path)]
-    wanted = prefer or (own if importlib.util.find_spec(own) else "dovetail")
+    wanted = prefer or own_runtime(path)
     makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, "dovetail": _ours}
     if wanted not in makers or (wanted != "dovetail" and not importlib.util.find_spec(wanted)):
         raise UnsupportedError("runtime.missing", f"{wanted} is not installed")
@@ -240,8 +459,9 @@ def _onnxruntime(path: str) -> Runner:
 
 
 def _openvino(path: str) -> Runner:
-    if not path.endswith(".xml"):
-        return runtimes.runner("openvino", path, exact=True)
     model = load(path)
-    names = runtimes.Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
+    # An ONNX file has its states as inputs and outputs.
+    is_ir = format_of(path) == "openvino"
+    inputs, outputs = (own_inputs(model), own_outputs(model)) if is_ir else (model.inputs, model.outputs)
+    names = runtimes.Names([x.name for x in inputs], [y.name for y in outputs])
     return runtimes.runner("openvino", path, names=names, exact=True)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from dovetail.compare.f64_run import magnitude_of, run_wide, wide
 from dovetail.compare.random_inputs import random_inputs, sizes_in
+from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
+from dovetail.compare.verify import ROUNDING, is_followed, random_outputs
 from dovetail.debug.array_store import ArrayStore
 from dovetail.debug.correspondence import match_inputs, match_values
 from dovetail.debug.deviation import Deviation, deviation_of, missing
@@ -19,10 +23,13 @@ from dovetail.debug.memory_budget import Slice, slices_within
 from dovetail.debug.subject import Subject, cast_to
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
+from dovetail.interpreter.evaluate import evaluate_node
 from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.layer_names import Layers
 from dovetail.ir.types import Tensor
 from dovetail.limits import counting, current, within_memory
+from dovetail.program import compile
 
 MAX_REFUSALS = 64
 """Single nodes that an engine may refuse before the rest of its column is left out."""
@@ -42,13 +49,16 @@ def compare_layers(
     shapes: Mapping[str, Sequence[int]] | None = None,
     threads: int | None = None,
     seed: int = 0,
+    varied: Collection[str] | None = None,
 ) -> LayerComparison:
     """Compare every value of ``model`` in ``engines`` with that of ``reference``, by depth.
 
     ``engines``: "interpreter", "native", "onnxruntime", "openvino"; by default all that are installed. ``reference``: the
     interpreter where it is one of them, else the first. With ``other`` the engines run that model, and the reference runs
     ``model``; values are matched by name, else by their computation. ``inputs`` by name, random from ``seed`` for the rest, at
-    ``sizes`` of open dimensions or ``shapes`` of inputs. ``values``: names of the values to compare, by default all.
+    ``sizes`` of open dimensions or ``shapes`` of inputs. ``values``: names of the values to compare, by default all. With
+    ``other`` the outputs of both are also compared where the inputs ``varied`` (by default the random ones) hold NaN,
+    infinities, ties and extremes. Floats within one rounding of the largest input of their node agree, with a note.
 
     Each engine computes on its own values, which are outputs of a part of the graph: it cannot fuse across them. With
     ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
@@ -74,6 +84,9 @@ def compare_layers(
         with tempfile.TemporaryDirectory(prefix="dovetail-compare-") as folder:
             run = _Run(first, second, arrays, base, columns, folder, memory, tolerance, values, threads)
             rows = run.rows()
+            if second is not None and values is None and not is_differing(rows):
+                drawn = [x.name for x in first.inputs if x.name not in (inputs or {})] if varied is None else varied
+                rows += special_rows(first, second, arrays, drawn, columns)
     return LayerComparison(
         first.graph.name or "model", base, tuple(columns), rows, tolerance, run.slices, tuple(run.notes), seed
     )  # fmt: skip
@@ -97,7 +110,7 @@ def complete_inputs(
     if lacking:
         given = {name: array.shape for name, array in arrays.items() if isinstance(array, np.ndarray)}
         sizes = {**sizes_in(model, given), **(sizes or {})}
-        arrays |= random_inputs(model, seed=seed, sizes=sizes, shapes=shapes, only=lacking, beside=arrays or None)
+        arrays |= random_inputs(model, seed=seed, sizes=sizes, shapes=shapes, only=lacking, beside=arrays or None, distinct=True)
     return {**InitialStates(model)(arrays), **arrays} if model.states else arrays
 
 
@@ -110,6 +123,41 @@ def inputs_of_other(first: Model, second: Model, arrays: Mapping[str, Any]) -> d
         found[name] = cast_to(value, array)
     missing_states = {state.input for state in second.states} - found.keys()
     return {**InitialStates(second)(found), **found} if missing_states else found
+
+
+def is_differing(rows: Sequence[ValueRow]) -> bool:
+    return any(not row.agrees for row in rows)
+
+
+def special_rows(
+    first: Model, second: Model, arrays: Mapping[str, Any], varied: Collection[str], columns: Sequence[Column]
+) -> list[ValueRow]:
+    """Return a row for each output of which the second model makes something else of special inputs, in dovetail."""
+    rows: list[ValueRow] = []
+    if first.states or second.states or random_outputs(first):
+        return rows
+    for kind in (NOT_FINITE, TIES, EXTREMES):
+        sample = special_inputs(first, arrays, kind, only=varied)
+        if sample is None:
+            continue
+        try:
+            reference, exact = dict(compile(first)(sample)), run_wide(first, sample)
+            found = dict(compile(second)(inputs_of_other(first, second, sample)))
+        except DovetailError:
+            continue
+        for y in first.outputs:
+            other, x = found.get(y.name), reference[y.name]
+            if (
+                isinstance(x, np.ndarray)
+                and isinstance(other, np.ndarray)
+                and not is_followed(x, other, exact[y.name], None, is_strict=True)
+            ):
+                cell = Deviation(np.inf, np.inf, None, False, f"{kind}: not what the first model gives")
+                kind_of_node = "" if y.node is None else type(y.node.op).__name__
+                label = "" if y.node is None else y.node.label
+                dtype = str(y.type.dtype) if isinstance(y.type, Tensor) else str(y.type)
+                rows.append(ValueRow(0, label, kind_of_node, y.name, dtype, x.shape, tuple(cell for _ in columns), True))
+    return rows
 
 
 class _Run:
@@ -165,6 +213,11 @@ class _Run:
             return None
         every = self.subject.values_of(0, len(self.subject.nodes))
         known = {name: value for value in every for name in (*value.names, value.name)}
+        computed, layers = {id(value) for value in every}, Layers(self.subject.model.graph)
+        for name in values:
+            value = None if name in known else layers.value_of(name)
+            if value is not None and id(value) in computed:
+                known[name] = value
         unknown = [name for name in values if name not in known]
         if unknown:
             raise RuleError("comparison.value", f"the model computes no value {', '.join(map(repr, unknown))}")
@@ -286,8 +339,38 @@ class _Run:
                 types_may_differ=self.columns[index].is_other,
                 minimum=max(self.subject.tolerances.get(id(value), 0.0), subject.tolerances.get(id(own), 0.0)),
             )
+            if self.tolerance is None:
+                found[id(value)] = self._judge(index, value, found[id(value)], arrays)
             if self.subject.is_read_after(value, part.stop):
                 self.stores[index].store(id(own), array)
+
+    def _judge(self, index: int, value: Value, cell: Deviation, arrays: Mapping[int, Any]) -> Deviation:
+        """Let floats agree that differ by one rounding of the largest input of their node, and say who is nearer to f64."""
+        node = value.node
+        if cell.agrees or cell.why or cell.is_missing or cell.ulp is None or node is None:
+            return cell
+        xs: list[Any] = []
+        for x in node.inputs:
+            known = x is None or x.constant is not None or id(x) in arrays or id(x) in self.subject.inputs
+            if not known:
+                return cell
+            xs.append(None if x is None else x.constant if x.constant is not None else self._array(x, arrays))
+        largest = max((magnitude_of(x) for x in (*xs, arrays[id(value)]) if x is not None), default=0.0)
+        if not cell.absolute <= ROUNDING * largest:
+            return cell
+        try:
+            exact = evaluate_node(node, np, [None if x is None else wide(np.asarray(x)) for x in xs])[value.index]
+        except DovetailError:
+            return cell
+        theirs = float(np.max(np.abs(exact - arrays[id(value)]), initial=0.0))
+        self.notes.append(
+            f"{value.name}: {self.columns[index].name} is {cell.absolute:.2g} away from {self.base}, which is {theirs:.2g} away "
+            f"from f64; inputs reach {largest:.2g}"
+        )
+        return replace(cell, agrees=True)
+
+    def _array(self, x: Value, arrays: Mapping[int, Any]) -> Any:
+        return arrays[id(x)] if id(x) in arrays else self.subject.inputs[id(x)]
 
     def _refuse(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from os import PathLike
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_mapped_files
-from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
+from dovetail.formats.model_source import ModelSource, Source, bytes_of, format_of, resolve_source
 from dovetail.gc_pause import pause_gc
 from dovetail.ir.graph import INFERRED, Graph, Model
 from dovetail.ir.op import bodies
@@ -53,7 +53,7 @@ def import_foreign(foreign: ForeignModel, deviations: Deviations | None = None) 
 def load(
     source: Source,
     *,
-    weights: str | PathLike[str] | bytes | None = None,
+    weights: str | PathLike[str] | bytes | BinaryIO | None = None,
     strict: bool = False,
     limits: Limits | None = None,
     map: str = "auto",
@@ -61,7 +61,7 @@ def load(
     """Load a model, and infer its types and shapes: ``.onnx``, or ``.xml`` with its ``.bin`` (or ``weights``).
 
     ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. Bytes have no folder: their tensors are inside
-    (ONNX) or in ``weights`` (IR).
+    (ONNX) or in ``weights`` (IR), which may be bytes or a binary file object too.
 
     Deviations from the format that every reader which accepts them reads alike (docs/formats.md) become ``model.warnings``.
     They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
@@ -75,6 +75,8 @@ def load(
     """
     deviations = Deviations()
     resolved = resolve_source(source)
+    if weights is not None and not isinstance(weights, str | PathLike):
+        weights = bytes_of(weights)
     name = resolved.file or "the model"
     try:
         with mapping_policy(map):
@@ -117,7 +119,8 @@ def _drop_inferred_texts(graph: Graph) -> None:
 def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
     """Load a model, and report on its file.
 
-    Returns the model if it loads, the faults of the file, deviations included, and the other warnings.
+    Returns the model if it loads, the faults of the file, deviations included, and the other warnings. A declared type of an
+    ONNX file that inference contradicts is a fault, as in onnx's checker; OpenVINO does not read the types of ports.
     """
     deviations = Deviations()
     try:
@@ -125,41 +128,63 @@ def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None,
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
     faults = _diagnostics(deviations)
-    return model, faults, model.warnings[len(faults) :]
+    warnings = model.warnings[len(faults) :]
+    if model.format == "onnx":
+        faults += [item for item in warnings if item.code == DECLARED]
+        warnings = [item for item in warnings if item.code != DECLARED]
+    return model, faults, warnings
+
+
+DECLARED = "type.declared"
+"""The code of a declared type that inference contradicts."""
 
 
 def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
     return [item for error in deviations.errors for item in error.diagnostics]
 
 
-def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | None = None, **options: Any) -> None:
+Target: TypeAlias = str | PathLike[str] | BinaryIO | tuple[BinaryIO, BinaryIO]
+
+
+def save(model: Model, path: Target, *, opset: int | None = None, format: str | None = None, **options: Any) -> None:
     """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
     Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``. ``path`` may
-    be a binary file object, which takes ONNX. ``external``: for ONNX, write tensors into one separate file. ``weights``: the file
-    for weights in the folder of ``path``; ``"safetensors"`` is one of that format with the name of the model. Files are replaced
-    as a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where
-    the file would not mean the same as the model.
+    be a binary object, which takes ONNX, or two of them, which take the XML and the weights of IR; ``format`` ("onnx", "xml")
+    says so too, with ``weights`` as the second object. ``external``: for ONNX, write tensors into one separate file.
+    ``weights``: the file for weights in the folder of ``path``; ``"safetensors"`` is one of that format with the name of the
+    model. Files are replaced as a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express,
+    and [write.mismatch] where the file would not mean the same as the model.
     """
+    if isinstance(path, tuple):
+        if len(path) != 2 or "weights" in options:
+            raise FormatError("weights.format", "IR takes two binary objects: save(model, (xml, weights))")
+        path, options["weights"] = path
+        format = format or "xml"
+    if format not in (None, "onnx", "xml") or (format is not None and isinstance(path, str | PathLike)):
+        raise FormatError("weights.format", f"format is 'onnx' or 'xml', for binary objects alone, got {format!r}")
     check_mapped_files(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
     with pause_gc(), counting(model.limits), within_memory("the file to write", name):
-        _save(model, path, opset, options)
+        _save(model, path, opset, format, options)
 
 
-def _save(model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None, options: dict[str, Any]) -> None:
+def _save(
+    model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None, format: str | None, options: dict[str, Any]
+) -> None:
     if options.get("weights") == "safetensors":
         if not isinstance(path, str | PathLike):
             raise FormatError("weights.format", "a weights file needs a path to write to")
         options["weights"] = os.path.splitext(os.fspath(path))[0] + ".safetensors"
-    if not isinstance(path, str | PathLike) or format_of(path) == "onnx":
+    is_ir = format == "xml"
+    if not is_ir and (not isinstance(path, str | PathLike) or format_of(path) == "onnx"):
         from dovetail.formats.onnx.write import save as save_onnx
 
         save_onnx(model, path, opset=opset, **options)
         return
     if opset is not None:
         raise FormatError("opset.format", "only ONNX takes an opset", file=str(path))
-    if format_of(path) == "text":
+    if isinstance(path, str | PathLike) and format_of(path) == "text":
         from dovetail.formats.text import codec
 
         codec.save(model, path, **options)

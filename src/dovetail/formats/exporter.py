@@ -23,27 +23,42 @@ from dovetail.ops.constant import Constant, Foreign
 def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_identities: bool = False) -> ForeignModel:
     """Export ``model`` in ``dialect``. Raises UnsupportedError with all nodes that cannot be exported.
 
-    ``drop_identities``: an Identity is not written; its readers read its input.
+    ``drop_identities``: an Identity is not written, and its readers read its input. One that separates an input of the model from
+    an output, or two outputs, is written: such formats have one list of names for one value.
     """
     errors = ExportErrors(model.file)
     graph = copy_graph(model.graph)
     if model.format != dialect.name:
         strip_metadata(graph)
     Legalizer(dialect, version_of, errors).legalize(graph)
-    foreign = GraphExporter(dialect, version_of, errors, drop_identities=drop_identities).export_graph(graph, {})
+    states = frozenset(name for state in model.states for name in (state.input, *state.outputs))
+    exporter = GraphExporter(dialect, version_of, errors, drop_identities=drop_identities, states=states)
+    foreign = exporter.export_graph(graph, {})
     raise_all(errors.list(), f"nodes that {dialect.name} cannot express")
     return ForeignModel(dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc)
 
 
 class GraphExporter:
-    """Exports the legalized graphs of one model."""
+    """Exports the legalized graphs of one model. ``states``: names of inputs and outputs that the format has no ports for."""
 
-    def __init__(self, dialect: Dialect, version_of: VersionOf, errors: ExportErrors, *, drop_identities: bool) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        version_of: VersionOf,
+        errors: ExportErrors,
+        *,
+        drop_identities: bool,
+        states: frozenset[str] = frozenset(),
+    ) -> None:
         self.dialect = dialect
         self.errors = errors
         self.context = ExportContext(dialect, version_of, self)
         self._drop_identities = drop_identities
         self._merged_names: dict[str, dict[str, None]] = {}
+        self._states = states
+        self._depth = 0
+        # The keys of the model's inputs, and of the outputs that have been exported.
+        self._border_keys: set[str] = set()
 
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
         """Export one graph; see :meth:`ExportContext.export_graph`."""
@@ -54,9 +69,17 @@ class GraphExporter:
         own_inputs = graph.inputs[:own_input_count]
         for value in own_inputs:
             foreign.inputs.append(context.declare(value))
+        is_model, self._depth = not self._depth, self._depth + 1
+        if is_model:
+            pairs = zip(own_inputs, foreign.inputs, strict=True)
+            self._border_keys = {item.key for value, item in pairs if value.name not in self._states}
         outputs = {id(value) for value in graph.outputs}
+        borders = {id(value) for value in graph.outputs if value.name not in self._states} if is_model else set()
         for node in graph.nodes:
             self._export_or_report(node, outputs)
+            if borders:
+                self._border_keys.update(context.keys[id(y)] for y in node.outputs if id(y) in borders and id(y) in context.keys)
+        self._depth -= 1
         # After the nodes that read the inputs: their errors say more.
         for value in own_inputs:
             self._check_input(value)
@@ -91,7 +114,7 @@ class GraphExporter:
             item = context.declare(node.outputs[0])
             context.foreign.constants[item.key] = ForeignTensor(op.dtype, op.data, node.outputs[0].name)
             return
-        if kind == "Identity" and self._drop_identities:
+        if kind == "Identity" and self._drop_identities and not self._separates_borders(node, outputs):
             self._drop_identity(node)
             return
         if exporter is not None:
@@ -105,6 +128,16 @@ class GraphExporter:
         # A core input that is a foreign attribute is no input of the foreign node.
         inputs = [None if key is None else context.typed.get(key) for key in last.inputs]
         self.dialect.check_types(last, inputs, node.outputs)
+
+    def _separates_borders(self, node: Node, outputs: set[int]) -> bool:
+        """Tell whether an output of the model would otherwise be the value of an input, or of an earlier output."""
+        x, y = node.inputs[0], node.outputs[0]
+        return (
+            self._depth == 1
+            and id(y) in outputs
+            and y.name not in self._states
+            and self.context.keys.get(id(x)) in self._border_keys
+        )
 
     def _drop_identity(self, node: Node) -> None:
         """Give the output of an Identity the key of its input; the value has the names of both."""

@@ -54,7 +54,7 @@ def resolve_source(source: Source) -> ModelSource:
         if not os.path.exists(path):
             raise MissingFileError("file.missing", f"the file {path!r} does not exist", file=path)
         return ModelSource(path, path, kind)
-    content = _bytes_of(source)
+    content = bytes_of(source)
     name = getattr(source, "name", None)
     file = name if isinstance(name, str) and os.path.isfile(name) else None
     text = content[:64].removeprefix(UTF8_MARK).lstrip()
@@ -62,7 +62,8 @@ def resolve_source(source: Source) -> ModelSource:
     return ModelSource(content, file, format)
 
 
-def _bytes_of(source: Any) -> bytes:
+def bytes_of(source: Any) -> bytes:
+    """Return the content of bytes, a binary file object or a message. Raises FormatError [source.type]."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)
     if isinstance(source, io.TextIOBase):

@@ -136,12 +136,47 @@ def encode_openvino(model: Model) -> str | None:
     """Encode the IR metadata of a model that ONNX lacks; None where there is none."""
     info = without_onnx_record(model.metadata.get("rt_info", []))
     names = {value.name: list(value.names) for value in (*model.inputs, *model.outputs) if len(value.names) > 1}
-    record = {"rt_info": info, "names": names, **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)}}
+    ports = {
+        side: {value.name: port for value in values if (port := _port_record(value)) is not None}
+        for side, values in (("inputs", model.inputs), ("outputs", model.outputs))
+    }
+    ports = {side: records for side, records in ports.items() if records}
+    record = {
+        "rt_info": info,
+        "names": names,
+        "ports": ports,
+        **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)},
+    }
     non_empty = {name: item for name, item in record.items() if item}
     return json.dumps(non_empty, sort_keys=True) if non_empty else None
 
 
 _SECTIONS = ("meta_data", "quantization_parameters")
+_PORT_KEYS = ("rt_info", "layer_rt_info", "result_rt_info", "result_port_rt_info")
+"""The metadata of inputs and outputs that OpenVINO keeps beside their ports, such as layouts."""
+
+
+def _port_record(value: Value) -> dict[str, Any] | None:
+    """Return what IR keeps beside an input or output, with its rank, which a layout has; None where there is nothing."""
+    items = {key: value.metadata[key] for key in _PORT_KEYS if value.metadata.get(key)}
+    rank = len(value.type.shape) if isinstance(value.type, Tensor) and value.type.shape is not None else None
+    return {**items, "rank": rank} if items else None
+
+
+def restore_ports(foreign: ForeignModel) -> None:
+    """Move what IR keeps beside inputs and outputs from the metadata of a model to them, where they have the same rank."""
+    ports = foreign.metadata.pop("ports", {})
+    for side, values in (("inputs", foreign.graph.inputs), ("outputs", foreign.graph.outputs)):
+        records = ports.get(side)
+        for value in values if isinstance(records, dict) else ():
+            record = records.get(value.names[0] if value.names else value.key)
+            rank = len(value.type.shape) if isinstance(value.type, Tensor) and value.type.shape is not None else None
+            if not isinstance(record, dict) or record.get("rank") != rank:
+                continue
+            items = {key: record[key] for key in _PORT_KEYS if _are_items(record.get(key))}
+            value.metadata.update(items)
+            if value.key in foreign.graph.values and "rt_info" in items:
+                foreign.graph.values[value.key].metadata["rt_info"] = items["rt_info"]
 
 
 def openvino_metadata_of(model: Model) -> dict[str, Any]:
@@ -151,6 +186,8 @@ def openvino_metadata_of(model: Model) -> dict[str, Any]:
     for tag in ("rt_info", *_SECTIONS):
         if isinstance(record.get(tag), list) and _are_items(record[tag]):
             metadata[tag] = record[tag]
+    if isinstance(record.get("ports"), dict):
+        metadata["ports"] = record["ports"]
     names = record.get("names")
     if isinstance(names, dict):
         metadata["names"] = {

@@ -109,6 +109,14 @@ class WeightsFile:
         """Write the content to the disk, with zero bytes between the tensors. Raises FormatError [data.changed]."""
         self._copy_parts(stream, 0)
 
+    def write_to(self, stream: BinaryIO) -> None:
+        """Write the content to a stream that is no file of a disk."""
+        end = 0
+        for offset, data in self.parts:
+            stream.write(bytes(offset - end))
+            stream.write(data.data)
+            end = offset + data.size
+
     def _copy_parts(self, stream: BinaryIO, end: int) -> None:
         from concurrent.futures import Future, ThreadPoolExecutor
 

@@ -39,6 +39,9 @@ def rename_values(model: Model, names: Mapping[str, str]) -> Model:
     """
     new = copy_model(model)
     values = select_values(new, list(names))
+    # A layer's name stands for that of its value.
+    own = zip(values, names.items(), strict=True)
+    names = {old if old in (value.name, *value.names) else value.name: target for value, (old, target) in own}
     remaining = _names_in(new.graph) - set(names)
     errors: list[DovetailError] = []
     for target in names.values():

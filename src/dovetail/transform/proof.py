@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from dovetail.compare.random_inputs import choose_sizes, flatten_outputs, random_inputs
+from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
@@ -18,16 +20,22 @@ from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
 """Sizes of open dimensions that are tried for the second run, until the model runs at one."""
+MAX_SECONDS = 0.1
+"""Seconds of an interpreter's run beyond which a single special case is run."""
 Outputs = dict[str, Any]
 
 
 class Case:
-    """Inputs, and the outputs of the original model for them: by the interpreter, and by the native engine."""
+    """Inputs, and the outputs of the original model for them: by the interpreter, and by the native engine.
 
-    def __init__(self, inputs: Mapping[str, Any], exact: Outputs, native: Outputs) -> None:
+    A special case has values or sizes at which only exact transformations must agree; the native engine does not run it.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any], exact: Outputs, native: Outputs, is_special: bool = False) -> None:
         self.inputs = inputs
         self.exact = exact
         self.native = native
+        self.is_special = is_special
 
 
 class Proof:
@@ -43,6 +51,7 @@ class Proof:
         self.cases: list[Case] = []
         self.sizes: list[dict[str, int]] = []
         self.notes: list[str] = []
+        self._seconds = 0.0
         self._is_native = has_native_size(model)
         if not self._is_native:
             size = MAX_NATIVE_WEIGHTS >> 20
@@ -60,9 +69,15 @@ class Proof:
         for case in self.cases:
             try:
                 outputs = run_row_major(model, case.inputs)
-                native = self._run_native(model, case.inputs)
+                native = {} if case.is_special else self._run_native(model, case.inputs)
             except DovetailError as error:
+                if case.is_special and not is_exact:
+                    exact.append(case.exact)
+                    continue
                 return f"the run fails: [{error.code}] {error.message}"
+            if case.is_special and not is_exact:
+                exact.append(outputs)
+                continue
             reason = (
                 _bit_difference(case.exact, outputs, self._random) if is_exact else self._difference(case.exact, outputs)
             ) or self._difference(case.native, native)
@@ -88,7 +103,28 @@ class Proof:
         if first is None:
             return
         names = list(first)
-        if not names:
+        if names:
+            self._add_other_sizes(seed, first, names)
+        self._add_special(special_inputs(self._model, self.cases[0].inputs, NOT_FINITE, seed))
+        if self._seconds > MAX_SECONDS:
+            return
+        if names:
+            self._add_special(empty_inputs(self._model, first, seed))
+        for kind in (TIES, EXTREMES):
+            self._add_special(special_inputs(self._model, self.cases[0].inputs, kind, seed))
+
+    def _add_special(self, inputs: Mapping[str, Any] | None) -> None:
+        """Add a case of special values, or of no elements, where the model runs on it."""
+        if inputs is None:
+            return
+        try:
+            self.cases.append(Case(inputs, run_row_major(self._model, inputs), {}, is_special=True))
+        except DovetailError:
+            return
+
+    def _add_other_sizes(self, seed: int, first: Mapping[str, int], names: list[str]) -> None:
+        apart = {name: OTHER_SIZES[index % len(OTHER_SIZES)] + index // len(OTHER_SIZES) for index, name in enumerate(names)}
+        if len(names) > 1 and self._add_case(seed + 1, apart) is not None:
             return
         for size in OTHER_SIZES:
             wanted = {name: size for name in names if first[name] != size}
@@ -103,9 +139,11 @@ class Proof:
     def _add_case(self, seed: int, sizes: Mapping[str, int]) -> dict[str, int] | None:
         """Add the case of these sizes. Returns all sizes; None, with a note for the first case, where the model does not run."""
         try:
-            inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside={} if not sizes else None)
+            inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside={} if not sizes else None, distinct=True)
             chosen = _sizes_of(self._model, inputs, choose_sizes(self._model, sizes))
+            start = time.perf_counter()
             exact = run_row_major(self._model, inputs)
+            self._seconds = time.perf_counter() - start
             native = self._run_native(self._model, inputs)
         except DovetailError as error:
             if not sizes:

@@ -68,7 +68,7 @@ def _compare_whole(model: Model, new: Model, seed: int) -> list[SampleComparison
     """Compare both models on the same inputs."""
     from dovetail.transform.batch.proof import SampleComparison
 
-    arrays = random_inputs(new, seed=seed)
+    arrays = random_inputs(new, seed=seed, distinct=True)
     drawn = random_outputs(model)
     rows = [
         row

@@ -37,7 +37,7 @@ def verify_part(
     own = {value.name for value in model.inputs}
     cut = [value.name for value in part.inputs if value.name not in own]
     whole = set_outputs(model, [*cut, *(value.name for value in part.outputs)])
-    arrays = random_inputs(whole, seed=seed)
+    arrays = random_inputs(whole, seed=seed, distinct=True)
     values = run_for_verification(whole, arrays)
     found = run_for_verification(part, {value.name: {**arrays, **values}[value.name] for value in part.inputs})
     return compare({value.name: values[value.name] for value in part.outputs}, found, random=random_outputs(part))
@@ -51,7 +51,7 @@ def verify_merge(
     connected = {id(x) for _, x in connections}
     free = [value for value in second.inputs if id(value) not in connected]
     if connections:
-        arrays = random_inputs(merged, seed=seed)
+        arrays = random_inputs(merged, seed=seed, distinct=True)
         in_order = [arrays[value.name] for value in merged.inputs]
     else:
         # Sizes at which two models run are found more easily one by one.
@@ -89,7 +89,7 @@ def verify_edit(model: Model, edited: Model, renamed: Mapping[str, str], seed: i
     old_names = {new: old for old, new in renamed.items()}
     wanted = [old_names.get(value.name, value.name) for value in edited.outputs]
     original = set_outputs(model, wanted)
-    arrays = random_inputs(edited, seed=seed)
+    arrays = random_inputs(edited, seed=seed, distinct=True)
     inputs = {value.name: _cast(arrays[renamed.get(value.name, value.name)], value) for value in original.inputs}
     results = run_for_verification(original, inputs)
     reference = {y.name: results[old.name] for y, old in zip(edited.outputs, original.outputs, strict=True)}
@@ -104,7 +104,7 @@ def _cast(array: Any, value: Value) -> Any:
 
 def verify_types(model: Model, inferred: Model, seed: int = 0) -> list[Difference]:
     """Compare the outputs of an inferred model with the original's, and the types of all its values with those of the run."""
-    arrays = random_inputs(inferred, seed=seed)
+    arrays = random_inputs(inferred, seed=seed, distinct=True)
     rows = compare(run_for_verification(model, arrays), run_for_verification(inferred, arrays), random=random_outputs(inferred))
     whole = copy_model(inferred)
     whole.graph.outputs = [y for node in whole.graph.nodes for y in node.outputs if isinstance(y.type, Tensor)]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dovetail.errors import DovetailError, RuleError, raise_all
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.layer_names import Layers
 from dovetail.ir.op import bodies
 from dovetail.ir.suggestions import closest
 
@@ -47,20 +48,35 @@ def values_by_name(graph: Graph) -> dict[str, Value]:
 def select_values(model: Model, names: Sequence[str]) -> list[Value]:
     """Return the values of the model's graph with these names; those of subgraphs are none of them.
 
-    Raises RuleError [name.unknown] with all unknown names.
+    A layer of one output is a name of its value. Raises RuleError [name.unknown] with all unknown names, [name.ambiguous].
     """
     values = values_by_name(model.graph)
-    raise_all([unknown_name(model, values, name) for name in names if name not in values], "unknown names")
+    _add_layers(model.graph, values, names)
+    raise_all([_unknown_or_ambiguous(model, values, name) for name in names if name not in values], "unknown names")
     return [values[name] for name in names]
+
+
+def _add_layers(graph: Graph, values: dict[str, Value], names: Sequence[str]) -> None:
+    """Add the values of the layers of ``names`` that are no names of values."""
+    lacking = [name for name in names if name not in values]
+    if lacking:
+        layers = Layers(graph)
+        values.update({name: value for name in lacking if (value := layers.value_of(name)) is not None})
+
+
+def _unknown_or_ambiguous(model: Model, values: dict[str, Value], name: str, *, is_scope: bool = False) -> DovetailError:
+    return Layers(model.graph).ambiguous(name) or unknown_name(model, values, name, is_scope=is_scope)
 
 
 def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]]:
     """Return the graph that has all values of these names, and the values.
 
-    A value of a subgraph is named "node/value", or "node/attribute/value" where several subgraphs of the node have one. Raises
+    A layer of one output is a name of its value. A value of a subgraph is named "node/value", or "node/attribute/value" where
+    several subgraphs of the node have one. Raises
     RuleError [name.unknown], [name.ambiguous], and [name.scope] where the names are those of different graphs.
     """
     values = values_by_name(model.graph)
+    _add_layers(model.graph, values, names)
     scopes: list[Scope] = []
     selected: list[Value] = []
     errors: list[DovetailError] = []
@@ -72,7 +88,7 @@ def select_scope(model: Model, names: Sequence[str]) -> tuple[Scope, list[Value]
             inner = _values_of_subgraphs(model.graph) if inner is None else inner
             candidates = inner.get(name, [])
         if not candidates:
-            errors.append(unknown_name(model, values, name, is_scope=True))
+            errors.append(_unknown_or_ambiguous(model, values, name, is_scope=True))
         elif len(candidates) > 1:
             attributes = ", ".join(f"{scope.path}/{scope.attribute}/{value.name}" for scope, value in candidates)
             errors.append(RuleError("name.ambiguous", f"{name!r} is a value of several subgraphs: name one of {attributes}"))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -125,6 +125,20 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
         return final.document(model, _IN_SAFETENSORS + digest)
 
     file_pair.write(file, target, weights, model_of)
+
+
+def write_streams(model: ForeignModel, xml: BinaryIO, weights: BinaryIO) -> None:
+    """Write ``model`` as IR version 11 to two binary objects. Raises like write, before anything is written."""
+    store = WeightsFile(lambda size: ALIGNMENT)
+    writer = IrWriter(model.file or "the model", store)
+    writer.layers(model)
+    store.lay_out()
+    with store.hashing() as digest_of:
+        digest = digest_of()
+    document = writer.document(model, digest)
+    xml.write(document)
+    store.write_to(weights)
+    file_pair.sign(weights, store, digest, document)
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike
+from typing import BinaryIO
 
+from dovetail.errors import FormatError
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.exporter import export_model
@@ -40,6 +42,7 @@ def to_foreign(model: Model) -> ForeignModel:
         foreign.metadata = {name: item for name, item in model.metadata.items() if name != "onnx"}
     else:
         foreign.metadata = roundtrip_metadata.openvino_metadata_of(model)
+        roundtrip_metadata.restore_ports(foreign)
         names = foreign.metadata.pop("names", {})
         for value in (*foreign.graph.inputs, *foreign.graph.outputs, *foreign.graph.values.values()):
             extra = names.get(value.names[0]) if value.names else None
@@ -67,11 +70,23 @@ def reload(model: Model) -> Model:
     return _import_again(codec.snapshot_of(to_foreign(model)))
 
 
-def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:
+def save(
+    model: Model,
+    path: str | PathLike[str] | BinaryIO,
+    *,
+    weights: str | PathLike[str] | BinaryIO | None = None,
+) -> None:
     """Write ``model`` as IR 11: the XML at ``path`` and the constants beside it (or at ``weights``), both or neither.
+
+    Both may be binary objects. Raises FormatError [weights.format] where only one is.
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
     foreign = find_fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
     check_readback(model, foreign, OPENVINO)
-    codec.write(foreign, path, weights_path=weights)
+    if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):
+        codec.write(foreign, path, weights_path=weights)
+    elif isinstance(path, str | PathLike) or weights is None or isinstance(weights, str | PathLike):
+        raise FormatError("weights.format", "an IR in binary objects needs two of them: save(model, (xml, weights))")
+    else:
+        codec.write_streams(foreign, path, weights)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.compare.random_inputs import random_inputs
+from dovetail.compare.special_inputs import NOT_FINITE, TIES, special_inputs
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import evaluate_node
@@ -21,6 +22,9 @@ from dovetail.transform.verification import compile_for_verification
 
 SIZES = (1, 3, 8)
 """The batch sizes at which a symbolic batch is run."""
+
+SPECIAL = 1
+"""The position of the sample with NaN and infinities; the one with ties is two further."""
 
 Axes = list[tuple[int, int]]
 
@@ -39,10 +43,13 @@ class SampleComparison(NamedTuple):
 
 
 class Samples:
-    """Inputs of a number of samples, and what cuts them: ``axes`` are the batch axes of each input of the new model."""
+    """Inputs of a number of samples, and what cuts them: ``axes`` are the batch axes of each input of the new model.
 
-    def __init__(self, arrays: Mapping[str, Any], axes: Mapping[str, Axes], count: int) -> None:
-        self.arrays, self.axes, self.count = dict(arrays), dict(axes), count
+    ``ordinary`` are samples without special values, for an original that does not run on these.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], axes: Mapping[str, Axes], count: int, ordinary: Samples | None = None) -> None:
+        self.arrays, self.axes, self.count, self.ordinary = dict(arrays), dict(axes), count, ordinary
 
     def take(self, indices: Sequence[int]) -> dict[str, Any]:
         """Return the inputs of some samples."""
@@ -80,7 +87,8 @@ def draw_samples(
         value.type = Tensor(value.type.dtype, sizes)
         axes[value.name] = [(place.axis, 1) for batch in batches for place in axes_of(shape, batch)]
     if inputs is None:
-        return Samples(random_inputs(wide, seed=seed), axes, count)
+        ordinary = Samples(random_inputs(wide, seed=seed, distinct=True), axes, count)
+        return Samples(_with_special_samples(wide, ordinary, seed), axes, count, ordinary)
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     generator = np.random.default_rng(seed)
     for name, pairs in axes.items():
@@ -89,6 +97,21 @@ def draw_samples(
             parts += [_vary(parts[index % old], generator) for index in range(old, count)]
             arrays[name] = np.concatenate(parts, axis)
     return Samples(arrays, axes, count)
+
+
+def _with_special_samples(model: Model, samples: Samples, seed: int) -> dict[str, Any]:
+    """Return the arrays with NaN and infinities in one sample, and ties in another: no other sample may change."""
+    arrays = dict(samples.arrays)
+    for index, kind in ((SPECIAL, NOT_FINITE), (SPECIAL + 2, TIES)):
+        if index >= samples.count:
+            continue
+        special = special_inputs(model, samples.take([index]), kind, seed) or {}
+        for name, pairs in samples.axes.items():
+            if len(pairs) == 1 and name in special and isinstance(arrays[name], np.ndarray):
+                array = np.moveaxis(arrays[name].copy(), pairs[0][0], 0)
+                array[index : index + 1] = np.moveaxis(special[name], pairs[0][0], 0)
+                arrays[name] = np.moveaxis(array, 0, pairs[0][0])
+    return {name: np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for name, x in arrays.items()}
 
 
 def _vary(sample: Any, generator: np.random.Generator) -> Any:
@@ -113,12 +136,19 @@ def prove(
         try:
             whole = dict(program(samples.take(range(size))))
         except DovetailError as error:
+            if samples.ordinary is not None:
+                return prove(original, new, batch, samples.ordinary, outputs, sizes)
             why = f"{error.diagnostics[0].message}{error.diagnostics[0].location}"
             return [*rows, SampleComparison("", size, "", np.inf, np.inf, 0, False, why)]
         chunks = chunks_of(size, batch)
         for chunk in chunks:
             if tuple(chunk) not in runs:
-                runs[tuple(chunk)] = dict(reference(samples.take(chunk)))
+                try:
+                    runs[tuple(chunk)] = dict(reference(samples.take(chunk)))
+                except DovetailError:
+                    if samples.ordinary is None:
+                        raise
+                    return prove(original, new, batch, samples.ordinary, outputs, sizes)
         for name, array in whole.items():
             references = [runs[tuple(chunk)][name] for chunk in chunks]
             rows.append(compare_samples(name, references, array, outputs.get(name, []), batch, size))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import Diagnostic, FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
@@ -38,6 +38,7 @@ def import_loop(ctx: ImportContext) -> list[Value]:
     carried = len(states)
     _check_body(foreign, 2 + carried, 1 + carried)
     number, going, *inner = foreign.inputs
+    _check_condition(ctx, condition, going)
     true = {going.key: ForeignTensor(dtypes.boolean, np.array(True), going.key)}
     types = [NUMBER, *(_state_type(x.type, item) for x, item in zip(states, inner, strict=True))]
     inputs = [replace(item, type=type) for item, type in zip((number, *inner), types, strict=True)]
@@ -53,6 +54,16 @@ def import_loop(ctx: ImportContext) -> list[Value]:
         body.outputs[position] = Builder(graph=body).apply("Unsqueeze", body.outputs[position], [0])
     loop = Loop(body=body, carried=carried, scan_outputs=((0, False),) * stacked, outputs=carried + stacked)
     return ctx.b.add(loop, trips, condition, *states, *captures)
+
+
+def _check_condition(ctx: ImportContext, condition: Value | None, going: ForeignValue) -> None:
+    """Warn where the body declares another rank of the condition than the loop has: onnxruntime refuses such a file."""
+    declared, actual = going.type, None if condition is None else condition.shape
+    if actual is None or not isinstance(declared, Tensor) or declared.shape is None or len(declared.shape) == len(actual):
+        return
+    message = f"{going.name} is declared {declared}, and the condition of the loop is {condition.type}"  # type: ignore[union-attr]
+    warning = Diagnostic("type.declared", message, ctx.node.label, ctx.scope.file, severity="warning")
+    ctx.scope.warnings.append(warning)
 
 
 @ONNX.importer("Scan", *SCAN_VERSIONS)
@@ -226,7 +237,9 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     Slices are taken in the body; parts are stacked along a new first axis, and moved after the loop.
     """
     op: Any = node.op
-    if _is_scan(node) or _is_loop(node):
+    if _is_scan(node):
+        return None
+    if _is_loop(node) and not any(_is_vector(x) for x in node.inputs[:2]):
         return None
     if not op.scan_inputs and all(entry == (0, False) for entry in op.scan_outputs) and has_unit_parts(op):
         return _with_scalars(b, node)
@@ -260,7 +273,17 @@ def _with_scalars(b: Builder, node: Node) -> Any:
         trips = b.apply("Cast", trips, to=dtypes.i64)
     if condition is None:
         condition = b.constant(np.array(True), dtypes.boolean)
+    trips, condition = (_as_scalar(b, x) for x in (trips, condition))
     return b.add(node.op, trips, condition, *xs)
+
+
+def _is_vector(x: Value | None) -> bool:
+    return x is not None and bool(x.shape)
+
+
+def _as_scalar(b: Builder, x: Any) -> Any:
+    """Return a value of one element as a scalar: the body's inputs and condition are scalars, and must have the loop's ranks."""
+    return b.apply("Reshape", x, []) if _is_vector(x) else x
 
 
 @ONNX.exporter("Loop")
@@ -295,6 +318,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
         if isinstance(y.type, Optional) and not isinstance(body_output.type, Optional):
             y.type = y.type.element
     body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
+    body.outputs[0] = _as_scalar(b, body.outputs[0])
     attributes = {"body": _body(ctx, body, outer, 2 + own)}
     return [ctx.add_node(node, "", "Loop", ctx.version("Loop"), keys[: 2 + own], attributes)]
 

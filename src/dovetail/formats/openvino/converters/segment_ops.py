@@ -9,10 +9,13 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats.export_context import ExportContext
+from dovetail.formats.foreign import ForeignNode, ForeignValue
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
 from dovetail.ir.builder import shape_value
-from dovetail.ir.graph import Value
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import Tensor
 from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import join_sizes
@@ -90,3 +93,21 @@ def import_eye(ctx: ImportContext) -> Value:
 def import_identity(ctx: ImportContext) -> Value:
     result: Value = ctx.b.Identity(ctx.input(0))
     return result
+
+
+@OPENVINO.exporter("Identity")
+def export_identity(ctx: ExportContext, node: Node) -> list[ForeignNode]:
+    """Export an Identity between two borders of the model, as OpenVINO's own files have it; the exporter drops all others.
+
+    Strings are reshaped to their shape: the CPU plugin copies their pointers in Identity, and frees them twice.
+    """
+    x = node.input(0)
+    if x.dtype != "string":
+        return [ctx.add_node(node, "", "Identity", ctx.version("Identity"), [ctx.key(x)], {})]
+    key = ctx.claim_key(f"{node.outputs[0].name}/shape")
+    rank = None if x.shape is None else len(x.shape)
+    ctx.foreign.values[key] = ForeignValue(key, Tensor(dtypes.i64, (rank,) if rank is not None else None))
+    ctx.typed[key] = ctx.foreign.values[key]
+    shape = ForeignNode("ShapeOf", ctx.version("ShapeOf"), [ctx.key(x)], [key], {"output_type": encode_attribute(dtypes.i64)})
+    attributes = {"special_zero": encode_attribute(False)}
+    return [shape, ctx.add_node(node, "", "Reshape", ctx.version("Reshape"), [ctx.key(x), key], attributes)]

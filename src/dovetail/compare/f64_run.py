@@ -1,0 +1,81 @@
+"""A run of a model in f64: it says which of two engines that differ is nearer to the model's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.op import bodies
+
+NARROW = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+def wide(item: Any) -> Any:
+    """Return an array, or a list of them, with its floats as f64."""
+    if isinstance(item, list):
+        return [wide(each) for each in item]
+    return item.astype(np.float64) if isinstance(item, np.ndarray) and item.dtype in NARROW else item
+
+
+def run_wide(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs by name, computed with constants, inputs and types among the attributes in f64."""
+    return run_wide_with_magnitude(model, inputs)[0]
+
+
+def run_wide_with_magnitude(model: Model, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """Return the outputs of :func:`run_wide`, and the largest finite magnitude of any value of floats."""
+    graph = copy_model(model).graph
+    _widen(graph)
+    found: dict[int, Any] = {
+        id(inner): wide(np.asarray(inputs[x.name]) if not isinstance(inputs[x.name], list | dict) else inputs[x.name])
+        for inner, x in zip(graph.inputs, model.inputs, strict=True)
+    }
+    largest = max(map(magnitude_of, found.values()), default=0.0)
+    last, live = last_readers(graph), live_nodes(graph)
+    for index, node in enumerate(graph.nodes):
+        if index not in live:
+            continue
+        # Some rules, as those of ai.onnx.ml, make f32 of whatever goes in.
+        results = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+        for y, result in zip(node.outputs, results, strict=False):
+            found[id(y)] = wide(result)
+            largest = max(largest, magnitude_of(found[id(y)]))
+        for key in last.get(index, ()):
+            found.pop(key, None)
+    return {value.name: found[id(inner)] for inner, value in zip(graph.outputs, model.outputs, strict=True)}, largest
+
+
+def magnitude_of(item: Any) -> float:
+    """Return the largest finite magnitude of an array of floats; 0 for other values."""
+    item = wide(item)
+    if not isinstance(item, np.ndarray) or item.dtype != np.float64 or not item.size:
+        return 0.0
+    magnitude = np.abs(item)
+    return float(np.max(magnitude, initial=0.0, where=np.isfinite(magnitude)))
+
+
+def _widen(graph: Graph) -> None:
+    """Widen the constants and attributes of a graph that is nobody else's. Types are left: running does not read them."""
+    for node in graph.nodes:
+        for _, body in bodies(node.op):
+            _widen(body)
+        changes = {
+            field.name: _attribute(getattr(node.op, field.name)) for field in node.op.fields if field.annotation != "Graph"
+        }
+        changed = {name: value for name, value in changes.items() if value is not getattr(node.op, name)}
+        if changed:
+            node.op = node.op.with_(**changed)
+
+
+def _attribute(value: Any) -> Any:
+    return dtypes.f64 if isinstance(value, dtypes.DType) and value.name in ("f32", "f16", "bf16") else wide(value)
+
+
+__all__ = ["magnitude_of", "run_wide", "run_wide_with_magnitude", "wide"]
