@@ -211,6 +211,8 @@ def _pull_back(b: Builder, node: Node, incoming: list[Value | None], wanted: lis
         inlined = inline(b, inner.graph, outer)
         by_input = {id(value): gradient for value, gradient in zip(smooth, inlined, strict=True)}
         return [None if value is None else by_input.get(id(value)) for value in inputs]
+    if isinstance(op, Foreign) and op.fault is not None:
+        raise op.refusal
     raise UnsupportedError("grad.op", f"{type(op).__name__} has no gradient")
 
 

@@ -193,4 +193,10 @@ def row(item: Deviation) -> list[str]:
         readers[0] = "-"
     if item.name in UNLIKE:
         readers = [UNLIKE[item.name]] * 2
-    return [item.name, *readers, "accepts" if item.taken else "preserves" if item.name in PRESERVED else "refuses", f"`{item.code}`", "refuses"]
+    return [
+        item.name,
+        *readers,
+        "accepts" if item.taken else "preserves" if item.name in PRESERVED else "refuses",
+        f"`{item.code}`",
+        "refuses",
+    ]

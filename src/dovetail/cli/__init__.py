@@ -92,6 +92,23 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
     a rule, 6 found while running, 7 a fault of dovetail itself.
     """
     context.obj = {"debug": debug, "quiet": quiet}
+    _narrate_writing()
+
+
+def _narrate_writing() -> None:
+    """Print what the logger of writers says: what a written file cannot say of the model."""
+    import logging
+
+    # Deferred for start-up time.
+    from dovetail.cli.output import narrate
+
+    class Narrator(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            narrate(f"warning {record.getMessage()}")
+
+    logger = logging.getLogger("dovetail.write")
+    if not logger.handlers:
+        logger.addHandler(Narrator())
 
 
 INTERNAL = 7

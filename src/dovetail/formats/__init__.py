@@ -56,6 +56,7 @@ def load(
     *,
     weights: str | PathLike[str] | bytes | None = None,
     strict: bool = False,
+    freeze_defaults: bool = False,
     limits: Limits | None = None,
     map: str = "auto",
 ) -> Model:
@@ -63,6 +64,9 @@ def load(
 
     ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. Bytes have no folder: their tensors are inside
     (ONNX) or in ``weights`` (IR).
+
+    An initializer of ONNX that is an input too is an optional input, which a run takes by name; ``freeze_defaults`` makes all of
+    them constants.
 
     Deviations from the format that every reader which accepts them reads alike (docs/formats.md) become ``model.warnings``.
     They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
@@ -79,7 +83,7 @@ def load(
     name = resolved.file or "the model"
     try:
         with mapping_policy(map):
-            model = _load(resolved, weights, deviations, limits or DEFAULT)
+            model = _load(resolved, weights, deviations, limits or DEFAULT, freeze_defaults)
     except DovetailError as error:
         if strict and deviations.errors:
             raise_all([*deviations.errors, error], f"faults in {name}")
@@ -90,7 +94,13 @@ def load(
     return model
 
 
-def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
+def _load(
+    source: ModelSource,
+    weights: str | PathLike[str] | bytes | None,
+    deviations: Deviations,
+    limits: Limits,
+    freeze_defaults: bool = False,
+) -> Model:
     with pause_gc(), counting(limits), within_memory("the model", source.file):
         if source.format == "text":
             from dovetail.formats.text import codec
@@ -98,8 +108,15 @@ def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, devi
             if weights is not None:
                 raise FormatError("weights.format", "a text takes no weights file: it names its own", file=source.file)
             model = codec.load(source.content, source.file, deviations)
+            if freeze_defaults:
+                from dovetail.passes.default_inputs import freeze_defaults as freeze
+
+                model = freeze(model)
         else:
-            model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
+            foreign = read(source, weights=weights, deviations=deviations)
+            if freeze_defaults:
+                foreign.graph.metadata.pop("defaults", None)
+            model = import_foreign(foreign, deviations)
     _drop_inferred_texts(model.graph)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]

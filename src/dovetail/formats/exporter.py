@@ -18,7 +18,7 @@ from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Unknown
-from dovetail.ops.constant import Constant, Foreign
+from dovetail.ops.constant import Constant, DefaultInput, Foreign
 
 
 def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_identities: bool = False) -> ForeignModel:
@@ -92,6 +92,9 @@ class GraphExporter:
             item = context.declare(node.outputs[0])
             context.foreign.constants[item.key] = ForeignTensor(op.dtype, op.data, node.outputs[0].name)
             return
+        if isinstance(op, DefaultInput):
+            self._export_default(node.outputs[0], op)
+            return
         if kind == "Identity" and self._drop_identities:
             self._drop_identity(node)
             return
@@ -106,6 +109,13 @@ class GraphExporter:
         # A core input that is a foreign attribute is no input of the foreign node.
         inputs = [None if key is None else context.typed.get(key) for key in last.inputs]
         self.dialect.check_types(last, inputs, node.outputs)
+
+    def _export_default(self, value: Value, op: DefaultInput) -> None:
+        """Export an optional input as a constant that is listed as one whose caller may override it."""
+        foreign = self.context.foreign
+        item = self.context.declare(value)
+        foreign.constants[item.key] = ForeignTensor(op.dtype, op.default, value.name)
+        foreign.metadata["defaults"] = [*foreign.metadata.get("defaults", ()), item.key]
 
     def _drop_identity(self, node: Node) -> None:
         """Give the output of an Identity the key of its input; the value has the names of both."""

@@ -10,7 +10,8 @@ from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect, ImportResult
-from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
+from dovetail.formats.declared_types import declared_warning, is_shape_of
+from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import Reading, apply_mapping
 from dovetail.formats.import_scope import ImportScope
@@ -22,6 +23,7 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, forget_element_sizes
 from dovetail.limits import counting
+from dovetail.ops.constant import DEFAULT_NEEDED
 
 
 def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
@@ -133,9 +135,26 @@ class GraphImporter:
         """Preserve a node that could not be imported; report the error where it is one of the structure."""
         if _is_structural(error):
             _report_error(self.scope, node, error)
+        elif error.code == "constant.needed" and (name := self._default_of(node)) is not None:
+            # The file is sound: a run and a conversion to IR use the default as a constant.
+            message = f"{error.message.partition(', and is')[0]}, and depends on the optional input {name!r}"
+            self._add_faulty_node(node, UnsupportedError(DEFAULT_NEEDED, f"{message}; freeze_defaults makes it one"), self._mark)
         else:
             self._add_faulty_node(node, error, self._mark)
             self.scope.faults.append(error)
+
+    def _default_of(self, node: ForeignNode) -> str | None:
+        """Return the name of an optional input that the node's inputs are computed from."""
+        pending, seen = [x for x in self._inputs_of(node) if x is not None], set()
+        while pending:
+            x = pending.pop()
+            if x.node is None or id(x) in seen:
+                continue
+            seen.add(id(x))
+            if type(x.node.op).__name__ == "DefaultInput":
+                return x.name
+            pending += [operand for operand in x.node.inputs if operand is not None]
+        return None
 
     def _import_node(self, node: ForeignNode) -> None:
         scope = self.scope
@@ -364,9 +383,13 @@ def _import_inputs(scope: ImportScope) -> None:
 
 def _import_constants(scope: ImportScope) -> None:
     constant = REGISTRY["Constant"]
+    defaults = frozenset(scope.graph.metadata.pop("defaults", ()))
     for key, tensor in scope.foreign.constants.items():
         item = scope.foreign.values.get(key)
         type = Tensor(tensor.dtype, tensor.data.shape)
+        if key in defaults and item is not None:
+            _import_default(scope, key, tensor, item)
+            continue
         value = Value(scope.graph.claim(tensor.name or (key if item is None else item.name)), type)
         if item is not None:
             scope.describe(value, item)
@@ -374,6 +397,19 @@ def _import_constants(scope: ImportScope) -> None:
             value.type = type
         scope.graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
         scope.values[key] = value
+
+
+def _import_default(scope: ImportScope, key: str, tensor: ForeignTensor, item: ForeignValue) -> None:
+    """Import a constant that the caller may override."""
+    type = Tensor(tensor.dtype, tensor.data.shape)
+    declared = item.type if isinstance(item.type, Tensor) and item.type.dtype is tensor.dtype else None
+    if declared is not None and not is_shape_of(declared.shape, type.shape):
+        scope.warnings.append(declared_warning(item.name, item.type, type, scope.file))
+        declared = None
+    value = Value(scope.graph.claim(item.name), declared or type)
+    scope.describe(value, item)
+    scope.graph.nodes.append(connect(Node(REGISTRY["DefaultInput"](tensor.data, tensor.dtype, declared), [], [value])))
+    scope.values[key] = value
 
 
 def _import_outputs(scope: ImportScope) -> None:

@@ -18,6 +18,14 @@ from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
 from dovetail.limits import active, counting
+from dovetail.ops.constant import preserved_faults
+from dovetail.passes.default_inputs import (
+    checked_defaults,
+    default_inputs,
+    freeze_defaults,
+    open_defaults,
+    overridden,
+)
 
 
 def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Namespace | None = None) -> Results:
@@ -28,6 +36,8 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
     the model uses an element type that the library does not have.
     """
     space = np if xp is None else arrays.standard(xp)
+    if default_inputs(model.graph):
+        model, inputs = _bind_optional_inputs(model, inputs)
     arrays_by_name = named_inputs(model, inputs)
     if arrays.is_numpy(space):
         bound = [to_array(arrays_by_name[value.name], value) for value in model.inputs]
@@ -38,6 +48,23 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
     with counting(model.limits if active() is None else None):
         results = run(model.graph, bound, space)
     return Results({value.name: result for value, result in zip(model.outputs, results, strict=True)})
+
+
+def _bind_optional_inputs(
+    model: Model, inputs: Mapping[str, Array] | Several[Array]
+) -> tuple[Model, Mapping[str, Array] | Several[Array]]:
+    """Return the model with the optional inputs that are passed as inputs, and the inputs.
+
+    Where a node needs one as a constant, they become constants.
+    """
+    names = overridden(model, inputs) if isinstance(inputs, Mapping) else []
+    opened = open_defaults(model, names)
+    if next(preserved_faults(opened.graph), None) is None:
+        return opened, inputs
+    if not isinstance(inputs, Mapping):
+        return freeze_defaults(model), inputs
+    others = {name: array for name, array in inputs.items() if name not in names}
+    return freeze_defaults(model, checked_defaults(model, inputs)), others
 
 
 def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> dict[str, Any]:

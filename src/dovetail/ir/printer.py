@@ -48,7 +48,7 @@ def _value_text(value: Value) -> str:
 
 def _node_text(node: Node) -> str:
     outputs = ", ".join(_value_text(value) for value in node.outputs)
-    if node.op.__class__.__name__ == "Constant":
+    if node.op.__class__.__name__ in ("Constant", "DefaultInput"):
         return f"{outputs} = {printable(str(node.op))}"
     if isinstance(node.op, RuntimeAttributes):
         return _runtime_text(node, node.op, outputs)

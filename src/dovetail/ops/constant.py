@@ -1,4 +1,4 @@
-"""Constant, Identity and Foreign. Foreign is an operator of a file that has no class here."""
+"""Constant, DefaultInput, Identity and Foreign. Foreign is an operator of a file that has no class here."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Graph, Value
+
+
+DEFAULT_NEEDED = "default.needed"
+"""The code of the error of a node that needs an optional input as a constant."""
 
 
 class Constant(Op, sig="-> y: any"):
@@ -49,6 +53,38 @@ class Constant(Op, sig="-> y: any"):
         return f"Constant({self.dtype}[{shape}])"
 
 
+class DefaultInput(Op, sig="-> y: any"):
+    """Return an optional input of the model: ``data`` where the caller passes no array.
+
+    An initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no constant
+    of shape inference and of rewrites, until :func:`dovetail.passes.default_inputs.freeze_defaults` makes it one.
+    """
+
+    default: np.ndarray[Any, Any]
+    dtype: DType
+    declared: Type | None = None
+
+    def types(self) -> list[Type]:
+        return [Tensor(self.dtype, self.default.shape) if self.declared is None else self.declared]
+
+    def value(self) -> Any:
+        return None
+
+    def evaluate(self, xp: Namespace) -> Any:
+        from dovetail import arrays
+
+        return arrays.from_numpy(xp, self.default)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"DefaultInput({self.dtype}[{', '.join(map(str, self.default.shape))}])"
+
+
 class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19,21,23,24,25(input)"):
     """Return ``input``."""
 
@@ -65,7 +101,7 @@ class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19
         return Windows.whole(input.shape)
 
 
-class Foreign(Op, sig="*inputs: any -> *outputs: any"):
+class Foreign(Op, sig="*inputs?: any -> *outputs: any"):
     """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
     ``captures``: the names that the last inputs have in the subgraphs among the attributes, which stay in the form of their file.

@@ -12,6 +12,7 @@ from dovetail.ir.op import bodies, infer_types, infer_values
 from dovetail.ir.substitution import map_elements
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 from dovetail.limits import counting
+from dovetail.ops.constant import DEFAULT_NEEDED
 from dovetail.symbolic import Dim
 
 _ROUNDS = 8
@@ -37,7 +38,8 @@ def infer_graph(
     for node in graph.nodes:
         op = node.op
         if type(op).__name__ == "Constant" or type(op).__name__ == "Foreign":
-            if refuse_preserved and (fault := getattr(op, "fault", None)) is not None:
+            fault = getattr(op, "fault", None) if refuse_preserved else None
+            if fault is not None and fault.code != DEFAULT_NEEDED:
                 errors.append(fault)
             continue
         xs = tuple(node.inputs)

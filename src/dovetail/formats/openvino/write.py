@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 
 from dovetail.formats import roundtrip_metadata
-from dovetail.formats.deviations import Deviations
+from dovetail.errors import Diagnostic
+from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignModel
@@ -16,6 +18,7 @@ from dovetail.formats.openvino.variables import add_variables
 from dovetail.formats.readback import check_readback
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
+from dovetail.passes.default_inputs import default_inputs, freeze_defaults
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 NEWEST = 17
@@ -31,6 +34,7 @@ def version_of(domain: str, kind: str) -> int | None:
 
 def to_foreign(model: Model) -> ForeignModel:
     """Export ``model`` to IR. Raises UnsupportedError [op.unsayable] with every node that cannot be exported."""
+    model = freeze_defaults(model)
     if model.format != "openvino" and has_open_rank(model.graph):
         model = copy_model(model, specialize_ranks(model.graph))
     foreign = export_model(model, OPENVINO, version_of, drop_identities=True)
@@ -72,6 +76,9 @@ def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
+    if names := default_inputs(model.graph):
+        message = f"IR has no optional inputs: {', '.join(names)} became constants of their defaults"
+        log([Diagnostic("default.frozen", message, severity="warning")], os.fspath(path), WRITING)
     foreign = find_fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
     check_readback(model, foreign, OPENVINO)
     codec.write(foreign, path, weights_path=weights)

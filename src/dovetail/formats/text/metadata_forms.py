@@ -93,7 +93,7 @@ FORMS: dict[str, Form] = {
     "unknown_fields": list_of(_row_of(_is_path, _is_bytes)),
     "rt_info": _are_items, "meta_data": _are_items, "quantization_parameters": _are_items, "layer_rt_info": _are_items,
     "result_rt_info": _are_items, "result_port_rt_info": _are_items, "input_rt_info": map_of(_is_text, _are_items),
-    "quantization_annotation": list_of(_row_of(_is_text, _TEXTS)), "notes": _NOTES, "sparse": _NAMES, "overridable": _NAMES,
+    "quantization_annotation": list_of(_row_of(_is_text, _TEXTS)), "notes": _NOTES, "sparse": _NAMES, "overridable": _NAMES, "defaults": _NAMES,
     "inputs": _NAMES, "overload": _is_text, "attribute_docs": _TEXTS, "empty": map_of(_is_text, _is_int64),
     "denotations": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
     "name": _is_text, "layer": _is_text, "result": _is_text, "folded": _is_bool, "declared": _is_type, "inferred": _TEXTS,
