@@ -98,5 +98,3 @@ def test_it_is_refused_by_name_where_it_is_run_or_converted(case: Case, suffix: 
     other = tmp_path / ("other.xml" if suffix == ".onnx" else "other.onnx")
     assert_blamed(refusal(lambda: dovetail.save(model, other)), label)
     assert not other.exists()
-
-

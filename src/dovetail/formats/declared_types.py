@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dovetail import symbolic
-from dovetail.errors import Diagnostic
+from dovetail.errors import Diagnostic, DovetailError
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import UNKNOWN, Shape, Size, Tensor, Type, forget_element_sizes, is_unnamed, sizes_in
+from dovetail.ir.types import UNKNOWN, Shape, Size, Tensor, Type, Unknown, forget_element_sizes, is_unnamed, sizes_in
 
 
 def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file: str | None) -> Diagnostic | None:
@@ -78,8 +78,16 @@ def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
 
 
 def _has_other_rank(value: Value, rank: int) -> bool:
-    """Tell whether ``value`` is an output of an If, and a branch gives it another rank."""
-    if value.node is None or type(value.node.op).__name__ != "If":
+    """Tell whether ``value`` usually has another rank: for other sizes, or from a branch of an If."""
+    if value.node is None:
+        return False
+    try:
+        usual = value.node.op.usual_rank(*value.node.inputs)
+    except (Unknown, DovetailError):
+        usual = None
+    if usual is not None:
+        return usual != rank
+    if type(value.node.op).__name__ != "If":
         return False
     shapes = [body.outputs[value.index].shape for _, body in bodies(value.node.op)]
     return any(shape is not None and len(shape) != rank for shape in shapes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.errors import Diagnostic, DovetailError
+from dovetail.errors import Diagnostic, DovetailError, FormatError
 from dovetail.formats.declared_types import apply_declared_type
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
@@ -71,10 +71,20 @@ class ImportScope:
         value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
 
     def apply_declared_type(self, value: Value, item: ForeignValue) -> None:
-        """Merge the type that the file declares into the inferred one; warn where they contradict each other."""
+        """Merge the type that the file declares into the inferred one; report where they contradict each other.
+
+        OpenVINO infers the types of IR anew, whatever the file says.
+        """
         warning = apply_declared_type(self.graph, value, item.type, self.file)
         if warning is not None:
+            self.report_declared(warning)
+
+    def report_declared(self, warning: Diagnostic) -> None:
+        """Report a declared type that the inferred one contradicts: a deviation in ONNX."""
+        if self.deviations is None or self.is_text:
             self.warnings.append(warning)
+        else:
+            self.deviations.add(FormatError(warning.code, warning.message, node=warning.node, file=warning.file))
 
     def deviate(self, error: DovetailError, node: ForeignNode) -> None:
         """Report a deviation of ``node``."""

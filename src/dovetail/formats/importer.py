@@ -404,7 +404,7 @@ def _import_default(scope: ImportScope, key: str, tensor: ForeignTensor, item: F
     type = Tensor(tensor.dtype, tensor.data.shape)
     declared = item.type if isinstance(item.type, Tensor) and item.type.dtype is tensor.dtype else None
     if declared is not None and not is_shape_of(declared.shape, type.shape):
-        scope.warnings.append(declared_warning(item.name, item.type, type, scope.file))
+        scope.report_declared(declared_warning(item.name, item.type, type, scope.file))
         declared = None
     value = Value(scope.graph.claim(item.name), declared or type)
     scope.describe(value, item)

@@ -227,6 +227,10 @@ class Op:
         """
         raise Unknown
 
+    def usual_rank(self, *xs: RuleInput) -> int | None:
+        """Return the rank of the output for all sizes of the inputs but special ones, where ``shape`` leaves it open."""
+        return None
+
     def types(self, *xs: RuleInput) -> list[Type]:
         """Infer the outputs' types. The default takes element types from ``sig`` and shapes from ``shape``."""
         return default_types(self, xs)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from dovetail import symbolic
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.builder import describe_op
@@ -17,6 +21,23 @@ from dovetail.symbolic import Dim
 
 _ROUNDS = 8
 """The most rounds of inference and of solving equations; each round removes a symbol or tightens a bound."""
+
+
+_is_pure: ContextVar[bool] = ContextVar("dovetail-pure-inference", default=False)
+
+
+@contextmanager
+def pure_inference() -> Iterator[None]:
+    """Let inference keep nothing that only the file declares, in subgraphs too.
+
+    A run may contradict a declared size that no rule derives: runtimes warn of it. Rewrites that compute with sizes need sizes
+    that follow from the inputs.
+    """
+    token = _is_pure.set(True)
+    try:
+        yield
+    finally:
+        _is_pure.reset(token)
 
 
 def infer_graph(
@@ -52,7 +73,7 @@ def infer_graph(
             continue
         values = infer_values(op, xs, types)
         for y, type_, value in zip(node.outputs, types, values, strict=True):
-            result = keep_names(type_, y.type)
+            result = type_ if _is_pure.get() else keep_names(type_, y.type)
             if substitution is not None:
                 result, value = substitution.type(result), map_elements(value, substitution.size)
             if result != y.type:
@@ -173,4 +194,4 @@ def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) ->
     return bool(lows)
 
 
-__all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names"]
+__all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names", "pure_inference"]

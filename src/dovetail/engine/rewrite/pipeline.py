@@ -71,7 +71,7 @@ from dovetail.ops.tensor.scatter import ScatterElements
 from dovetail.passes.default_inputs import freeze_in_graph
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
-from dovetail.passes.infer import infer_graph
+from dovetail.passes.infer import infer_graph, pure_inference
 
 MAX_ROUNDS = 4
 """A decomposition may contain operators that are rewritten in their turn."""
@@ -93,7 +93,8 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     inferred."""
     new = copy_graph(graph)
     freeze_in_graph(new)
-    infer_graph(new, file=file)
+    with pure_inference():
+        infer_graph(new, file=file)
     new = inline_known_branches(new)
     compute_half_in_f32(new)
     rewrite(new, fuse_qdq)
