@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail
 from dovetail.cli import dovetail as command
 
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+F, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
 def value(name: str, shape: Any, kind: int = F) -> Any:
@@ -69,8 +69,8 @@ def test_a_number_of_elements_that_the_data_decide_is_not_the_declared_one(decla
         helper.make_node("Shape", ["y"], ["s"]),
         helper.make_node("ConstantOfShape", ["s"], ["z"]),
     ]
-    inputs = [value("x", ["n"]), value("keep", ["n"], B)]
-    path = saved(tmp_path / "model.onnx", nodes, inputs, [value("s", None, I), value("z", None)], [value("y", declared)])
+    inputs = [value("x", ["n"]), value("keep", ["n"], BOOL)]
+    path = saved(tmp_path / "model.onnx", nodes, inputs, [value("s", None, I64), value("z", None)], [value("y", declared)])
     x = np.array([1, 0, 2, 0, 3], np.float32)
     feeds = {"x": x, "keep": x > 0}
     expected = ort.InferenceSession(path, options).run(None, feeds)

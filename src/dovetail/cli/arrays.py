@@ -19,8 +19,8 @@ from dovetail.errors import DovetailError, EngineError
 from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs
-from dovetail.passes.default_inputs import default_inputs
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
+from dovetail.passes.default_inputs import default_inputs
 from dovetail.symbolic import name_of
 
 Array = np.ndarray[Any, Any]

@@ -8,9 +8,9 @@ from functools import partial
 
 from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError, raise_all
+from dovetail.formats.declared_types import declared_warning, is_shape_of
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect, ImportResult
-from dovetail.formats.declared_types import declared_warning, is_shape_of
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import Reading, apply_mapping

@@ -268,6 +268,10 @@ class Op:
         """Return whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
         return False
 
+    def is_commutative(self, *xs: RuleInput) -> bool:
+        """Return whether these inputs may change places: the result has the same bits, payloads of NaN aside."""
+        return False
+
     def canonical(self, *xs: RuleInput) -> Op:
         """Return an equivalent operator for these inputs with attributes in normal form: axes counted from the front."""
         return self

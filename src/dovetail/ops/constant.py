@@ -56,8 +56,8 @@ class Constant(Op, sig="-> y: any"):
 class DefaultInput(Op, sig="-> y: any"):
     """Return an optional input of the model: ``data`` where the caller passes no array.
 
-    An initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no constant
-    of shape inference and of rewrites, until :func:`dovetail.passes.default_inputs.freeze_defaults` makes it one.
+    It is an initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no
+    constant of shape inference and of rewrites, until :func:`dovetail.passes.default_inputs.freeze_defaults` makes it one.
     """
 
     default: np.ndarray[Any, Any]

@@ -14,9 +14,9 @@ from dovetail.ir.types import Tensor
 def summarize(model: Model) -> dict[str, Any]:
     """Return the summary of a model as JSON data.
 
-    Its keys: ``format``, ``versions``, ``producer``, ``inputs``, ``optional_inputs``, ``outputs`` (name and type), ``operators`` by count (bodies
-    included, constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as stored: sub-byte types packed),
-    ``constants`` by element type.
+    Its keys: ``format``, ``versions``, ``producer``, ``inputs``, ``optional_inputs``, ``outputs`` (name and type),
+    ``operators`` by count (bodies included, constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as
+    stored: sub-byte types packed), ``constants`` by element type.
     """
     operators: Counter[str] = Counter()
     elements: Counter[str] = Counter()

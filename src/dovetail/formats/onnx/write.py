@@ -44,8 +44,10 @@ OPSET = 21
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
 
-    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it that
-    can is used, with a record in the log. Raises UnsupportedError [opset.range] for it or for the version of another domain, and [op.unsayable], [type.version] or
+    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it
+    that can is used, with a record in the log.
+
+    Raises UnsupportedError [opset.range] for it or for the version of another domain, and [op.unsayable], [type.version] or
     another with every node that cannot be exported, and with the first opset that can express the model.
     """
     target = OPSET if opset is None else opset
@@ -61,7 +63,8 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
         lowest = None if opset is not None else min_opset.first_that_expresses(write, target, newest)
         if lowest is None:
             raise min_opset.with_min_opset(error, target, newest, write) from None
-        message = f"opset {target} cannot express the model, and opset {lowest} is the lowest that can: {error.diagnostics[0].message}"
+        reason = error.diagnostics[0].message
+        message = f"opset {target} cannot express the model, and opset {lowest} is the lowest that can: {reason}"
         log([Diagnostic("opset.raised", message, severity="warning")], model.file or "the model", WRITING)
         foreign = write(lowest)
     _describe(model, foreign)

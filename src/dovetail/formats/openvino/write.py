@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from os import PathLike
 
-from dovetail.formats import roundtrip_metadata
 from dovetail.errors import Diagnostic
+from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint

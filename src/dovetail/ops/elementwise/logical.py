@@ -41,12 +41,18 @@ class Equal(
 ):
     """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.equal(x, y)
 
 
 class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
     """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.not_equal(x, y)
@@ -112,6 +118,9 @@ class And(
 ):
     """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
         return xp.logical_and(x, y)
@@ -121,6 +130,9 @@ class Or(
     _Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/false)"), openvino=f"LogicalOr-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -133,6 +145,9 @@ class Xor(
     openvino=(f"Xor-1(x, y; {AUTO_BROADCAST})", f"LogicalXor-1(x, y; {AUTO_BROADCAST})"),
 ):
     """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
