@@ -31,6 +31,7 @@ from dovetail.ir.attribute_types import WrongType, attribute_type
 from dovetail.ir.graph import VALUE_LIMIT
 from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
+from dovetail.ir.substitution import map_elements
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Size, Tensor, Type, Unknown, View, is_static, static
 
 if TYPE_CHECKING:
@@ -525,12 +526,31 @@ def _fits(array: symbolic.Array, dtype: DType) -> bool:
     """
     low, high = dtype.range()
     answer = symbolic.fits(array, low, high)
+    if answer is False and dtype.bits >= 32:
+        # A lower bound that only an analysis sets (see transform.batch) is no size that a run has.
+        answer = symbolic.fits(map_elements(array, _with_usual_bounds), low, high)
     if answer is not None or dtype.bits < 32:
         return bool(answer)
     if low < 0:
         return not any(map(_is_wide_element, array.reshape(-1).tolist()))
     lows = [symbolic.bounds(item)[0] for item in array.reshape(-1).tolist()]
     return all(lower is not None and lower >= 0 for lower in lows)
+
+
+USUAL_MINIMUM = 1 << 10
+"""The highest lower bound of a symbol that decides whether an expression fits an element type."""
+
+
+def _with_usual_bounds(size: Size) -> Size:
+    """Return an expression with lower bounds of its symbols of at most USUAL_MINIMUM."""
+    if isinstance(size, int):
+        return size
+    changes: dict[str, Size] = {}
+    for symbol in symbolic.symbols(size):
+        name, (low, high) = symbolic.name_of(symbol), symbolic.bounds(symbol)
+        if name is not None and low is not None and low > USUAL_MINIMUM:
+            changes[name] = symbolic.symbol(name, USUAL_MINIMUM, high)
+    return symbolic.substitute(size, changes) if changes else size
 
 
 def _is_wide_element(item: Size) -> bool:
