@@ -261,8 +261,10 @@ def _take_chunk(array: Any, axes: Axes, size: int, chunk: Sequence[int]) -> Any:
 def _run_nodes(
     graph: Graph, inputs: Mapping[str, Any], noise: Mapping[int, Any], until: Node | None = None
 ) -> tuple[dict[int, Any], list[tuple[Node, DovetailError]]]:
-    """Run nodes in the interpreter, those before ``until``. Returns all values, and the nodes that fail; what depends on those is left
-    out."""
+    """Run nodes in the interpreter, those before ``until``. Returns all values, and the nodes that fail.
+
+    Values that depend on those are left out.
+    """
     arrays: dict[int, Any] = {id(value): inputs[value.name] for value in graph.inputs if value.name in inputs}
     failed = []
     for node in graph.nodes:
