@@ -41,7 +41,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
             raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
-    _drop_declared(target)
+    _drop_declaration(target)
     # Differentiation writes into the graph even if it fails.
     untouched = copy_model(new) if has_open_rank(new.graph) else None
     try:
@@ -54,7 +54,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     return _add_gradients(specialized, values[target.name], [values[source.name] for source in sources])
 
 
-def _drop_declared(target: Value) -> None:
+def _drop_declaration(target: Value) -> None:
     """Give ``target`` the type that follows from its node: a run may contradict what only the file declares.
 
     The incoming gradient has this type.

@@ -51,15 +51,16 @@ class Program:
     """The time of a call in one thread, which ``map`` measures."""
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
+        from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.interpreter.session import InitialStates
         from dovetail.ir.edit import copy_model
-        from dovetail.passes.default_inputs import default_inputs, freeze_defaults
+        from dovetail.passes.default_inputs import default_inputs
 
         if default_inputs(model.graph):
             self._source = copy_model(model)
             self._overriding: dict[tuple[str, ...], Program] = {}
             model = freeze_defaults(self._source)
-        _refuse_preserved(model)
+        _refuse_preserved_nodes(model)
         self.model = copy_model(model)
         self.engine = engine
         self.options = options
@@ -118,7 +119,9 @@ class Program:
     def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
         """Run with arrays for optional inputs: in a program that has them as inputs or, where they must be constants, once."""
         from dovetail.errors import DovetailError
-        from dovetail.passes.default_inputs import checked_defaults, freeze_defaults, open_defaults, overridden
+        from dovetail.formats.default_inputs import freeze_defaults
+        from dovetail.interpreter.interpret import check_defaults
+        from dovetail.passes.default_inputs import open_defaults, overridden
 
         assert self._source is not None
         names = tuple(sorted(overridden(self._source, arrays)))
@@ -130,7 +133,7 @@ class Program:
                 opened = open_defaults(self._source, names)
                 program = Program(opened, self.engine, **self.options)
             except DovetailError:
-                data = checked_defaults(self._source, arrays)
+                data = check_defaults(self._source, arrays)
                 program = Program(freeze_defaults(self._source, data), self.engine, **self.options)
                 return program({name: array for name, array in arrays.items() if name not in names}, out=out)
             self._overriding[names] = program
@@ -421,7 +424,7 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
     return loaded
 
 
-def _refuse_preserved(model: Model) -> None:
+def _refuse_preserved_nodes(model: Model) -> None:
     """Raise the refusal of every preserved node that the outputs depend on."""
     from dovetail.errors import raise_all
     from dovetail.ir.builder import describe_op

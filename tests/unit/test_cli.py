@@ -422,7 +422,7 @@ def test_warnings_are_narrated(tmp_path: Path, ran: Any) -> None:
     path.write_bytes(proto.SerializeToString())
     found = ran("show", str(path))
     assert found.code == 0 and "warning [type.declared]" in found.err and "warning" not in found.out
-    assert ran("check", str(path), "--json").json["warnings"][0]["code"] == "type.declared"
+    assert ran("check", str(path), "--json").json["faults"][0]["code"] == "type.declared"
     assert ran("-q", "show", str(path)).err == "" == ran("show", str(path), "-q").err
 
 

@@ -109,7 +109,7 @@ def _load(
                 raise FormatError("weights.format", "a text takes no weights file: it names its own", file=source.file)
             model = codec.load(source.content, source.file, deviations)
             if freeze_defaults:
-                from dovetail.passes.default_inputs import freeze_defaults as freeze
+                from dovetail.formats.default_inputs import freeze_defaults as freeze
 
                 model = freeze(model)
         else:

@@ -8,7 +8,7 @@ from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import UNKNOWN, Shape, Size, Tensor, Type, Unknown, forget_element_sizes, is_unnamed, sizes_in
+from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, forget_element_sizes, is_unnamed, sizes_in
 
 
 def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file: str | None) -> Diagnostic | None:
@@ -34,14 +34,6 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
 def declared_warning(name: str, declared: Type | None, inferred: Type, file: str | None) -> Diagnostic:
     """Return the warning [type.declared] for a declared type that the inferred one contradicts."""
     return Diagnostic("type.declared", f"{name} is declared {declared}, and is {inferred}", name, file, severity="warning")
-
-
-def is_shape_of(shape: Shape | None, sizes: Shape | None) -> bool:
-    """Tell whether the numbers of a declared shape are the ``sizes`` of an array."""
-    if shape is None or sizes is None:
-        return True
-    pairs = zip(shape, sizes, strict=False)
-    return len(shape) == len(sizes) and all(not isinstance(ours, int) or ours == theirs for ours, theirs in pairs)
 
 
 def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:

@@ -13,7 +13,7 @@ from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.legalize import Legalizer
-from dovetail.formats.raw_subgraphs import rename_captured
+from dovetail.formats.raw_subgraphs import rename_captures
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies
@@ -148,7 +148,7 @@ class GraphExporter:
         if self.dialect.subgraphs_capture:
             names = {name: key for name, key in zip(op.captures, keys[own_count:], strict=True) if key is not None}
             claim = context.claim_apart()
-            attributes = {name: rename_captured(value, names, claim) for name, value in attributes.items()}
+            attributes = {name: rename_captures(value, names, claim) for name, value in attributes.items()}
         outputs: list[str | None] = [context.declare(y).key for y in node.outputs]
         return ForeignNode(
             op.kind, op.version, keys[:own_count], outputs, attributes, op.domain, node.name, node.location, node.doc,

@@ -77,9 +77,9 @@ class ImportScope:
         """
         warning = apply_declared_type(self.graph, value, item.type, self.file)
         if warning is not None:
-            self.report_declared(warning)
+            self.report_declaration(warning)
 
-    def report_declared(self, warning: Diagnostic) -> None:
+    def report_declaration(self, warning: Diagnostic) -> None:
         """Report a declared type that the inferred one contradicts: a deviation in ONNX."""
         if self.deviations is None or self.is_text:
             self.warnings.append(warning)

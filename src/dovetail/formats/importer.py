@@ -8,7 +8,7 @@ from functools import partial
 
 from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError, raise_all
-from dovetail.formats.declared_types import declared_warning, is_shape_of
+from dovetail.formats.declared_types import declared_warning
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect, ImportResult
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
@@ -20,10 +20,9 @@ from dovetail.formats.undeclared_domains import refuse_ambiguous
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import connect, disconnect, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
-from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, forget_element_sizes
+from dovetail.ir.op import DEFAULT_NEEDED, REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
+from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, forget_element_sizes, is_shape_of
 from dovetail.limits import counting
-from dovetail.ops.constant import DEFAULT_NEEDED
 
 
 def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
@@ -404,7 +403,7 @@ def _import_default(scope: ImportScope, key: str, tensor: ForeignTensor, item: F
     type = Tensor(tensor.dtype, tensor.data.shape)
     declared = item.type if isinstance(item.type, Tensor) and item.type.dtype is tensor.dtype else None
     if declared is not None and not is_shape_of(declared.shape, type.shape):
-        scope.report_declared(declared_warning(item.name, item.type, type, scope.file))
+        scope.report_declaration(declared_warning(item.name, item.type, type, scope.file))
         declared = None
     value = Value(scope.graph.claim(item.name), declared or type)
     scope.describe(value, item)

@@ -22,7 +22,7 @@ def captured_keys(attributes: Mapping[str, Any]) -> list[str]:
     return list(keys)
 
 
-def rename_captured(value: Any, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
+def rename_captures(value: Any, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
     """Return an attribute value with its subgraphs' outer keys replaced by ``names``.
 
     ``claim`` returns a unique key for each key that a subgraph defines itself.
@@ -30,7 +30,7 @@ def rename_captured(value: Any, names: Mapping[str, str], claim: Callable[[str],
     if isinstance(value, ForeignGraph):
         return _rename(value, names, claim)
     if isinstance(value, list | tuple) and any(isinstance(item, ForeignGraph) for item in value):
-        return type(value)(rename_captured(item, names, claim) for item in value)
+        return type(value)(rename_captures(item, names, claim) for item in value)
     return value
 
 
@@ -60,27 +60,27 @@ def _free_keys(graph: ForeignGraph) -> Iterator[str]:
 def _rename(graph: ForeignGraph, outer: Mapping[str, str], claim: Callable[[str], str]) -> ForeignGraph:
     names = {**outer, **{key: claim(key) for key in _defined_keys(graph)}}
 
-    def renamed(value: Any) -> Any:
+    def rename_value(value: Any) -> Any:
         key = names.get(value.key, value.key)
         own_names = tuple(names.get(name, name) for name in value.names)
         return value if key == value.key and own_names == value.names else replace(value, key=key, names=own_names)
 
-    def renamed_node(node: ForeignNode) -> ForeignNode:
+    def rename_node(node: ForeignNode) -> ForeignNode:
         return replace(
             node,
             inputs=[None if key is None else names.get(key, key) for key in node.inputs],
             outputs=[None if key is None else names.get(key, key) for key in node.outputs],
-            attributes={name: rename_captured(value, names, claim) for name, value in node.attributes.items()},
+            attributes={name: rename_captures(value, names, claim) for name, value in node.attributes.items()},
         )
 
     return replace(
         graph,
-        inputs=[renamed(value) for value in graph.inputs],
-        outputs=[renamed(value) for value in graph.outputs],
-        nodes=[renamed_node(node) for node in graph.nodes],
+        inputs=[rename_value(value) for value in graph.inputs],
+        outputs=[rename_value(value) for value in graph.outputs],
+        nodes=[rename_node(node) for node in graph.nodes],
         constants={
             names[key]: tensor if names[key] == key else replace(tensor, name=names[key])
             for key, tensor in graph.constants.items()
         },
-        values={names.get(key, key): renamed(value) for key, value in graph.values.items()},
+        values={names.get(key, key): rename_value(value) for key, value in graph.values.items()},
     )

@@ -12,17 +12,16 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.formats.default_inputs import freeze_defaults
 from dovetail.interpreter.evaluate import run
 from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in, is_shape_of
 from dovetail.limits import active, counting
 from dovetail.ops.constant import preserved_faults
 from dovetail.passes.default_inputs import (
-    checked_defaults,
     default_inputs,
-    freeze_defaults,
     open_defaults,
     overridden,
 )
@@ -64,7 +63,20 @@ def _bind_optional_inputs(
     if not isinstance(inputs, Mapping):
         return freeze_defaults(model), inputs
     others = {name: array for name, array in inputs.items() if name not in names}
-    return freeze_defaults(model, checked_defaults(model, inputs)), others
+    return freeze_defaults(model, check_defaults(model, inputs)), others
+
+
+def check_defaults(model: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays for optional inputs as numpy arrays. Raises EngineError [input.dtype], [input.array], [input.shape]."""
+    found = {}
+    for name, node in default_inputs(model.graph).items():
+        if name in arrays:
+            value = node.outputs[0]
+            array = to_array(arrays[name], value)
+            if not is_shape_of(value.shape, array.shape):
+                raise EngineError("input.shape", f"input {name!r} must be {value.type}, got the shape {list(array.shape)}")
+            found[name] = array
+    return found
 
 
 def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> dict[str, Any]:

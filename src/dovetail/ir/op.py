@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     Adjoints: TypeAlias = Callable[[Builder, Several[Value], Several[Value], Several[Value]], list[Value]]
 
+DEFAULT_NEEDED = "default.needed"
+"""The code of the error of a node that needs an optional input as a constant."""
 REGISTRY: Registry[type[Op]] = Registry()
 """The operators by name."""
 RuleInput: TypeAlias = Any

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Graph, Value
 
 
-DEFAULT_NEEDED = "default.needed"
-"""The code of the error of a node that needs an optional input as a constant."""
-
-
 class Constant(Op, sig="-> y: any"):
     """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
 
@@ -57,7 +53,7 @@ class DefaultInput(Op, sig="-> y: any"):
     """Return an optional input of the model: ``data`` where the caller passes no array.
 
     It is an initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no
-    constant of shape inference and of rewrites, until :func:`dovetail.passes.default_inputs.freeze_defaults` makes it one.
+    constant of shape inference and of rewrites, until :func:`dovetail.formats.default_inputs.freeze_defaults` makes it one.
     """
 
     default: np.ndarray[Any, Any]

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dovetail.errors import DovetailError, EngineError
-from dovetail.formats.declared_types import is_shape_of
 from dovetail.ir.edit import copy_model, disconnect
 from dovetail.ir.graph import Graph, Model, Node
 from dovetail.limits import counting
-from dovetail.ops.constant import Constant, DefaultInput, preserved_faults
+from dovetail.ops.constant import Constant, DefaultInput
 from dovetail.passes.infer import infer_graph
 
 
@@ -34,29 +32,6 @@ def freeze_in_graph(graph: Graph, data: Mapping[str, Any] | None = None) -> int:
     return len(nodes)
 
 
-def freeze_defaults(model: Model, data: Mapping[str, Any] | None = None) -> Model:
-    """Return ``model`` with every DefaultInput as a Constant, of ``data`` by name or else of its default.
-
-    Nodes that were preserved because they need constants are imported anew. Raises the errors of :func:`dovetail.infer`.
-    """
-    if not default_inputs(model.graph):
-        return model
-    new = copy_model(model)
-    freeze_in_graph(new.graph, data)
-    with counting(new.limits):
-        infer_graph(new.graph, file=new.file)
-        if next(preserved_faults(new.graph), None) is None or new.format != "onnx":
-            return new
-        # Deferred: it imports the converters of ONNX.
-        from dovetail.formats import reload
-
-        try:
-            return reload(new, "onnx")
-        except DovetailError:
-            # The model has been edited to what its opset cannot express.
-            return new
-
-
 def open_defaults(model: Model, names: Collection[str]) -> Model:
     """Return ``model`` with the optional inputs ``names`` as graph inputs after its own ones, and the others as constants."""
     new = copy_model(model)
@@ -74,25 +49,9 @@ def open_defaults(model: Model, names: Collection[str]) -> Model:
     return new
 
 
-def checked_defaults(model: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays for optional inputs as numpy arrays. Raises EngineError [input.dtype], [input.array], [input.shape]."""
-    # Deferred: a cycle.
-    from dovetail.interpreter.interpret import to_array
-
-    found = {}
-    for name, node in default_inputs(model.graph).items():
-        if name in arrays:
-            value = node.outputs[0]
-            array = to_array(arrays[name], value)
-            if not is_shape_of(value.shape, array.shape):
-                raise EngineError("input.shape", f"input {name!r} must be {value.type}, got the shape {list(array.shape)}")
-            found[name] = array
-    return found
-
-
 def overridden(model: Model, names: Collection[str]) -> list[str]:
     """Return the optional inputs among ``names``."""
     return [name for name in default_inputs(model.graph) if name in names]
 
 
-__all__ = ["checked_defaults", "default_inputs", "freeze_defaults", "freeze_in_graph", "open_defaults", "overridden"]
+__all__ = ["default_inputs", "freeze_in_graph", "open_defaults", "overridden"]

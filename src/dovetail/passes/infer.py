@@ -12,11 +12,10 @@ from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation, Substitution, min_value_of, solve
 from dovetail.ir.graph import Graph, Model, Node
-from dovetail.ir.op import bodies, infer_types, infer_values
+from dovetail.ir.op import DEFAULT_NEEDED, bodies, infer_types, infer_values
 from dovetail.ir.substitution import map_elements
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 from dovetail.limits import counting
-from dovetail.ops.constant import DEFAULT_NEEDED
 from dovetail.symbolic import Dim
 
 _ROUNDS = 8

@@ -42,7 +42,7 @@ class TypeReader:
         names = (dim.dim_param for proto in inputs for dim in proto.type.tensor_type.shape.dim)
         self._declared = frozenset(name for name in names if name and not _is_expression(name))
 
-    def size_named(self, name: str) -> Size:
+    def size_of_name(self, name: str) -> Size:
         """Return the size of a name: the expression that it is, where the inputs declare all of its symbols, else a symbol."""
         if name not in self._parsed:
             self._parsed[name] = self._parse(name)
@@ -114,7 +114,7 @@ class TypeReader:
         shape = fields.pop("shape", None)
         # Shape inference writes UNDEFINED where only the shape is known.
         dtype = element_type(number, "type.element") if number else None
-        return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes, self.size_named))
+        return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes, self.size_of_name))
 
 
 class _SymbolNames:
@@ -135,7 +135,7 @@ def _is_expression(name: str) -> bool:
 
 
 def _shape(
-    proto: TensorShapeProto, fresh: _SymbolNames, path: str, notes: Denotations, size_named: Callable[[str], Size]
+    proto: TensorShapeProto, fresh: _SymbolNames, path: str, notes: Denotations, size_of_name: Callable[[str], Size]
 ) -> Shape:
     present(proto, "shape")
     sizes: list[Size] = []
@@ -150,7 +150,7 @@ def _shape(
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):
-            sizes.append(size_named(name))
+            sizes.append(size_of_name(name))
         else:
             sizes.append(fresh.symbol(path, axis))
     if fault := impossible(sizes):

@@ -7,6 +7,7 @@ from os import PathLike
 
 from dovetail.errors import Diagnostic
 from dovetail.formats import roundtrip_metadata
+from dovetail.formats.default_inputs import freeze_defaults
 from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
@@ -18,7 +19,7 @@ from dovetail.formats.openvino.variables import add_variables
 from dovetail.formats.readback import check_readback
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
-from dovetail.passes.default_inputs import default_inputs, freeze_defaults
+from dovetail.passes.default_inputs import default_inputs
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 NEWEST = 17

@@ -116,8 +116,8 @@ class LiteralWriter:
         if isinstance(value, ForeignTensor):
             return f"tensor({quote(value.name)}, {self.array(np.asarray(value.data), value.dtype, value.name or name)})"
         if isinstance(value, ForeignGraph | ForeignNode | ForeignValue):
-            items = {field.name: getattr(value, field.name) for field in fields(value)}
-            return f"foreign({quote(type(value).__name__)}, {self.value(items, name)})"
+            parts = {field.name: getattr(value, field.name) for field in fields(value)}
+            return f"foreign({quote(type(value).__name__)}, {self.value(parts, name)})"
         if isinstance(value, Op):
             return f"op {self.operator(value, name)}"
         if isinstance(value, Dim):

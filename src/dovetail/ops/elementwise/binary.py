@@ -264,7 +264,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
         return reduce(lambda x, y: apply_in_wide_type(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
     def is_commutative(self, *xs: View) -> bool:
-        """More than two floats round in the order of their sum."""
+        """Return True for two inputs or integers: more floats round in the order of their sum."""
         return len(xs) == 2 or _are_integers(xs)
 
     def lower(self, b: Builder, *xs: Value) -> Any:
@@ -276,7 +276,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
 class _Extreme(_Variadic):
     def is_commutative(self, *xs: View) -> bool:
-        """The first of two zeros of other signs may be the result."""
+        """Return True for integers: of two zeros of other signs the first one may be the result."""
         return _are_integers(xs)
 
     def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:

@@ -87,7 +87,9 @@ class Cast(
     def value(self, x: View) -> Any:
         """Take a comparison that sizes leave undecided as an integer of 0 or 1 over these sizes."""
         node = getattr(x, "node", None)
-        indicator = None if node is None or x.value is not None else getattr(node.op, "indicator", None)
+        if node is None or x.value is not None:
+            return super().value(x)
+        indicator = getattr(node.op, "indicator", None)
         if indicator is not None and self.to.is_integer and all(is_integer(operand) for operand in node.inputs):
             return indicator(*node.inputs)
         return super().value(x)

@@ -164,13 +164,13 @@ class Search:
         if not attempt.blockers:
             self._finish(attempt)
         elif self.batches and self.verify and self.is_comparable:
-            runs = self._run(attempt, until=self._first_blocked(attempt))
+            runs = self._run(attempt, until=self._first_problem(attempt))
             found = [difference for difference in self._differences(attempt, runs) if difference.position < attempt.position]
             if found:
                 self._block(attempt, found)
         return attempt
 
-    def _first_blocked(self, attempt: Attempt) -> Node | None:
+    def _first_problem(self, attempt: Attempt) -> Node | None:
         """Return the node of the new graph at which the analysis has stopped."""
         y = self.original.graph.nodes[attempt.position].outputs[0]
         return attempt.counterpart[id(y)].node
