@@ -22,6 +22,7 @@ from dovetail.difference.model_diff import diff
 from dovetail.draw import draw_model
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
+from dovetail.ops.constant import preserved_faults
 from dovetail.report.model_summary import summarize
 from seeds import File
 
@@ -102,6 +103,8 @@ class _Actions:
 
     def load(self) -> None:
         self.model = dovetail.load(self.path, limits=LIMITS)
+        for fault in preserved_faults(self.model.graph):
+            _refuse_unforeseen("load", fault)
 
     def check(self) -> None:
         str(dovetail.check(self.path, limits=LIMITS))

@@ -330,7 +330,11 @@ def _refused(operator: Operator, way: Way, code: str, late: str, other: bool, si
         if way.is_known or found:
             assert [(item.code, item.node) for item in found] == [(code, NODE)], f"{what}: {list(map(str, found))}"
             assert found[0].file == str(path), what
-            for action in (dovetail.load, lambda path: dovetail.run(path, feeds(operator, way))):
+            for action in (
+                dovetail.compile,
+                lambda path: dovetail.load(path, strict=True),
+                lambda path: dovetail.run(path, feeds(operator, way)),
+            ):
                 with pytest.raises(DovetailError) as caught:
                     action(path)
                 assert_blamed(caught.value, code, what)
@@ -367,7 +371,7 @@ def deviates(operator: Operator, code: str, sense: str = "") -> None:
             assert_blamed(caught.value, code, what)
             if sense and rest:
                 with pytest.raises(DovetailError) as caught:
-                    dovetail.load(path)
+                    dovetail.compile(path)
                 assert_blamed(caught.value, sense, what)
             else:
                 assert not rest, what

@@ -11,8 +11,9 @@ from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import has
+from dovetail.ir.op import has, infer_types
 from dovetail.ir.types import Tensor, Unknown
+from dovetail.ops.constant import Foreign
 from dovetail.passes.eliminate_sequences import eliminate_sequences
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
@@ -40,6 +41,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
             raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
+    _drop_declaration(target)
     # Differentiation writes into the graph even if it fails.
     untouched = copy_model(new) if has_open_rank(new.graph) else None
     try:
@@ -50,6 +52,19 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
             raise
     values = specialized.values
     return _add_gradients(specialized, values[target.name], [values[source.name] for source in sources])
+
+
+def _drop_declaration(target: Value) -> None:
+    """Give ``target`` the type that follows from its node: a run may contradict what only the file declares.
+
+    The incoming gradient has this type.
+    """
+    node = target.node
+    if node is None or isinstance(node.op, Foreign) or node.op.holds_graphs or target.index >= len(node.outputs):
+        return
+    inferred = infer_types(node.op, tuple(node.inputs), node.outputs[0].name)[target.index]
+    if isinstance(inferred, Tensor):
+        target.type = Tensor(inferred.dtype or target.dtype, inferred.shape)
 
 
 def _add_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Model:
@@ -211,6 +226,8 @@ def _pull_back(b: Builder, node: Node, incoming: list[Value | None], wanted: lis
         inlined = inline(b, inner.graph, outer)
         by_input = {id(value): gradient for value, gradient in zip(smooth, inlined, strict=True)}
         return [None if value is None else by_input.get(id(value)) for value in inputs]
+    if isinstance(op, Foreign) and op.fault is not None:
+        raise op.refusal
     raise UnsupportedError("grad.op", f"{type(op).__name__} has no gradient")
 
 

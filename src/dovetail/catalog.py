@@ -18,7 +18,7 @@ from dovetail.formats.dialect import Dialect
 from dovetail.ir.op import REGISTRY, Op, has
 
 FORMATS = ("onnx", "openvino")
-_HIDDEN = ("Foreign", "Constant", "RuntimeAttributes")
+_HIDDEN = ("Foreign", "Constant", "DefaultInput", "RuntimeAttributes")
 
 
 class OperatorSupport(NamedTuple):

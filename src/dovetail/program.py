@@ -45,13 +45,22 @@ class Program:
     [program.closed].
     """
 
+    _source: Model | None = None
+    """The model with its optional inputs, where it has some: ``model`` has them as constants."""
     _call_time: CallTime | None = None
     """The time of a call in one thread, which ``map`` measures."""
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
+        from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.interpreter.session import InitialStates
         from dovetail.ir.edit import copy_model
+        from dovetail.passes.default_inputs import default_inputs
 
+        if default_inputs(model.graph):
+            self._source = copy_model(model)
+            self._overriding: dict[tuple[str, ...], Program] = {}
+            model = freeze_defaults(self._source)
+        _refuse_preserved_nodes(model)
         self.model = copy_model(model)
         self.engine = engine
         self.options = options
@@ -97,10 +106,48 @@ class Program:
             raise EngineError("program.closed", "a program must be open to run, got a closed one", file=self.model.file)
         inputs = self._positional_inputs(inputs, by_name)
         arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        if self._source is not None and isinstance(arrays, Mapping) and not arrays.keys() <= self._own_names():
+            return self._run_overriding(arrays, out)
         if self._initial_states is not None:
             arrays = self._with_states(inputs)
         targets = None if out is None else self._check_out(out)
         return Results(self._compute(arrays, targets))
+
+    def _own_names(self) -> set[str]:
+        return {name for value in self.model.inputs for name in (value.name, *value.names)}
+
+    def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
+        """Run with arrays for optional inputs: in a program that has them as inputs or, where they must be constants, once."""
+        from dovetail.errors import DovetailError
+        from dovetail.formats.default_inputs import freeze_defaults
+        from dovetail.interpreter.interpret import check_defaults
+        from dovetail.passes.default_inputs import open_defaults, overridden
+
+        assert self._source is not None
+        names = tuple(sorted(overridden(self._source, arrays)))
+        if not names:
+            raise self._unknown_input(arrays)
+        program = self._overriding.get(names)
+        if program is None:
+            try:
+                opened = open_defaults(self._source, names)
+                program = Program(opened, self.engine, **self.options)
+            except DovetailError:
+                data = check_defaults(self._source, arrays)
+                program = Program(freeze_defaults(self._source, data), self.engine, **self.options)
+                return program({name: array for name, array in arrays.items() if name not in names}, out=out)
+            self._overriding[names] = program
+        return program(dict(arrays), out=out)
+
+    def _unknown_input(self, arrays: Mapping[str, Any]) -> EngineError:
+        from dovetail.passes.default_inputs import default_inputs
+
+        assert self._source is not None
+        own = self._own_names()
+        unknown = ", ".join(repr(name) for name in arrays if name not in own)
+        known = ", ".join(repr(value.name) for value in self.model.inputs)
+        optional = ", ".join(map(repr, default_inputs(self._source.graph)))
+        return EngineError("input.unknown", f"the model has no input {unknown}; it has {known}, and the optional {optional}")
 
     def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the outputs for inputs by name or in order, written into the arrays of ``out``."""
@@ -209,7 +256,7 @@ class Program:
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.model, self.engine, self.options)
+        return _restore, (self._source or self.model, self.engine, self.options)
 
     def _interpret(self, inputs: Any) -> dict[str, Any]:
         from dovetail.interpreter.interpret import copy_shared_outputs, interpret
@@ -377,6 +424,22 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
         loaded = copy_model(loaded)
         loaded.limits = chosen
     return loaded
+
+
+def _refuse_preserved_nodes(model: Model) -> None:
+    """Raise the refusal of every preserved node that the outputs depend on."""
+    from dovetail.errors import raise_all
+    from dovetail.ir.builder import describe_op
+
+    needed = {id(value) for value in model.graph.outputs}
+    refusals = []
+    for node in reversed(model.graph.nodes):
+        if not any(id(y) in needed for y in node.outputs):
+            continue
+        needed.update(id(x) for x in node.inputs if x is not None)
+        if (refusal := getattr(node.op, "refusal", None)) is not None:
+            refusals.append(refusal.at(node=node.label, op=describe_op(node.op, node.inputs), file=model.file))
+    raise_all(refusals[::-1], f"nodes that cannot run in {model.file or 'the model'}")
 
 
 def _refuse_options(options: Mapping[str, Any], subject: str) -> None:

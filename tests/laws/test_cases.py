@@ -9,6 +9,7 @@ from dovetail.ir.op import REGISTRY
 
 WITHOUT_CASES = {
     "Constant": "it is in most other cases",
+    "DefaultInput": "it is an input of a file, and has tests in tests/reports/test_optional_inputs.py",
     "Foreign": "it has no rules",
     "If": "it holds graphs, and has tests of its own",
     "Loop": "it holds a graph, and has tests of its own",

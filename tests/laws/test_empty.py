@@ -152,4 +152,4 @@ def test_a_static_fault_of_a_node_that_no_output_needs_is_reported(tmp_path: Pat
     onnx.save(onnx.parser.parse_model(wrong), tmp_path / "a.onnx")
     assert [item.code for item in dovetail.check(tmp_path / "a.onnx")] == ["reshape.target"]
     with pytest.raises(DovetailError, match=r"reshape\.target"):
-        dovetail.load(tmp_path / "a.onnx")
+        dovetail.load(tmp_path / "a.onnx", strict=True)

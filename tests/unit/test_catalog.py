@@ -24,7 +24,9 @@ def test_nothing_is_claimed_that_no_case_shows(name: str) -> None:
 
 def test_all_that_is_spoken_of_is_there() -> None:
     assert set(catalog.tested_facts()) <= set(REGISTRY)
-    assert {each.name for each in catalog.catalog()} | {"Foreign", "Constant", "RuntimeAttributes"} == set(REGISTRY)
+    assert {each.name for each in catalog.catalog()} | {"Foreign", "Constant", "DefaultInput", "RuntimeAttributes"} == set(
+        REGISTRY
+    )
 
 
 @pytest.mark.parametrize("format", catalog.FORMATS)

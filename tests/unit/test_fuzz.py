@@ -221,7 +221,7 @@ def test_a_condition_of_a_loop_that_is_a_sequence_is_refused(tmp_path: Path) -> 
     body.output[0].CopyFrom(onnx.helper.make_tensor_sequence_value_info("co", onnx.TensorProto.FLOAT, None))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.load(tmp_path / "model.onnx")
+        dovetail.load(tmp_path / "model.onnx", strict=True)
     assert "loop.scalar" in {each.code for each in caught.value.diagnostics}
 
 
@@ -270,7 +270,7 @@ def test_a_window_that_is_no_vector_is_refused(tmp_path: Path) -> None:
     path = rewritten(b.model, tmp_path / "model.xml", 'shape="8"', 'shape=""')
     path.write_text(path.read_text(encoding="utf-8").replace("<dim>8</dim>", ""), encoding="utf-8")
     with pytest.raises(dovetail.DovetailError):
-        dovetail.load(path)
+        dovetail.load(path, strict=True)
 
 
 def test_a_number_of_trips_without_elements_is_refused(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_number_of_trips_without_elements_is_refused(tmp_path: Path) -> None:
     assert old in text
     (tmp_path / "model.xml").write_text(text.replace(old, 'element_type="i64" shape="0" offset="0" size="0"'), encoding="utf-8")
     with pytest.raises(dovetail.DovetailError):
-        dovetail.load(tmp_path / "model.xml")
+        dovetail.load(tmp_path / "model.xml", strict=True)
 
 
 def test_what_was_known_of_an_input_of_another_shape_is_forgotten(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_an_inverse_transform_of_one_frequency_is_refused(tmp_path: Path) -> Non
     model.opset_import[0].version = 19
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.load(tmp_path / "model.onnx")
+        dovetail.load(tmp_path / "model.onnx", strict=True)
     assert {each.code for each in caught.value.diagnostics} == {"fourier.length"}
 
 
@@ -330,7 +330,7 @@ def test_a_transform_over_no_axes_is_refused(tmp_path: Path) -> None:
     old = 'element_type="i64" shape="1" offset="8" size="8"'
     path = rewritten(b.model, tmp_path / "model.xml", old, 'element_type="i64" shape="0" offset="8" size="0"')
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.load(path)
+        dovetail.load(path, strict=True)
     assert {each.code for each in caught.value.diagnostics} == {"fourier.axes"}
 
 
@@ -342,7 +342,7 @@ def test_a_frame_length_and_a_step_without_elements_are_refused(offset: int, tmp
     old, new = (f'element_type="i64" shape="{shape}" offset="{offset}" size="{size}"' for shape, size in (("", 8), (0, 0)))
     path = rewritten(b.model, tmp_path / "model.xml", old, new)
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.load(path)
+        dovetail.load(path, strict=True)
     assert "op.failed" not in {each.code for each in caught.value.diagnostics}
 
 
@@ -379,7 +379,7 @@ def test_weights_of_no_axes_are_refused_by_name(tmp_path: Path) -> None:
     model = model_of([node("QLinearConv", names, ["y"])], inputs, [declared("y", None, onnx.TensorProto.UINT8)])
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.load(tmp_path / "model.onnx")
+        dovetail.load(tmp_path / "model.onnx", strict=True)
     assert {each.code for each in caught.value.diagnostics} == {"conv.rank"}
 
 
@@ -404,7 +404,7 @@ def test_a_binarizer_of_texts_is_refused(tmp_path: Path) -> None:
     model.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 4))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
-        dovetail.load(tmp_path / "model.onnx")
+        dovetail.load(tmp_path / "model.onnx", strict=True)
     assert {each.code for each in caught.value.diagnostics} == {"type.class"}
 
 
@@ -423,7 +423,7 @@ def test_a_rule_that_fails_is_our_error_and_a_finding(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(relu, "shape", shape)
     with pytest.raises(dovetail.RuleError) as caught:
-        dovetail.load(tmp_path / "model.onnx")
+        dovetail.load(tmp_path / "model.onnx", strict=True)
     assert {each.code for each in caught.value.diagnostics} == {"op.failed"}
     with pytest.raises(stages.Finding, match="load"):
         stages._refuse_unforeseen("load", caught.value)

@@ -204,7 +204,7 @@ def test_what_was_read_is_what_was_said() -> None:
     assert (node.inputs, node.outputs) == (["x", None, "w"], ["y", None])
     assert [item.key for item in graph.inputs] == ["x"]
     assert list(graph.constants) == ["w", "w2", "w3"]
-    assert graph.metadata["overridable"] == ["w2"]
+    assert graph.metadata["defaults"] == ["w2"]
     shape = graph.inputs[0].type.shape
     assert shape is not None
     assert [item if isinstance(item, int) else symbolic.name_of(item) for item in shape] == ["n", "?x.1", 3, "seq+1"]

@@ -100,17 +100,21 @@ def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
     """
     context.obj = {"debug": debug, "quiet": quiet}
     if not quiet:
-        logging.getLogger("dovetail.core").addHandler(CORE_WARNINGS)
+        # dovetail.core: a program runs without the native core. dovetail.write: what a written file cannot express of the model.
+        for name in ("dovetail.core", "dovetail.write"):
+            logging.getLogger(name).addHandler(NARRATOR)
 
 
-class CoreWarnings(logging.Handler):
-    """Shows on stderr that a program runs without the native core."""
+class Narrator(logging.Handler):
+    """Shows warnings of a logger on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"warning: {record.getMessage()}", err=True)
+        from dovetail.cli.output import narrate  # deferred for start-up time
+
+        narrate(f"warning {record.getMessage()}")
 
 
-CORE_WARNINGS = CoreWarnings()
+NARRATOR = Narrator()
 
 
 INTERNAL = 7

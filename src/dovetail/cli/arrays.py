@@ -20,6 +20,7 @@ from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
+from dovetail.passes.default_inputs import default_inputs
 from dovetail.symbolic import name_of
 
 Array = np.ndarray[Any, Any]
@@ -160,7 +161,7 @@ def element_of_optional(type: Type) -> Type:
 
 def _named_file(model: Model, item: str) -> tuple[str, str]:
     """Split ``NAME=FILE``; names and files may contain equals signs."""
-    names = {name for value in model.inputs for name in (value.name, *value.names)}
+    names = {name for value in model.inputs for name in (value.name, *value.names)} | default_inputs(model.graph).keys()
     places = [place for place, character in enumerate(item) if character == "="]
     for place in places:
         if item[:place] in names:

@@ -25,6 +25,7 @@ def info(model: str, as_json: bool) -> int:
     click.echo(f"{found['nodes']} nodes, {found['parameters']:,} parameters, {found['bytes']:,} bytes")
     click.echo()
     rows = [("input", item["name"], item["type"]) for item in found["inputs"]]
+    rows += [("optional input", item["name"], item["type"]) for item in found["optional_inputs"]]
     rows += [("output", item["name"], item["type"]) for item in found["outputs"]]
     table(("", "name", "type"), rows)
     click.echo()

@@ -68,10 +68,15 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
 _STRICT = "dovetail.strict"
 _LIMITS = "dovetail.limits"
 _STDIN = "dovetail.stdin"
+_FROZEN = "dovetail.frozen"
 
 
 def _note_strict(context: click.Context, option: click.Parameter, wanted: bool) -> None:
     context.meta[_STRICT] = wanted
+
+
+def _note_frozen(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    context.meta[_FROZEN] = wanted
 
 
 def _note_limits(context: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> None:
@@ -88,6 +93,13 @@ _STRICT_OPTION = click.option(
     callback=_note_strict,
     help="Refuse what departs from the format, also where all who accept it read it alike.",
 )
+_FREEZE_OPTION = click.option(
+    "--freeze-defaults",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_frozen,
+    help="Make the defaults of optional inputs constants.",
+)
 LIMIT = click.option(
     "--limit",
     "limits",
@@ -100,8 +112,11 @@ LIMIT = click.option(
 
 
 def loading(command: Any) -> Any:
-    """Add the options of every subcommand that loads a model, ``--strict`` and ``--limit``; :func:`load` obeys them."""
-    return _STRICT_OPTION(LIMIT(command))
+    """Add the options of every subcommand that loads a model, ``--strict``, ``--freeze-defaults`` and ``--limit``.
+
+    :func:`load` obeys them.
+    """
+    return _STRICT_OPTION(_FREEZE_OPTION(LIMIT(command)))
 
 
 def limits_of_options() -> Limits:
@@ -113,8 +128,12 @@ def limits_of_options() -> Limits:
 
 def is_strict() -> bool:
     """Return whether the command has the flag ``--strict``."""
+    return _is_noted(_STRICT)
+
+
+def _is_noted(flag: str) -> bool:
     context = click.get_current_context(silent=True)
-    return bool(context and context.meta.get(_STRICT))
+    return bool(context and context.meta.get(flag))
 
 
 def is_quiet() -> bool:
@@ -190,7 +209,8 @@ def load(path: str) -> Model:
     from dovetail.formats.deviations import summarize
 
     with progress(f"loading {path}"):
-        model = load_model(source_of(path), strict=is_strict(), limits=limits_of_options())
+        frozen = _is_noted(_FROZEN)
+        model = load_model(source_of(path), strict=is_strict(), limits=limits_of_options(), freeze_defaults=frozen)
     for line in summarize(model.warnings):
         narrate(f"warning {line}")
     if model.warnings:

@@ -14,13 +14,11 @@ from dovetail.difference.node_matches import Matching
 from dovetail.difference.regions import Regions
 from dovetail.difference.side import NONE, Ref
 from dovetail.difference.weights import WeightChange, compare_constants
+from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import Op, host_inputs
-from dovetail.ir.types import is_static
-from dovetail.ops.elementwise.binary import Add, Multiply
-from dovetail.ops.elementwise.logical import And, Equal, Or
+from dovetail.ir.types import Unknown, is_static
 
-COMMUTATIVE = (Add, And, Equal, Multiply, Or)
 DERIVED = ("broadcast", "empty")
 """Attributes that importing derives from the types of operands."""
 MAX_ELEMENTS = 32
@@ -183,6 +181,15 @@ class NodeComparison:
         change = self._compared[key][-1]
         return None if change is None else replace(change, operand=name)
 
+    def _in_order(self, refs: list[tuple[Ref, Ref]]) -> list[tuple[Ref, Ref]]:
+        """Return pairs of operands in which each first one has the same second one, where there is one."""
+        free = [other for _, other in refs]
+        partners: list[Ref | None] = []
+        for one, _ in refs:
+            same = next((index for index, other in enumerate(free) if self._are_same(one, other)), None)
+            partners.append(None if same is None else free.pop(same))
+        return [(one, free.pop(0) if other is None else other) for (one, _), other in zip(refs, partners, strict=True)]
+
     def _compare_operands(
         self, first: int, second: int, nodes: tuple[Node, Node]
     ) -> tuple[tuple[FactChange, ...], tuple[WeightChange, ...], tuple[FactChange, ...], set[str]]:
@@ -190,10 +197,10 @@ class NodeComparison:
         ops = self._sides[0].ops[first], self._sides[1].ops[second]
         explained: set[str] = set()
         refs = list(zip_longest(self._sides[0].refs[first], self._sides[1].refs[second], fillvalue=NONE))
-        if isinstance(nodes[0].op, COMMUTATIVE) and len(refs) == 2 and not all(self._are_same(*pair) for pair in refs):
-            swapped = [(refs[0][0], refs[1][1]), (refs[1][0], refs[0][1])]
-            if sum(self._are_same(*pair) for pair in swapped) > sum(self._are_same(*pair) for pair in refs):
-                refs = swapped
+        if not all(self._are_same(*pair) for pair in refs) and all(_is_commutative(node) for node in nodes):
+            ordered = self._in_order(refs)
+            if sum(self._are_same(*pair) for pair in ordered) > sum(self._are_same(*pair) for pair in refs):
+                refs = ordered
         hosts = host_inputs(nodes[0].op, len(nodes[0].inputs)) if nodes[0].inputs else ()
         facts: list[FactChange] = []
         weights: list[WeightChange] = []
@@ -289,6 +296,13 @@ def _without_common_names(nodes: list[Node], others: list[Node], count: int) -> 
     names = {node.label for node in others}
     ordered = sorted(nodes, key=lambda node: node.label not in names)
     return ordered[count:]
+
+
+def _is_commutative(node: Node) -> bool:
+    try:
+        return bool(node.inputs) and None not in node.inputs and node.op.is_commutative(*node.inputs)
+    except (Unknown, DovetailError):
+        return False
 
 
 def compare_attributes(first: Op, second: Op) -> tuple[FactChange, ...]:

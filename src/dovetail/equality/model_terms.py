@@ -16,7 +16,7 @@ from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown
-from dovetail.ops.constant import Constant, Foreign
+from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If, known_branch, symbols_of, type_outside
 from dovetail.ops.control_flow.loop import Loop
 
@@ -92,6 +92,10 @@ class Numberer:
         if isinstance(op, Constant):
             return table.term(op, xs)
         try:
+            if isinstance(op, DefaultInput):
+                # The caller may pass any array: an input of its own, which equals one of the same name and default.
+                key = ("default", node.outputs[0].name, operator_key(op))
+                return table.opaque(key, xs, [_plain(y.type) for y in node.outputs])
             if not self._result.is_complete:
                 return table.opaque(self._whole_key(node), xs, [_plain(y.type) for y in node.outputs])
             if isinstance(op, If | Loop):

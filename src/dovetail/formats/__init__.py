@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from os import PathLike
 from typing import Any, BinaryIO, TypeAlias
 
@@ -55,6 +56,7 @@ def load(
     *,
     weights: str | PathLike[str] | bytes | BinaryIO | None = None,
     strict: bool = False,
+    freeze_defaults: bool = False,
     limits: Limits | None = None,
     map: str = "auto",
 ) -> Model:
@@ -62,6 +64,9 @@ def load(
 
     ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. Bytes have no folder: their tensors are inside
     (ONNX) or in ``weights`` (IR), which may be bytes or a binary file object too.
+
+    An initializer of ONNX that is an input too is an optional input, which a run takes by name; ``freeze_defaults`` makes all of
+    them constants.
 
     Deviations from the format that every reader which accepts them reads alike (docs/formats.md) become ``model.warnings``.
     They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
@@ -80,18 +85,24 @@ def load(
     name = resolved.file or "the model"
     try:
         with mapping_policy(map):
-            model = _load(resolved, weights, deviations, limits or DEFAULT)
+            model = _load(resolved, weights, deviations, limits or DEFAULT, freeze_defaults)
     except DovetailError as error:
         if strict and deviations.errors:
             raise_all([*deviations.errors, error], f"faults in {name}")
         raise
     if strict:
-        raise_all(deviations.errors, f"faults in {name}")
+        raise_all([*deviations.errors, *deviations.faults], f"faults in {name}")
     log(model.warnings, name)
     return model
 
 
-def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
+def _load(
+    source: ModelSource,
+    weights: str | PathLike[str] | bytes | None,
+    deviations: Deviations,
+    limits: Limits,
+    freeze_defaults: bool = False,
+) -> Model:
     with pause_gc(), counting(limits), within_memory("the model", source.file):
         if source.format == "text":
             from dovetail.formats.text import codec
@@ -99,8 +110,15 @@ def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, devi
             if weights is not None:
                 raise FormatError("weights.format", "a text takes no weights file: it names its own", file=source.file)
             model = codec.load(source.content, source.file, deviations)
+            if freeze_defaults:
+                from dovetail.formats.default_inputs import freeze_defaults as freeze
+
+                model = freeze(model)
         else:
-            model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
+            foreign = read(source, weights=weights, deviations=deviations)
+            if freeze_defaults:
+                foreign.graph.metadata.pop("defaults", None)
+            model = import_foreign(foreign, deviations)
     _drop_inferred_texts(model.graph)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
@@ -127,20 +145,14 @@ def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None,
         model = _load(resolve_source(source), None, deviations, limits or DEFAULT)
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
+    warnings = model.warnings[sum(len(error.diagnostics) for error in deviations.errors) :]
     faults = _diagnostics(deviations)
-    warnings = model.warnings[len(faults) :]
-    if model.format == "onnx":
-        faults += [item for item in warnings if item.code == DECLARED]
-        warnings = [item for item in warnings if item.code != DECLARED]
-    return model, faults, warnings
-
-
-DECLARED = "type.declared"
-"""The code of a declared type that inference contradicts."""
+    return model, faults, [item for item in warnings if replace(item, severity="error") not in faults]
 
 
 def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
-    return [item for error in deviations.errors for item in error.diagnostics]
+    """Return the deviations and the errors of preserved nodes."""
+    return [item for error in (*deviations.errors, *deviations.faults) for item in error.diagnostics]
 
 
 Target: TypeAlias = str | PathLike[str] | BinaryIO | tuple[BinaryIO, BinaryIO]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dovetail import symbolic
-from dovetail.errors import Diagnostic
+from dovetail.errors import Diagnostic, DovetailError
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, forget_element_sizes, is_unnamed, sizes_in
+from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, forget_element_sizes, is_unnamed, sizes_in
 
 
 def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file: str | None) -> Diagnostic | None:
@@ -28,8 +28,12 @@ def apply_declared_type(graph: Graph, value: Value, declared: Type | None, file:
         return None
     # No size is taken from a wrong declaration.
     value.type = Tensor(merged.dtype, inferred.shape)
-    message = f"{value.name} is declared {declared}, and is {inferred}"
-    return Diagnostic("type.declared", message, value.name, file, severity="warning")
+    return declared_warning(value.name, declared, inferred, file)
+
+
+def declared_warning(name: str, declared: Type | None, inferred: Type, file: str | None) -> Diagnostic:
+    """Return the warning [type.declared] for a declared type that the inferred one contradicts."""
+    return Diagnostic("type.declared", f"{name} is declared {declared}, and is {inferred}", name, file, severity="warning")
 
 
 def merge_declared_type(inferred: Tensor, declared: Tensor, free_sizes: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
@@ -66,8 +70,16 @@ def _sizes_of_inputs(graph: Graph, type: Tensor) -> set[Size]:
 
 
 def _has_other_rank(value: Value, rank: int) -> bool:
-    """Tell whether ``value`` is an output of an If, and a branch gives it another rank."""
-    if value.node is None or type(value.node.op).__name__ != "If":
+    """Tell whether ``value`` usually has another rank: for other sizes, or from a branch of an If."""
+    if value.node is None:
+        return False
+    try:
+        usual = value.node.op.usual_rank(*value.node.inputs)
+    except (Unknown, DovetailError):
+        usual = None
+    if usual is not None:
+        return usual != rank
+    if type(value.node.op).__name__ != "If":
         return False
     shapes = [body.outputs[value.index].shape for _, body in bodies(value.node.op)]
     return any(shape is not None and len(shape) != rank for shape in shapes)

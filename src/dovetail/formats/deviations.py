@@ -16,13 +16,16 @@ MAX_RECORDED = 1000
 """The most deviations of one code that are recorded; others are only counted: a small file can have millions."""
 
 _LOGGER = logging.getLogger("dovetail")
+WRITING = logging.getLogger("dovetail.write")
+"""The logger of what a written file cannot say; the command line prints its records."""
 
 
 class Deviations:
-    """Collects the deviations of one file. ``counts`` has their numbers by code."""
+    """Collects the deviations of one file. ``counts`` has their numbers by code; ``faults`` are the errors of preserved nodes."""
 
     def __init__(self) -> None:
         self.errors: list[DovetailError] = []
+        self.faults: list[DovetailError] = []
         self.counts: Counter[str] = Counter()
 
     def add(self, error: DovetailError) -> None:
@@ -69,7 +72,7 @@ def _line(item: Diagnostic, count: int) -> str:
     return printable(f"[{item.code}] {times}{item.message}{node}")
 
 
-def log(warnings: Iterable[Diagnostic], file: str) -> None:
-    """Log ``warnings`` to the logger "dovetail", one record for each code."""
+def log(warnings: Iterable[Diagnostic], file: str, logger: logging.Logger = _LOGGER) -> None:
+    """Log ``warnings`` to the logger "dovetail" or to ``logger``, one record for each code."""
     for line in summarize(warnings):
-        _LOGGER.warning("%s: %s", printable(file), line)
+        logger.warning("%s: %s", printable(file), line)

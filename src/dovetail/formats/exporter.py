@@ -13,11 +13,12 @@ from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.legalize import Legalizer
+from dovetail.formats.raw_subgraphs import rename_captures
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Unknown
-from dovetail.ops.constant import Constant, Foreign
+from dovetail.ops.constant import Constant, DefaultInput, Foreign
 
 
 def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_identities: bool = False) -> ForeignModel:
@@ -114,6 +115,9 @@ class GraphExporter:
             item = context.declare(node.outputs[0])
             context.foreign.constants[item.key] = ForeignTensor(op.dtype, op.data, node.outputs[0].name)
             return
+        if isinstance(op, DefaultInput):
+            self._export_default(node.outputs[0], op)
+            return
         if kind == "Identity" and self._drop_identities and not self._separates_borders(node, outputs):
             self._drop_identity(node)
             return
@@ -139,6 +143,13 @@ class GraphExporter:
             and self.context.keys.get(id(x)) in self._border_keys
         )
 
+    def _export_default(self, value: Value, op: DefaultInput) -> None:
+        """Export an optional input as a constant that is listed as one whose caller may override it."""
+        foreign = self.context.foreign
+        item = self.context.declare(value)
+        foreign.constants[item.key] = ForeignTensor(op.dtype, op.default, value.name)
+        foreign.metadata["defaults"] = [*foreign.metadata.get("defaults", ()), item.key]
+
     def _drop_identity(self, node: Node) -> None:
         """Give the output of an Identity the key of its input; the value has the names of both."""
         x, y = node.inputs[0], node.outputs[0]
@@ -153,15 +164,29 @@ class GraphExporter:
         """Export a preserved node of an unknown operator to its own format."""
         context = self.context
         if op.format != self.dialect.name:
+            if op.fault is not None:
+                raise op.refusal
             reason = self.dialect.unsupported_reasons.get(op.kind)
             message = f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}"
             raise UnsupportedError("op.unknown", f"{message}: {reason}" if reason else message)
         target_version = context.version_of(op.domain, op.kind)
         if self.dialect.has_opsets and target_version != op.version and (target_version or not op.domain):
+            if op.fault is not None:
+                raise op.refusal
             target = f"has {op.kind}-{target_version}" if target_version else f"has no {op.kind}"
             raise UnsupportedError("opset.version", f"{op.kind}-{op.version} is not known, and the target {target}")
-        inputs = [context.key(x) for x in node.inputs]
-        return context.add_node(node, op.domain, op.kind, op.version, inputs, dict(op.attributes))
+        keys = [context.key(x) for x in node.inputs]
+        own_count = len(keys) - len(op.captures)
+        attributes = dict(op.attributes)
+        if self.dialect.subgraphs_capture:
+            names = {name: key for name, key in zip(op.captures, keys[own_count:], strict=True) if key is not None}
+            claim = context.claim_apart()
+            attributes = {name: rename_captures(value, names, claim) for name, value in attributes.items()}
+        outputs: list[str | None] = [context.declare(y).key for y in node.outputs]
+        return ForeignNode(
+            op.kind, op.version, keys[:own_count], outputs, attributes, op.domain, node.name, node.location, node.doc,
+            dict(node.metadata),
+        )  # fmt: skip
 
     def _check_input(self, value: Value) -> None:
         """Report a graph input whose type the format does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.errors import Diagnostic, DovetailError
+from dovetail.errors import Diagnostic, DovetailError, FormatError
 from dovetail.formats.declared_types import apply_declared_type
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
@@ -16,7 +16,8 @@ class ImportScope:
     """The state of importing one graph.
 
     ``values``: the imported values by their keys. ``captures``: the values of outer scopes that the graph reads, in the order of
-    the graph inputs that stand for them. ``is_text``: attribute values are strings. Without ``deviations`` to collect them in,
+    the graph inputs that stand for them. ``errors`` are those of the structure, ``faults`` those of preserved nodes.
+    ``is_text``: attribute values are strings. Without ``deviations`` to collect them in,
     every deviation is an error.
     """
 
@@ -42,6 +43,7 @@ class ImportScope:
         self.constants = ImportedConstants(self.b)
         self.variables = ImportedVariables(self.graph, is_subgraph=outer is not None)
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
+        self.faults: list[DovetailError] = [] if outer is None else outer.faults
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
     def lookup(self, key: str) -> Value | None:
@@ -69,10 +71,20 @@ class ImportScope:
         value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
 
     def apply_declared_type(self, value: Value, item: ForeignValue) -> None:
-        """Merge the type that the file declares into the inferred one; warn where they contradict each other."""
+        """Merge the type that the file declares into the inferred one; report where they contradict each other.
+
+        OpenVINO infers the types of IR anew, whatever the file says.
+        """
         warning = apply_declared_type(self.graph, value, item.type, self.file)
         if warning is not None:
+            self.report_declaration(warning)
+
+    def report_declaration(self, warning: Diagnostic) -> None:
+        """Report a declared type that the inferred one contradicts: a deviation in ONNX."""
+        if self.deviations is None or self.is_text:
             self.warnings.append(warning)
+        else:
+            self.deviations.add(FormatError(warning.code, warning.message, node=warning.node, file=warning.file))
 
     def deviate(self, error: DovetailError, node: ForeignNode) -> None:
         """Report a deviation of ``node``."""

@@ -106,7 +106,7 @@ class Legalizer:
     def _is_supported(self, node: Node) -> bool:
         """Tell whether the target can express the operator of ``node`` as it is."""
         kind = type(node.op).__name__
-        if kind in ("Constant", "Foreign"):
+        if kind in ("Constant", "DefaultInput", "Foreign"):
             return True
         if kind in self.dialect.exporters:
             domain = self.dialect.domains.get(kind, "")

@@ -12,12 +12,19 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.formats.default_inputs import freeze_defaults
 from dovetail.interpreter.evaluate import run
 from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
-from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in, is_shape_of
 from dovetail.limits import active, counting
+from dovetail.ops.constant import preserved_faults
+from dovetail.passes.default_inputs import (
+    default_inputs,
+    open_defaults,
+    overridden,
+)
 
 
 def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Namespace | None = None) -> Results:
@@ -28,6 +35,8 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
     the model uses an element type that the library does not have.
     """
     space = np if xp is None else arrays.standard(xp)
+    if default_inputs(model.graph):
+        model, inputs = _bind_optional_inputs(model, inputs)
     arrays_by_name = named_inputs(model, inputs)
     if arrays.is_numpy(space):
         bound = [to_array(arrays_by_name[value.name], value) for value in model.inputs]
@@ -38,6 +47,36 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
     with counting(model.limits if active() is None else None):
         results = run(model.graph, bound, space)
     return Results({value.name: result for value, result in zip(model.outputs, results, strict=True)})
+
+
+def _bind_optional_inputs(
+    model: Model, inputs: Mapping[str, Array] | Several[Array]
+) -> tuple[Model, Mapping[str, Array] | Several[Array]]:
+    """Return the model with the optional inputs that are passed as inputs, and the inputs.
+
+    Where a node needs one as a constant, they become constants.
+    """
+    names = overridden(model, inputs) if isinstance(inputs, Mapping) else []
+    opened = open_defaults(model, names)
+    if next(preserved_faults(opened.graph), None) is None:
+        return opened, inputs
+    if not isinstance(inputs, Mapping):
+        return freeze_defaults(model), inputs
+    others = {name: array for name, array in inputs.items() if name not in names}
+    return freeze_defaults(model, check_defaults(model, inputs)), others
+
+
+def check_defaults(model: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays for optional inputs as numpy arrays. Raises EngineError [input.dtype], [input.array], [input.shape]."""
+    found = {}
+    for name, node in default_inputs(model.graph).items():
+        if name in arrays:
+            value = node.outputs[0]
+            array = to_array(arrays[name], value)
+            if not is_shape_of(value.shape, array.shape):
+                raise EngineError("input.shape", f"input {name!r} must be {value.type}, got the shape {list(array.shape)}")
+            found[name] = array
+    return found
 
 
 def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> dict[str, Any]:

@@ -86,11 +86,14 @@ def take_name(graph: Graph, old: Value, new: Value) -> None:
 
 
 def remove_dead(graph: Graph) -> int:
-    """Remove every node without a read output (dead code elimination). Returns the number of removed nodes."""
+    """Remove every node without a read output (dead code elimination). Returns the number of removed nodes.
+
+    Inputs stay, optional ones too.
+    """
     outputs = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(y.uses or id(y) in outputs for y in node.outputs):
+        if any(y.uses or id(y) in outputs for y in node.outputs) or type(node.op).__name__ == "DefaultInput":
             nodes.append(node)
             continue
         disconnect(node)

@@ -126,9 +126,11 @@ class Value(View):
 def _first_value(value: Value) -> Any:
     """Return the elements of a Constant, or a symbol for each element of another small integer tensor."""
     type = value.type
-    if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer:
+    if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
         return None
     data = value.constant
+    if type.dtype.kind == "bool":
+        return data if data is not None and data.size <= VALUE_LIMIT else None
     if data is not None:
         return data.astype(np.int64 if type.dtype.name != "u64" else object) if data.size <= VALUE_LIMIT else None
     if not is_static(type):

@@ -31,6 +31,7 @@ from dovetail.ir.attribute_types import WrongType, attribute_type
 from dovetail.ir.graph import VALUE_LIMIT
 from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
+from dovetail.ir.substitution import map_elements
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Size, Tensor, Type, Unknown, View, is_static, static
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     Adjoints: TypeAlias = Callable[[Builder, Several[Value], Several[Value], Several[Value]], list[Value]]
 
+DEFAULT_NEEDED = "default.needed"
+"""The code of the error of a node that needs an optional input as a constant."""
 REGISTRY: Registry[type[Op]] = Registry()
 """The operators by name."""
 RuleInput: TypeAlias = Any
@@ -227,6 +230,10 @@ class Op:
         """
         raise Unknown
 
+    def usual_rank(self, *xs: RuleInput) -> int | None:
+        """Return the rank of the output for all sizes of the inputs but special ones, where ``shape`` leaves it open."""
+        return None
+
     def types(self, *xs: RuleInput) -> list[Type]:
         """Infer the outputs' types. The default takes element types from ``sig`` and shapes from ``shape``."""
         return default_types(self, xs)
@@ -262,6 +269,10 @@ class Op:
 
     def is_random(self, *xs: RuleInput) -> bool:
         """Return whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
+        return False
+
+    def is_commutative(self, *xs: RuleInput) -> bool:
+        """Return whether these inputs may change places: the result has the same bits, payloads of NaN aside."""
         return False
 
     def canonical(self, *xs: RuleInput) -> Op:
@@ -517,12 +528,31 @@ def _fits(array: symbolic.Array, dtype: DType) -> bool:
     """
     low, high = dtype.range()
     answer = symbolic.fits(array, low, high)
+    if answer is False and dtype.bits >= 32:
+        # A lower bound that only an analysis sets (see transform.batch) is no size that a run has.
+        answer = symbolic.fits(map_elements(array, _with_usual_bounds), low, high)
     if answer is not None or dtype.bits < 32:
         return bool(answer)
     if low < 0:
         return not any(map(_is_wide_element, array.reshape(-1).tolist()))
     lows = [symbolic.bounds(item)[0] for item in array.reshape(-1).tolist()]
     return all(lower is not None and lower >= 0 for lower in lows)
+
+
+USUAL_MINIMUM = 1 << 10
+"""The highest lower bound of a symbol that decides whether an expression fits an element type."""
+
+
+def _with_usual_bounds(size: Size) -> Size:
+    """Return an expression with lower bounds of its symbols of at most USUAL_MINIMUM."""
+    if isinstance(size, int):
+        return size
+    changes: dict[str, Size] = {}
+    for symbol in symbolic.symbols(size):
+        name, (low, high) = symbolic.name_of(symbol), symbolic.bounds(symbol)
+        if name is not None and low is not None and low > USUAL_MINIMUM:
+            changes[name] = symbolic.symbol(name, USUAL_MINIMUM, high)
+    return symbolic.substitute(size, changes) if changes else size
 
 
 def _is_wide_element(item: Size) -> bool:

@@ -73,6 +73,7 @@ MODULES = {
     "FeatureVectorizer": "dovetail.ops.ml.feature_encoding",
     "Flatten": "dovetail.ops.tensor.reshape",
     "Floor": "dovetail.ops.elementwise.unary",
+    "DefaultInput": "dovetail.ops.constant",
     "Foreign": "dovetail.ops.constant",
     "GRU": "dovetail.ops.recurrent.layers",
     "GRUCell": "dovetail.ops.recurrent.cells",

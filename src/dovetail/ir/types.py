@@ -356,6 +356,14 @@ def is_static(type: Type) -> bool:
     return isinstance(type, Tensor) and type.shape is not None and all(isinstance(size, int) for size in type.shape)
 
 
+def is_shape_of(shape: Shape | None, sizes: Shape | None) -> bool:
+    """Tell whether the numbers of a declared shape are the ``sizes`` of an array."""
+    if shape is None or sizes is None:
+        return True
+    pairs = zip(shape, sizes, strict=False)
+    return len(shape) == len(sizes) and all(not isinstance(ours, int) or ours == theirs for ours, theirs in pairs)
+
+
 def forget_element_sizes(type: Type) -> Type:
     """Make the symbolic sizes of sequence elements in a declared type unknown.
 

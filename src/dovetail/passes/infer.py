@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from dovetail import symbolic
 from dovetail.errors import DovetailError, raise_all
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation, Substitution, min_value_of, solve
 from dovetail.ir.graph import Graph, Model, Node
-from dovetail.ir.op import bodies, infer_types, infer_values
+from dovetail.ir.op import DEFAULT_NEEDED, bodies, infer_types, infer_values
 from dovetail.ir.substitution import map_elements
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 from dovetail.limits import counting
@@ -18,25 +22,44 @@ _ROUNDS = 8
 """The most rounds of inference and of solving equations; each round removes a symbol or tightens a bound."""
 
 
+_is_pure: ContextVar[bool] = ContextVar("dovetail-pure-inference", default=False)
+
+
+@contextmanager
+def pure_inference() -> Iterator[None]:
+    """Let inference keep nothing that only the file declares, in subgraphs too.
+
+    A run may contradict a declared size that no rule derives: runtimes warn of it. Rewrites that compute with sizes need sizes
+    that follow from the inputs.
+    """
+    token = _is_pure.set(True)
+    try:
+        yield
+    finally:
+        _is_pure.reset(token)
+
+
 def infer_graph(
     graph: Graph,
     *,
     file: str | None = None,
     substitution: Substitution | None = None,
     equations: list[Equation] | None = None,
+    refuse_preserved: bool = False,
 ) -> int:
     """Infer every value of ``graph`` anew from its inputs' types. Returns how many types changed.
 
     Every inferred size goes through ``substitution``. The equations that the operators of the graph itself demand, without those
-    of subgraphs, which may not run, are added to ``equations``. Raises the first RuleError, with all independent ones in its
-    ``diagnostics``.
+    of subgraphs, which may not run, are added to ``equations``. ``refuse_preserved``: the fault of a preserved node is an error.
+    Raises the first RuleError, with all independent ones in its ``diagnostics``.
     """
     errors: list[DovetailError] = []
     changed = 0
     for node in graph.nodes:
         op = node.op
         if type(op).__name__ == "Constant" or type(op).__name__ == "Foreign":
-            if (fault := getattr(op, "fault", None)) is not None:
+            fault = getattr(op, "fault", None) if refuse_preserved else None
+            if fault is not None and fault.code != DEFAULT_NEEDED:
                 errors.append(fault)
             continue
         xs = tuple(node.inputs)
@@ -49,7 +72,7 @@ def infer_graph(
             continue
         values = infer_values(op, xs, types)
         for y, type_, value in zip(node.outputs, types, values, strict=True):
-            result = keep_names(type_, y.type)
+            result = type_ if _is_pure.get() else keep_names(type_, y.type)
             if substitution is not None:
                 result, value = substitution.type(result), map_elements(value, substitution.size)
             if result != y.type:
@@ -170,4 +193,4 @@ def _tighten_bounds(graph: Graph, live: set[str], substitution: Substitution) ->
     return bool(lows)
 
 
-__all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names"]
+__all__ = ["infer", "infer_graph", "infer_with_equations", "keep_names", "pure_inference"]

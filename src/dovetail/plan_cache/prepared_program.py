@@ -99,7 +99,7 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
         program = compile_anew(key.path, "native", limits=limits, max_memory=None, **options)
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
-    if not model.warnings and model.limits.seconds is None:
+    if not model.warnings and model.limits.seconds is None and program._source is None:
         program._native.plan_recorder = PlanWriter(cache, key, model, files)
     return program
 

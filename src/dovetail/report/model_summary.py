@@ -14,15 +14,21 @@ from dovetail.ir.types import Tensor
 def summarize(model: Model) -> dict[str, Any]:
     """Return the summary of a model as JSON data.
 
-    Its keys: ``format``, ``versions``, ``producer``, ``inputs``, ``outputs`` (name and type), ``operators`` by count (bodies
-    included, constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as stored: sub-byte types packed),
-    ``constants`` by element type.
+    Its keys: ``format``, ``versions``, ``producer``, ``inputs``, ``optional_inputs``, ``outputs`` (name and type),
+    ``operators`` by count (bodies included, constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as
+    stored: sub-byte types packed), ``constants`` by element type.
     """
     operators: Counter[str] = Counter()
     elements: Counter[str] = Counter()
+    optional: list[Any] = []
     size = 0
     for node in all_nodes(model.graph):
         op: Any = node.op
+        if type(op).__name__ == "DefaultInput":
+            optional.append(describe_value(node.outputs[0]))
+            elements[op.dtype.name] += op.default.size
+            size += (op.default.size * op.dtype.bits + 7) // 8
+            continue
         if type(op).__name__ != "Constant":
             operators[f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else op.title] += 1
             continue
@@ -33,6 +39,7 @@ def summarize(model: Model) -> dict[str, Any]:
         "versions": model.versions,
         "producer": " ".join(part for part in model.producer if part),
         "inputs": [describe_value(value) for value in model.inputs],
+        "optional_inputs": optional,
         "outputs": [describe_value(value) for value in model.outputs],
         "nodes": operators.total(),
         "operators": dict(operators.most_common()),

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import compare, random_outputs
-from dovetail.errors import UnsupportedError, raise_all
+from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Size
 from dovetail.limits import counting
 from dovetail.passes.infer import infer_graph
-from dovetail.transform.batch.requests import NewSize, read_request, substitute_type
+from dovetail.transform.batch.axes import FreedSize
+from dovetail.transform.batch.requests import (
+    NewSize,
+    SizeRequest,
+    alternatives,
+    read_request,
+    shapes_of_axes,
+    substitute_type,
+)
 from dovetail.transform.verification import run_for_verification
 
 if TYPE_CHECKING:
@@ -40,11 +49,57 @@ def rebatch(
     Raises RuleError [rebatch.request] for sizes that the model does not have, UnsupportedError [rebatch.sample] with every node
     that combines samples or cannot be repaired, [rebatch.differs] where a renamed or fixed symbol changes a result.
     """
+    dims, shapes = dims or {}, shapes or {}
+    tried: list[list[FreedSize]] = []
+    refusal: UnsupportedError | None = None
+    for batch_axis in alternatives(model, dims, shapes):
+        request = read_request(model, dims, shapes, batch_axis)
+        if request.freed in tried:
+            continue
+        if batch_axis == 1 and not any(freed.is_batch for freed in request.freed):
+            continue
+        tried.append(request.freed)
+        try:
+            return _rebatch(model, request, verify, seed, inputs)
+        except UnsupportedError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise _with_hint(refusal, model, dims, shapes, verify, seed) from None
+
+
+def _with_hint(
+    refusal: UnsupportedError,
+    model: Model,
+    dims: Mapping[str, NewSize],
+    shapes: Mapping[str, Sequence[NewSize]],
+    verify: bool,
+    seed: int,
+) -> UnsupportedError:
+    """Add to the refusal of an axis other than 0 what its size would give as one of a sample, which ``shapes`` says."""
+    others = None if shapes else shapes_of_axes(model, dims)
+    if others is None:
+        return refusal
+    option = " ".join(f"--shape {name}={','.join(map(str, sizes))}" for name, sizes in others.items())
+    try:
+        _rebatch(model, read_request(model, {}, others, None), verify, seed, None)
+        text = f"{option} would change it as a size of one sample, and works"
+    except DovetailError as error:
+        text = f"{option} would change it as a size of one sample, and is refused too: {error.diagnostics[0].message}"
+    *rest, last = refusal.diagnostics
+    items = [*rest, replace(last, message=f"{last.message}; samples along this axis depend on each other, {text}")]
+    message = items[0].message if not rest else refusal.message
+    return UnsupportedError(
+        refusal.code, message, node=refusal.node, op=refusal.op, file=refusal.file, diagnostics=items
+    )  # fmt: skip
+
+
+def _rebatch(
+    model: Model, request: SizeRequest, verify: bool, seed: int, inputs: Mapping[str, Any] | None
+) -> tuple[Model, RebatchReport]:
     # Deferred for start-up time: the repairs import the operators that they repair.
     from dovetail.equality.proof import prove
     from dovetail.transform.batch.search import RebatchReport, Search
 
-    request = read_request(model, dims or {}, shapes or {})
     with counting(model.limits):
         base = _substitute_symbols(model, request.symbols)
         compared = _compare_whole(model, base, seed) if verify and request.symbols else []

@@ -12,7 +12,7 @@ from dovetail.ir.edit import copy_graph, copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.limits import counting
 from dovetail.ops.constant import Constant
-from dovetail.passes.infer import infer_graph
+from dovetail.passes.infer import infer_graph, keep_names, pure_inference
 from dovetail.transform.simplification.rules import Change, Target, graphs_of
 
 if TYPE_CHECKING:
@@ -113,6 +113,9 @@ def simplify(
             if _state_of(again, reports) == state:
                 break
             new = again
+    declared = {value.name: value.type for value in model.graph.values()}
+    for value in new.graph.values():
+        value.type = keep_names(value.type, declared.get(value.name, value.type))
     for y, type in zip(new.outputs, types, strict=True):
         y.type = type
     report = SimplifyReport(before, count_nodes(new.graph), rounds, list(reports.values()), notes=notes)
@@ -175,7 +178,8 @@ def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], p
     """Apply all passes in rounds until one changes nothing. Returns the number of rounds."""
     target = Target(model.format, model.versions.get("", 0) if model.format == "onnx" else 0)
     for number in range(MAX_ROUNDS):
-        infer_graph(model.graph, file=model.file)
+        with pure_inference():
+            infer_graph(model.graph, file=model.file)
         changed = 0
         for each in passes:
             report = reports[each.name]

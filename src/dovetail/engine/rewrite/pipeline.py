@@ -69,9 +69,10 @@ from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.ops.signal.stft import ISTFT, STFT
 from dovetail.ops.tensor.onehot_trilu_eye import EyeLike
 from dovetail.ops.tensor.scatter import ScatterElements
+from dovetail.passes.default_inputs import freeze_in_graph
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
-from dovetail.passes.infer import infer_graph
+from dovetail.passes.infer import infer_graph, pure_inference
 
 MAX_ROUNDS = 4
 """A decomposition may contain operators that are rewritten in their turn."""
@@ -92,7 +93,9 @@ def rewrite_for_engine(graph: Graph, file: str | None = None) -> Graph:
     """Return a copy of ``graph`` that computes the same, to within rounding, with operators that have kernels; types are
     inferred."""
     new = copy_graph(graph)
-    infer_graph(new, file=file)
+    freeze_in_graph(new)
+    with pure_inference():
+        infer_graph(new, file=file)
     new = inline_known_branches(new)
     compute_half_in_f32(new)
     rewrite(new, fuse_qdq)

@@ -87,7 +87,7 @@ def _narrower(b: Terms, x: Value) -> list[Value]:
 
 def _order_operands(b: Terms, op: Op, xs: list[Value], types: list[Type]) -> Result:
     """Intern an operator with the operands of a commutative one in the order of the table."""
-    if isinstance(op, COMMUTATIVE) or (isinstance(op, Maximum | Minimum) and not types[0].dtype.is_float):  # type: ignore[union-attr]
+    if op.is_commutative(*xs):
         xs = sorted(xs, key=b.number_of)
     return b.intern(op, list(xs), types)
 
@@ -99,9 +99,6 @@ def _order(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
         if len(operands) == len(xs)
         else None
     )
-
-
-COMMUTATIVE = (Add, And, BitwiseAnd, BitwiseOr, BitwiseXor, Equal, Multiply, Or, Xor)
 
 
 def is_all(value: Value | None, number: float, negative_zero: bool | None = None) -> bool:

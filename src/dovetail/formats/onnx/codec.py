@@ -6,8 +6,8 @@ functions are written out. Fields without an equal in ForeignModel are preserved
 - model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``, ``training_info``,
   ``unknown_fields`` (see :mod:`dovetail.formats.onnx.unknown_fields`); ``undeclared_domains`` is for the import only;
 - graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (initializers stored so),
-  ``overridable`` (initializers that are inputs too, with what is declared of them in ``values``) and ``inputs`` (all names
-  in order);
+  ``defaults`` (initializers that are inputs too, with what is declared of them in ``values``), ``overridable`` (the same before
+  IR version 4 and in subgraphs) and ``inputs`` (all names in order);
 - node: ``metadata_props``, ``device_configurations``, ``attribute_docs``, ``notes`` and ``sparse`` (by attribute, or
   ``attribute[index]``), ``empty`` (what an empty list is of);
 - value: ``metadata_props``, ``denotations``.
@@ -241,6 +241,9 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
         imports = {**_imports_of(functions), **imports}
     check_names(graph, faults.found, faults.deviate)
     rename_repeated_nodes(graph, faults.deviate)
+    if ir_version >= 4 and "overridable" in graph.metadata:
+        # Before IR version 4 every initializer must be an input too, and is a constant for every reader.
+        graph.metadata["defaults"] = graph.metadata.pop("overridable")
     if ir_version < 4:
         _check_initializers(graph, faults)
     imports = {**imports, **reader.assumed}

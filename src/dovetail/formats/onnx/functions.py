@@ -399,7 +399,7 @@ def _rename_value(value: ForeignValue, name: str, prefix: str) -> ForeignValue:
 
 def _rename_in_metadata(metadata: _Kept, names: _Names) -> _Kept:
     renamed_metadata = dict(metadata)
-    for key in ("overridable", "inputs", "sparse"):
+    for key in ("overridable", "defaults", "inputs", "sparse"):
         if key in renamed_metadata:
             renamed_metadata[key] = [_new_name_of(name, names) for name in renamed_metadata[key]]
     if "notes" in renamed_metadata:

@@ -29,6 +29,25 @@ def with_min_opset(error: UnsupportedError, target: int, newest: int, write: Cal
     return UnsupportedError(first.code, message, node=first.node, op=first.op, file=first.file, diagnostics=items)
 
 
+def first_that_expresses(write: Callable[[int], Any], target: int, newest: int) -> int | None:
+    """Return the lowest opset after ``target`` at which ``write`` accepts the whole model; None where the newest does not."""
+
+    def is_accepted(opset: int) -> bool:
+        try:
+            write(opset)
+        except UnsupportedError:
+            return False
+        return True
+
+    if target == newest or not is_accepted(newest):
+        return None
+    low, high = target, newest
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_accepted(middle) else (middle, high)
+    return high
+
+
 def _first_accepting(
     item: Diagnostic, target: int, newest: int, nodes_refused_at: Callable[[int], frozenset[str | None]]
 ) -> int | None:

@@ -135,7 +135,10 @@ class GraphReader:
             self._constant(graph, tensor, notes, path_prefix, True)
         if notes:
             graph.metadata["notes"] = notes
-        self._inputs(graph, fields.pop("input", ()), path_prefix)
+        inputs = fields.pop("input", ())
+        if not path_prefix:
+            self._types.declare(inputs)
+        self._inputs(graph, inputs, path_prefix)
         graph.outputs = self._values(fields.pop("output", ()), path_prefix, "output")
         for value in self._values(fields.pop("value_info", ()), path_prefix, "value info"):
             self._declare(graph, value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dovetail import symbolic
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 Denotations = dict[str, str]
 
 _MAX_DEPTH = 32
+_LONGEST_EXPRESSION = 256
+_FUNCTIONS = re.compile(r"\bM(?:ax|in)(?=\()")
+"""The functions as sympy writes them."""
 VALUE_PROPERTY = "dovetail.value"
 """The metadata property of a value with its shape value as text."""
 # Prefix of symbols for dimensions without a name; no exporter writes such identifiers.
@@ -30,6 +34,30 @@ class TypeReader:
 
     def __init__(self) -> None:
         self._found: dict[bytes, tuple[Type | None, Denotations]] = {}
+        self._declared: frozenset[str] = frozenset()
+        self._parsed: dict[str, Size] = {}
+
+    def declare(self, inputs: Iterable[ValueInfoProto]) -> None:
+        """Note the names that the inputs declare: another name that is an expression over them is that expression."""
+        names = (dim.dim_param for proto in inputs for dim in proto.type.tensor_type.shape.dim)
+        self._declared = frozenset(name for name in names if name and not _is_expression(name))
+
+    def size_of_name(self, name: str) -> Size:
+        """Return the size of a name: the expression that it is, where the inputs declare all of its symbols, else a symbol."""
+        if name not in self._parsed:
+            self._parsed[name] = self._parse(name)
+        return self._parsed[name]
+
+    def _parse(self, name: str) -> Size:
+        if name not in self._declared and _is_expression(name):
+            try:
+                size = symbolic.parse(_FUNCTIONS.sub(lambda found: found[0].lower(), name))
+            except (DovetailError, symbolic.Inexact):
+                size = 0
+            names = {symbolic.name_of(symbol) for symbol in symbolic.symbols(size)} if isinstance(size, symbolic.Dim) else set()
+            if names and names <= self._declared:
+                return size
+        return symbolic.symbol(name)
 
     def read(self, proto: TypeProto, key: str) -> tuple[Type | None, Denotations]:
         """Return the type (None for an empty message), and denotations by path (``""`` the type, ``"0"`` its first dimension).
@@ -86,7 +114,7 @@ class TypeReader:
         shape = fields.pop("shape", None)
         # Shape inference writes UNDEFINED where only the shape is known.
         dtype = element_type(number, "type.element") if number else None
-        return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes))
+        return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes, self.size_of_name))
 
 
 class _SymbolNames:
@@ -101,7 +129,14 @@ class _SymbolNames:
         return symbolic.symbol(f"{UNNAMED}{self._key}.{path}{axis}")
 
 
-def _shape(proto: TensorShapeProto, fresh: _SymbolNames, path: str, notes: Denotations) -> Shape:
+def _is_expression(name: str) -> bool:
+    """Tell whether a name may be an expression, as torch and onnxruntime write them: ``2*n``, ``((n - 1)//2) + 1``."""
+    return any(character in name for character in "+-*/%(") and len(name) <= _LONGEST_EXPRESSION
+
+
+def _shape(
+    proto: TensorShapeProto, fresh: _SymbolNames, path: str, notes: Denotations, size_of_name: Callable[[str], Size]
+) -> Shape:
     present(proto, "shape")
     sizes: list[Size] = []
     for axis, dim in enumerate(proto.dim):
@@ -115,7 +150,7 @@ def _shape(proto: TensorShapeProto, fresh: _SymbolNames, path: str, notes: Denot
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):
-            sizes.append(symbolic.symbol(name))
+            sizes.append(size_of_name(name))
         else:
             sizes.append(fresh.symbol(path, axis))
     if fault := impossible(sizes):
@@ -219,6 +254,8 @@ def rename_symbols(type: Type | None, prefix: str) -> Type | None:
 
 def _prefix_symbol(size: Size, prefix: str) -> Size:
     name = symbolic.name_of(size)
-    assert name is not None, "a file's sizes are numbers and symbols"
+    if name is None:
+        changes = {str(symbolic.name_of(symbol)): _prefix_symbol(symbol, prefix) for symbol in symbolic.symbols(size)}
+        return symbolic.substitute(size, changes)
     unnamed = UNNAMED if name.startswith(UNNAMED) else ""
     return symbolic.symbol(f"{unnamed}{prefix}{name.removeprefix(UNNAMED)}")

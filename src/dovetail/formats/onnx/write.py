@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from os import PathLike
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import Diagnostic, FormatError, UnsupportedError
 from dovetail.formats import roundtrip_metadata
-from dovetail.formats.deviations import Deviations
+from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignValue
@@ -43,7 +44,9 @@ OPSET = 21
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     """Export ``model`` to ONNX at ``opset``; by default at its own opset, or else at OPSET.
 
-    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, OPSET is used.
+    An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it
+    that can is used, with a record in the log.
+
     Raises UnsupportedError [opset.range] for it or for the version of another domain, and [op.unsayable], [type.version] or
     another with every node that cannot be exported, and with the first opset that can express the model.
     """
@@ -56,9 +59,14 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     try:
         foreign = export_at(model, target)
     except UnsupportedError as error:
-        if opset is None and model.format != "onnx" and target < OPSET:
-            return to_foreign(model, OPSET)
-        raise min_opset.with_min_opset(error, target, newest, lambda candidate: export_at(model, candidate)) from None
+        write = partial(export_at, model)
+        lowest = None if opset is not None else min_opset.first_that_expresses(write, target, newest)
+        if lowest is None:
+            raise min_opset.with_min_opset(error, target, newest, write) from None
+        reason = error.diagnostics[0].message
+        message = f"opset {target} cannot express the model, and opset {lowest} is the lowest that can: {reason}"
+        log([Diagnostic("opset.raised", message, severity="warning")], model.file or "the model", WRITING)
+        foreign = write(lowest)
     _describe(model, foreign)
     return foreign
 

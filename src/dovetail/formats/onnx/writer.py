@@ -56,7 +56,10 @@ class GraphWriter:
             annotation = proto.quantization_annotation.add()
             annotation.tensor_name = name
             put_properties(annotation.quant_parameter_tensor_names, keys)
-        overridable = [name for name in metadata.get("overridable", ()) if name in graph.constants]
+        listed = (*metadata.get("overridable", ()), *metadata.get("defaults", ()))
+        overridable = [name for name in listed if name in graph.constants]
+        if metadata.get("defaults"):
+            self.ir_version = max(self.ir_version, 4)
         self._constants(proto, graph)
         self._inputs(proto, graph, overridable)
         for value in graph.outputs:

@@ -88,7 +88,10 @@ def _read(
         raise FormatError("ir.depth", "the file nests too deeply", file=file) from None
     raise_all(reader.checks.errors, f"faults in {file}")
     metadata: dict[str, Any] = {tag: graph.metadata.pop(tag) for tag in ("rt_info", *LEGACY) if tag in graph.metadata}
-    info = metadata.get("rt_info", [])
+    # The digest is a property of the file, not of the model: each save writes its own.
+    info = rt_info.remove(metadata.pop("rt_info", []), *file_pair.RT_INFO)
+    if info:
+        metadata["rt_info"] = info
     producer = rt_info.get(info, "Runtime_version") or rt_info.get(metadata.get("meta_data", []), "MO_version")
     return ForeignModel(
         "openvino", graph, {"ir": version}, metadata, file, producer=("OpenVINO", producer) if producer else ("", "")

@@ -60,6 +60,20 @@ def set_value(items: list[Item], value: str, *path: str) -> None:
         item["attributes"]["value"] = value
 
 
+def remove(items: list[Item], *path: str) -> list[Item]:
+    """Return ``items`` without the one at ``path``, and without those around it that have nothing else."""
+    kept: list[Item] = []
+    for item in items:
+        if not path or name_of(item) != path[0]:
+            kept.append(item)
+            continue
+        rest = remove(item["children"], *path[1:]) if len(path) > 1 else []
+        attributes = {} if len(path) == 1 else {name: text for name, text in item["attributes"].items() if name != "name"}
+        if rest or attributes or item.get("text"):
+            kept.append({**item, "children": rest})
+    return kept
+
+
 _INFERRED = {"shape": "dovetail_shape", "value": "dovetail_value"}
 """The names of a port's items with its shape and shape value as text."""
 

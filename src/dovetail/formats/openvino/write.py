@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from typing import BinaryIO
 
-from dovetail.errors import FormatError
+from dovetail.errors import Diagnostic, FormatError
 from dovetail.formats import roundtrip_metadata
-from dovetail.formats.deviations import Deviations
+from dovetail.formats.default_inputs import freeze_defaults
+from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignModel
@@ -18,6 +20,7 @@ from dovetail.formats.openvino.variables import add_variables
 from dovetail.formats.readback import check_readback
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
+from dovetail.passes.default_inputs import default_inputs
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 NEWEST = 17
@@ -33,6 +36,7 @@ def version_of(domain: str, kind: str) -> int | None:
 
 def to_foreign(model: Model) -> ForeignModel:
     """Export ``model`` to IR. Raises UnsupportedError [op.unsayable] with every node that cannot be exported."""
+    model = freeze_defaults(model)
     if model.format != "openvino" and has_open_rank(model.graph):
         model = copy_model(model, specialize_ranks(model.graph))
     foreign = export_model(model, OPENVINO, version_of, drop_identities=True)
@@ -82,6 +86,13 @@ def save(
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
+    if names := default_inputs(model.graph):
+        message = f"IR has no optional inputs: {', '.join(names)} became constants of their defaults"
+        log(
+            [Diagnostic("default.frozen", message, severity="warning")],
+            os.fspath(path) if isinstance(path, str | PathLike) else "",
+            WRITING,
+        )
     foreign = find_fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
     check_readback(model, foreign, OPENVINO)
     if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type, View, dtype_in
+from dovetail.ir.types import Tensor, Type, View, dtype_in
 from dovetail.ops.elementwise.broadcast import (
     AUTO_BROADCAST,
     BroadcastingOp,
@@ -46,6 +47,9 @@ class Add(
 ):
     """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
@@ -81,6 +85,9 @@ class Multiply(
     openvino=f"Multiply-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.multiply(x, y)
@@ -214,6 +221,9 @@ class Power(
 class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO_BROADCAST})"):
     """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         difference = xp.subtract(x, y)
         return xp.multiply(difference, difference)
@@ -228,6 +238,11 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO_BROA
 
 
 # Operators with any number of inputs
+
+
+def _are_integers(xs: Iterable[View]) -> bool:
+    dtypes = [x.dtype for x in xs if isinstance(x.type, Tensor)]
+    return bool(dtypes) and all(dtype is not None and dtype.is_integer for dtype in dtypes)
 
 
 class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
@@ -248,6 +263,10 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
         self.check_equal_shapes(*xs)
         return reduce(lambda x, y: apply_in_wide_type(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
+    def is_commutative(self, *xs: View) -> bool:
+        """Return True for two inputs or integers: more floats round in the order of their sum."""
+        return len(xs) == 2 or _are_integers(xs)
+
     def lower(self, b: Builder, *xs: Value) -> Any:
         """Apply the binary operation to one input after the other."""
         if len(xs) == 1:
@@ -256,6 +275,10 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
 
 class _Extreme(_Variadic):
+    def is_commutative(self, *xs: View) -> bool:
+        """Return True for integers: of two zeros of other signs the first one may be the result."""
+        return _are_integers(xs)
+
     def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         """Split the gradient equally among the inputs that attain the extremum."""
         hits = [b.Cast(b.Equal(x, y), to=y.dtype) for x in xs]

@@ -33,6 +33,9 @@ def _refuse_no_bits(x: View) -> None:
 class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", openvino=f"BitwiseAnd-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
         return apply_in_wide_type(xp, xp.bitwise_and, x, y)
@@ -41,6 +44,9 @@ class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", op
 class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
         return apply_in_wide_type(xp, xp.bitwise_or, x, y)
@@ -48,6 +54,9 @@ class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", open
 
 class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO_BROADCAST})"):
     """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)

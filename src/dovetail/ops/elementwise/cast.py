@@ -84,6 +84,16 @@ class Cast(
             changes["round_mode"] = "up"
         return self.with_(**changes) if changes else self
 
+    def value(self, x: View) -> Any:
+        """Take a comparison that sizes leave undecided as an integer of 0 or 1 over these sizes."""
+        node = getattr(x, "node", None)
+        if node is None or x.value is not None:
+            return super().value(x)
+        indicator = getattr(node.op, "indicator", None)
+        if indicator is not None and self.to.is_integer and all(is_integer(operand) for operand in node.inputs):
+            return indicator(*node.inputs)
+        return super().value(x)
+
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             return _exact(x, self.to)
@@ -95,6 +105,12 @@ class Cast(
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [b.Cast(g, to=x.dtype) if x.dtype.is_float and self.to.is_float else None]
+
+
+def is_integer(x: View) -> bool:
+    """Tell whether a value is a tensor of integers."""
+    dtype = dtype_in(x.type)
+    return dtype is not None and dtype.is_integer
 
 
 def _exact(x: Array, to: DType) -> Any:

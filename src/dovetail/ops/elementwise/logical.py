@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays
+from dovetail import arrays, symbolic
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, is_float, scalar_like, unbroadcast
 
@@ -29,6 +29,18 @@ class _Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean"):
         with np.errstate(all="ignore"):
             return self.question(xp, x, y)
 
+    def indicator(self, x: View, y: View) -> Any:
+        """Return 1 where the comparison of two exact integer arrays holds and 0 elsewhere, undecided elements included.
+
+        The default clips :meth:`excess` to [0, 1]. Raises Unknown, and Inexact.
+        """
+        xp = symbolic.xp
+        return xp.clip(xp.asarray(self.excess(xp.asarray(x.exact), xp.asarray(y.exact))), 0, 1)
+
+    def excess(self, x: Array, y: Array) -> Any:
+        """Return integers that are positive where the comparison holds and at most 0 elsewhere."""
+        raise NotImplementedError
+
     def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [None, None]
 
@@ -41,15 +53,27 @@ class Equal(
 ):
     """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.equal(x, y)
+
+    def excess(self, x: Array, y: Array) -> Any:
+        return 1 - symbolic.xp.abs(x - y)
 
 
 class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
     """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.not_equal(x, y)
+
+    def excess(self, x: Array, y: Array) -> Any:
+        return symbolic.xp.abs(x - y)
 
     def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Not(b.Equal(x, y, broadcast=self.broadcast))
@@ -65,6 +89,9 @@ class Less(
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.less(x, y)
 
+    def excess(self, x: Array, y: Array) -> Any:
+        return y - x
+
 
 class LessEqual(
     _Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO_BROADCAST})"
@@ -73,6 +100,9 @@ class LessEqual(
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.less_equal(x, y)
+
+    def excess(self, x: Array, y: Array) -> Any:
+        return y - x + 1
 
     def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Or(b.Less(x, y, broadcast=self.broadcast), b.Equal(x, y))
@@ -88,6 +118,9 @@ class Greater(
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.greater(x, y)
 
+    def excess(self, x: Array, y: Array) -> Any:
+        return x - y
+
 
 class GreaterEqual(
     _Comparison, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO_BROADCAST})"
@@ -96,6 +129,9 @@ class GreaterEqual(
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.greater_equal(x, y)
+
+    def excess(self, x: Array, y: Array) -> Any:
+        return x - y + 1
 
     def lower(self, b: Builder, x: Value, y: Value) -> Any:
         return b.Or(b.Greater(x, y, broadcast=self.broadcast), b.Equal(x, y))
@@ -112,6 +148,9 @@ class And(
 ):
     """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
+
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
         return xp.logical_and(x, y)
@@ -121,6 +160,9 @@ class Or(
     _Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/false)"), openvino=f"LogicalOr-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -133,6 +175,9 @@ class Xor(
     openvino=(f"Xor-1(x, y; {AUTO_BROADCAST})", f"LogicalXor-1(x, y; {AUTO_BROADCAST})"),
 ):
     """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+
+    def is_commutative(self, x: View, y: View) -> bool:
+        return True
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)

@@ -10,6 +10,7 @@ import numpy as np
 from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, axes_in, dtype_in, total
 from dovetail.ops.elementwise.broadcast import Elementwise, is_float, scalar_like
 from dovetail.ops.elementwise.clip import finite_range
@@ -51,6 +52,12 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
         if not listed:
             return () if self.noop_with_empty_axes else tuple(range(rank))
         return axes_in(listed, rank)
+
+    def canonical(self, x: View, axes: View | None = None) -> Op:
+        """Drop ``noop_with_empty_axes`` where at least one axis is named."""
+        sizes = None if axes is None else axes.shape
+        names_one = sizes is not None and all(isinstance(size, int) and size > 0 for size in sizes)
+        return self.with_(noop_with_empty_axes=False) if self.noop_with_empty_axes and names_one else self
 
     def shape(self, x: View, axes: View | None = None) -> Any:
         if axes is not None and axes.shape is not None and len(axes.shape) > 1:

@@ -283,6 +283,14 @@ class Squeeze(
             return (None,) * (rank - count) if isinstance(count, int) and count <= rank and not self.skip else None
         return _remove_axes(data.shape, axes_in(numbers, rank), self.skip)
 
+    def usual_rank(self, data: View, axes: View | None = None) -> int | None:
+        """Take an open size to be other than 1."""
+        numbers = None if axes is None else integers_of(axes)
+        if data.shape is None or (axes is not None and (numbers is None or not self.skip)):
+            return None
+        chosen = range(len(data.shape)) if numbers is None else axes_in(numbers, len(data.shape))
+        return len(data.shape) - sum(symbolic.equal(data.shape[axis], 1) is True for axis in chosen)
+
     def canonical(self, data: View, axes: View | None = None) -> Op:
         """Drop ``skip`` where every named axis is known to have the size 1."""
         numbers = None if axes is None else integers_of(axes)

@@ -209,12 +209,18 @@ def run_both(
     samples: Samples,
     batch: int,
     size: int,
+    references: list[dict[int, Any]] | None = None,
+    until: Node | None = None,
 ) -> Runs:
     """Run both graphs in the interpreter. Both draw the same random numbers for a sample.
 
     ``counterpart`` has the new value of each original one by identity, ``layout`` the batch axes of each new value.
+    ``references`` are the results of the original from an earlier run, where it draws no numbers. Of the new graph
+    the nodes before ``until`` run.
     """
-    arrays, failed = _run_nodes(new, samples.take(range(size)), {})
+    arrays, failed = _run_nodes(new, samples.take(range(size)), {}, until)
+    if references is not None:
+        return Runs(arrays, failed, references, size)
     random = [(y, counterpart[id(y)]) for node in original.nodes if draws(node.op, node.inputs) for y in node.outputs]
     references = []
     for chunk in chunks_of(size, batch):
@@ -283,12 +289,17 @@ def _take_chunk(array: Any, axes: Axes, size: int, chunk: Sequence[int]) -> Any:
 
 
 def _run_nodes(
-    graph: Graph, inputs: Mapping[str, Any], noise: Mapping[int, Any]
+    graph: Graph, inputs: Mapping[str, Any], noise: Mapping[int, Any], until: Node | None = None
 ) -> tuple[dict[int, Any], list[tuple[Node, DovetailError]]]:
-    """Run nodes in the interpreter. Returns all values, and the nodes that fail; what depends on those is left out."""
+    """Run nodes in the interpreter, those before ``until``. Returns all values, and the nodes that fail.
+
+    Values that depend on those are left out.
+    """
     arrays: dict[int, Any] = {id(value): inputs[value.name] for value in graph.inputs if value.name in inputs}
     failed = []
     for node in graph.nodes:
+        if node is until:
+            break
         if any(x is not None and id(x) not in arrays for x in node.inputs):
             continue
         try:

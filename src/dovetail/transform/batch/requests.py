@@ -23,19 +23,50 @@ class SizeRequest(NamedTuple):
     axes: dict[tuple[int, int], FreedSize]
 
 
-def read_request(model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str, Sequence[NewSize]]) -> SizeRequest:
+def read_request(
+    model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str, Sequence[NewSize]], batch_axis: int | None = 0
+) -> SizeRequest:
     """Read a request against the inputs of a model.
 
-    A key of ``dims`` is a symbol, an axis of all inputs (``0``) or of one (``x.0``). A new size is an integer, or the name of a
-    symbol. Raises RuleError [rebatch.request] with every fault.
+    A key of ``dims`` is a symbol, an axis of all inputs (``0``) or of one (``x.0``): the batch. A new size is an integer, or the
+    name of a symbol. ``batch_axis`` is that of ``shapes``; None: their sizes are of one sample. Raises RuleError
+    [rebatch.request] with every fault.
     """
-    reader = _Reader(model)
+    reader = _Reader(model, batch_axis)
     for key, new in dims.items():
         reader.collect(partial(reader.read_dim, str(key), new))
     for name, sizes in shapes.items():
         reader.collect(partial(reader.read_shape, name, sizes))
     raise_all(reader.errors, "faults in the sizes to change")
     return SizeRequest(reader.symbols, list(dict.fromkeys(reader.axes.values())), reader.axes)
+
+
+def alternatives(model: Model, dims: Mapping[str, NewSize], shapes: Mapping[str, Sequence[NewSize]]) -> list[int | None]:
+    """Return the batch axes of ``shapes`` to try, the likeliest first: none of them where ``dims`` names the batch.
+
+    Axis 0 of one element is the batch. One of several may be the length of a sequence, before a batch on axis 1 or alone.
+    """
+    if any(key.rpartition(".")[2].lstrip("-").isdigit() for key in map(str, dims)):
+        return [None if shapes else 0]
+    found = [shape for value in model.inputs if value.name in shapes and (shape := _shape(value))]
+    is_length = any(isinstance(shape[0], int) and shape[0] > 1 for shape in found)
+    return [0, 1, None] if is_length else [0]
+
+
+def shapes_of_axes(model: Model, dims: Mapping[str, NewSize]) -> dict[str, list[NewSize]] | None:
+    """Return the shapes that say the same as the axes other than 0 in ``dims``; None where it has anything else."""
+    found: dict[str, list[NewSize]] = {}
+    for key, new in dims.items():
+        name, _, axis = str(key).rpartition(".")
+        value = next((value for value in model.inputs if name in (value.name, *value.names)), None)
+        shape = None if value is None else _shape(value)
+        if value is None or shape is None or not axis.lstrip("-").isdigit() or not _has_axis(shape, int(axis)):
+            return None
+        if int(axis) % len(shape) == 0:
+            return None
+        sizes = found.setdefault(value.name, [size if isinstance(size, int) else str(size) for size in shape])
+        sizes[int(axis)] = new
+    return found or None
 
 
 def substitute_type(type: Type, values: Mapping[str, Size]) -> Type:
@@ -52,8 +83,9 @@ def substitute_type(type: Type, values: Mapping[str, Size]) -> Type:
 
 
 class _Reader:
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, batch_axis: int | None) -> None:
         self.inputs = model.inputs
+        self.batch_axis = batch_axis
         self.symbols: dict[str, Size] = {}
         self.axes: dict[tuple[int, int], FreedSize] = {}
         self.errors: list[DovetailError] = []
@@ -94,16 +126,20 @@ class _Reader:
         for axis, new in enumerate(sizes):
             size = _new_size(name, new)
             if shape[axis] != size:
-                self.set_size(found, axis, size, is_batch=axis == 0)
+                self.set_size(found, axis, size, is_batch=axis == self.batch_axis)
 
     def find(self, name: str) -> int | None:
         return next((index for index, value in enumerate(self.inputs) if name in (value.name, *value.names)), None)
 
     def set_axis_of_all(self, axis: int, size: Size) -> None:
-        """Change an axis of every input that has it: one batch, so that all of them have the same size there."""
+        """Change an axis of every input that has it: one batch, so that all of them have the same size there.
+
+        Symbols may differ: exporters name the open batch of each input anew.
+        """
         found = [index for index, value in enumerate(self.inputs) if _has_axis(_shape(value), axis)]
         olds = {index: (_shape(self.inputs[index]) or ())[axis] for index in found}
-        if len({str(old) for old in olds.values()}) > 1:
+        are_symbols = all(not isinstance(old, int) and symbolic.name_of(old) is not None for old in olds.values())
+        if len({str(old) for old in olds.values()}) > 1 and not are_symbols:
             sizes = ", ".join(f"{self.inputs[index].name} {old}" for index, old in olds.items())
             raise _fault(f"axis {axis} must have one size in all inputs, got {sizes}; name the inputs as INPUT.{axis}")
         if not found:

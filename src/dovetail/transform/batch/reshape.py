@@ -124,7 +124,7 @@ def _write_transpose(state: RepairState, node: Node) -> bool:
     """Write a Transpose for the Reshape of a matrix of samples by samples: at a batch of 1 an optimizer took it for one."""
     data = node.input(0)
     state.add_change(node, "[1, 1]", state.text(data.dims), "a Reshape that keeps the shape [1, 1] replaced a Transpose")
-    _become_transpose(node, data, state.b.constant(np.array([1, 0], np.int64)))
+    become_transpose(node, data, state.b.constant(np.array([1, 0], np.int64)))
     return True
 
 
@@ -136,7 +136,8 @@ def _keeps(node: Node, sizes: list[Size]) -> bool:
         return False
 
 
-def _become_transpose(node: Node, data: Value, perm: Value) -> None:
+def become_transpose(node: Node, data: Value, perm: Value) -> None:
+    """Replace the operator and the inputs of a node by a Transpose of ``data``."""
     disconnect(node)
     node.op = Transpose()
     node.inputs = [data, perm]
@@ -165,7 +166,7 @@ def _write_transposes(state: RepairState, node: Node, place: BatchAxis, axis: in
     reason = "the Reshape moves the batch from one axis to another, as a Transpose does"
     state.add_change(node, state.text(elements_of(node.input(1)) or ()), state.text(sizes), reason)
     moved = b.Reshape(first, target)
-    _become_transpose(node, moved, b.constant(np.array(back, np.int64)))
+    become_transpose(node, moved, b.constant(np.array(back, np.int64)))
     return True
 
 

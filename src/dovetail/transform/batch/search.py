@@ -13,7 +13,8 @@ from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_graph, copy_model, disconnect
-from dovetail.ir.graph import Model, Value
+from dovetail.ir.graph import Model, Node, Value
+from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Tensor
 from dovetail.ops.constant import Constant
 from dovetail.ops.control_flow.if_op import types_in
@@ -90,6 +91,8 @@ class Search:
         self.notes: list[str] = []
         self.attempts = 0
         self.end = len(original.graph.nodes)
+        self._references: tuple[tuple[int, int], list[dict[int, Any]]] | None = None
+        self._draws = any(draws(node.op, node.inputs) for node in original.graph.nodes)
 
     def run(self) -> tuple[Model, RebatchReport]:
         choices: dict[str, int] = {}
@@ -161,10 +164,16 @@ class Search:
         if not attempt.blockers:
             self._finish(attempt)
         elif self.batches and self.verify and self.is_comparable:
-            found = [difference for difference in self._differences(attempt) if difference.position < attempt.position]
+            runs = self._run(attempt, until=self._first_problem(attempt))
+            found = [difference for difference in self._differences(attempt, runs) if difference.position < attempt.position]
             if found:
                 self._block(attempt, found)
         return attempt
+
+    def _first_problem(self, attempt: Attempt) -> Node | None:
+        """Return the node of the new graph at which the analysis has stopped."""
+        y = self.original.graph.nodes[attempt.position].outputs[0]
+        return attempt.counterpart[id(y)].node
 
     def _evidence(self, attempt: Attempt, blocker: Blocker, runs: Runs) -> str:
         """Return what the runs show about a node; empty where its results are those of the original."""
@@ -174,11 +183,17 @@ class Search:
         found = find_differences(own, self.original.graph, attempt.counterpart, layout, self.batches[0].old)
         return found[0].why if found else ""
 
-    def _run(self, attempt: Attempt, size: int | None = None) -> Runs:
+    def _run(self, attempt: Attempt, size: int | None = None, until: Node | None = None) -> Runs:
+        """Run both graphs, those nodes of the new one that come before ``until``; the original once for all attempts."""
         new = self.batches[0].new
         size = size or (new if isinstance(new, int) else PROBE)
+        samples, key = self._samples(), (self.current, size)
+        known = self._references[1] if self._references is not None and self._references[0] == key else None
         graphs = self.original.graph, attempt.model.graph
-        return run_both(*graphs, attempt.counterpart, attempt.layout, self._samples(), self.batches[0].old, size)
+        runs = run_both(*graphs, attempt.counterpart, attempt.layout, samples, self.batches[0].old, size, known, until)
+        if not self._draws:
+            self._references = key, runs.references
+        return runs
 
     def _differences(self, attempt: Attempt, runs: Runs | None = None) -> list[FoundDifference]:
         graph, old = self.original.graph, self.batches[0].old

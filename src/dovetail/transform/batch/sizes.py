@@ -7,6 +7,8 @@ size alone, so that the result is verified at that size, and by a run at others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +22,8 @@ from dovetail.ops.shape_values import elements_of, integers_of
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.slice import Slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand
-from dovetail.transform.batch.axes import FreedSize, carries
-from dovetail.transform.batch.reshape import placements
+from dovetail.transform.batch.axes import carries
+from dovetail.transform.batch.reshape import become_transpose
 from dovetail.transform.batch.state import RepairState
 
 Factors = tuple[Size, ...]
@@ -41,22 +43,19 @@ def repair_reshape_sizes(state: RepairState, node: Node) -> bool:
         return False
     factors = [state.factors_of(data, index) for index in range(len(source))]
     matched = _match_with_batch(state, data, factors, [state.old_size(size) for size in result])
+    moved = None
     if matched is None:
-        found = _batch_placement(state, node, source, result)
+        found = _match_beside_batch(state, node, factors, result)
         if found is None:
             return False
-        batch, axis, rest = found
-        if batch is not None:
-            factors = [() if batch.symbol in own else own for own in factors]
-        matched = match_factors([factor for own in factors for factor in own], rest, state.old_size)
-        if matched is None:
-            return False
-        if batch is not None:
-            matched[axis] = (batch.symbol, *matched[axis])
+        matched, moved = found
     sizes = [symbolic.product(own) for own in matched]
     for index, own in enumerate(matched):
         state.set_factors(node.outputs[0], index, own)
         _note_nesting(state, node.outputs[0], index, own)
+    if moved is not None:
+        _write_moved_batch(state, node, moved, sizes)
+        return True
     if _infers(node, sizes):
         return False
     old = integers_of(node.input(1))
@@ -90,27 +89,83 @@ def _note_nesting(state: RepairState, y: Value, axis: int, factors: Factors) -> 
             state.inner.setdefault(id(y), {})[axis, freed.name] = inner
 
 
-def _batch_placement(
-    state: RepairState, node: Node, source: Shape, result: Shape
-) -> tuple[FreedSize | None, int, list[int]] | None:
-    """Return the batch that the input carries, its axis in the target, and the target's sizes without it.
+class _MovedBatch(NamedTuple):
+    """A batch of one sample that a Reshape moves, as a Transpose does: the input with an axis of its own, and both axes."""
 
-    None where a batch is merged with other sizes, or moves.
+    split: list[Size]
+    source_axis: int
+    target_axis: int
+
+
+def _match_beside_batch(
+    state: RepairState, node: Node, factors: list[Factors], result: Shape
+) -> tuple[list[Factors], _MovedBatch | None] | None:
+    """Distribute the factors of the input beside a batch of one sample, and insert the batch.
+
+    Several axes may fit: an axis of size 1, the end of one axis and the start of the next where its elements are, and an axis of
+    size 1 to which it moves. None where the batch is lost.
     """
-    sizes = [size for size in result if isinstance(size, int)]
-    for freed in state.freed:
-        axes = state.axes(node.input(0), freed) if freed.is_batch else []
-        if not axes and not (freed.is_batch and carries(node.input(0).type, freed.name)):
-            continue
-        if len(axes) != 1 or node.input(0).dims[axes[0].axis] != freed.symbol:
+    data = node.input(0)
+    target = [state.old_size(size) for size in result]
+    freed = next((each for each in state.freed if each.is_batch and carries(data.type, each.name)), None)
+    if freed is None:
+        matched = match_factors([factor for own in factors for factor in own], target, state.old_size)
+        return None if matched is None else (matched, None)
+    axes = state.axes(data, freed)
+    if len(axes) != 1:
+        return None
+    place = axes[0]
+    own = factors[place.axis]
+    if freed.symbol not in own:
+        outer = symbolic.exact_quotient(own[0], freed.symbol * place.inner) if len(own) == 1 else None
+        if outer is None:
             return None
-        found = [item for item in placements(source, result, axes[0], freed.old) if not item.is_moved and item.outer == 1]
-        if not found:
-            return None
-        axis = found[state.choose(node, f"Reshape {source} {result} {axes[0]}", len(found))].axis
-        sizes[axis] //= freed.old
-        return freed, axis, sizes
-    return None, 0, sizes
+        own = (outer, freed.symbol, place.inner)
+    index = own.index(freed.symbol)
+    before = [factor for part in (*factors[: place.axis], own[:index]) for factor in part]
+    behind = [factor for part in (own[index + 1 :], *factors[place.axis + 1 :]) for factor in part]
+    matched = match_factors([*before, *behind], target, state.old_size)
+    if matched is None:
+        return None
+    found = _insertions(matched, prod(map(state.old_size, behind)), state.old_size)
+    exact = [axis for axis, offset in found if offset == 0 and not matched[axis]]
+    moves = [(axis, -1) for axis, part in enumerate(matched) if not part and axis not in exact]
+    choices = [*found, *moves]
+    if not choices:
+        return None
+    axis, offset = choices[state.choose(node, f"Reshape {state.old_shape(data)} {result} {place}", len(choices))]
+    if offset >= 0:
+        matched[axis] = (*matched[axis][:offset], freed.symbol, *matched[axis][offset:])
+        return matched, None
+    matched[axis] = (freed.symbol,)
+    outer_part, inner_part = symbolic.product(own[:index]), symbolic.product(own[index + 1 :])
+    split = [*data.dims[: place.axis], outer_part, freed.symbol, inner_part, *data.dims[place.axis + 1 :]]
+    return matched, _MovedBatch(split, place.axis + 1, axis)
+
+
+def _write_moved_batch(state: RepairState, node: Node, moved: _MovedBatch, sizes: list[Size]) -> None:
+    """Write Reshape, Transpose, Reshape and Transpose: the batch moves to another axis, each sample is reshaped."""
+    b, data = state.b, node.input(0)
+    rest = [size for index, size in enumerate(sizes) if index != moved.target_axis]
+    split = b.Reshape(data, state.write_sizes(moved.split))
+    others = [index for index in range(len(moved.split)) if index != moved.source_axis]
+    first = b.Transpose(split, [moved.source_axis, *others])
+    reshaped = b.Reshape(first, state.write_sizes([moved.split[moved.source_axis], *rest]))
+    reason = "the Reshape moves the batch from one axis to another, as a Transpose does"
+    state.add_change(node, state.text(elements_of(node.input(1)) or ()), state.text(sizes), reason)
+    back = [*range(1, moved.target_axis + 1), 0, *range(moved.target_axis + 1, len(sizes))]
+    become_transpose(node, reshaped, b.constant(np.array(back, np.int64)))
+
+
+def _insertions(matched: Sequence[Factors], stride: int, old_size: Callable[[Size], int]) -> list[tuple[int, int]]:
+    """Return the axes, and the offsets among their factors, before elements that are ``stride`` apart: an own axis first."""
+    found = []
+    behind = 1
+    for axis in reversed(range(len(matched))):
+        offsets = reversed(range(len(matched[axis]) + 1))
+        found += [(axis, offset) for offset in offsets if prod(map(old_size, matched[axis][offset:])) * behind == stride]
+        behind *= prod(map(old_size, matched[axis]))
+    return sorted(found, key=lambda item: (len(matched[item[0]]) > 0, item))
 
 
 def match_factors(factors: Sequence[Size], target: Sequence[int], old_size: Callable[[Size], int]) -> list[Factors] | None:

@@ -14,12 +14,9 @@ from dovetail.ir.op import draws
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant, Foreign
-from dovetail.ops.elementwise.binary import Add, Multiply
-from dovetail.ops.elementwise.logical import And, Equal, Or
 from dovetail.ops.shape_values import elements_over_sizes
 from dovetail.transform.simplification.rules import Target, can_replace
 
-COMMUTATIVE = (Add, And, Equal, Multiply, Or)
 _SAMPLE = 64
 MAX_TEXTS = 1024
 """Constants of more strings are not compared."""
@@ -62,7 +59,7 @@ def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
     if isinstance(op, Foreign) or op.holds_graphs or not node.inputs or draws(op, node.inputs):
         return []
     inputs = [0 if x is None else id(x) for x in node.inputs]
-    if isinstance(op, COMMUTATIVE):
+    if None not in node.inputs and op.is_commutative(*node.inputs):
         inputs.sort()
     keys: list[Hashable] = []
     if len(node.outputs) == 1 and (known := _shape_value(node.outputs[0])) is not None:
