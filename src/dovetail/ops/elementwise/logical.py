@@ -9,6 +9,7 @@ import numpy as np
 from dovetail import arrays
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, is_float, scalar_like, unbroadcast
+from dovetail.ops.elementwise.operand_laws import BOOLEANS, both
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -112,6 +113,9 @@ class And(
 ):
     """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
+    neutral = both(1, BOOLEANS)
+    absorbing = both(0, BOOLEANS)
+
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
         return xp.logical_and(x, y)
@@ -121,6 +125,9 @@ class Or(
     _Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/false)"), openvino=f"LogicalOr-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+
+    neutral = both(0, BOOLEANS)
+    absorbing = both(1, BOOLEANS)
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -133,6 +140,8 @@ class Xor(
     openvino=(f"Xor-1(x, y; {AUTO_BROADCAST})", f"LogicalXor-1(x, y; {AUTO_BROADCAST})"),
 ):
     """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+
+    neutral = both(0, BOOLEANS)
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)
@@ -151,6 +160,8 @@ class _Predicate(Elementwise, sig="x: F -> y: boolean"):
 
 class Not(_Predicate, sig="x: boolean -> y: boolean", onnx="Not-1(x)", openvino="LogicalNot-1(x)"):
     """Compute the logical NOT. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
+
+    involution = BOOLEANS
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         return xp.logical_not(x)
