@@ -363,7 +363,10 @@ class GraphReader:
         if field in ("ints", "floats"):
             items = list(value)
         elif field == "strings":
-            items = [_text(item, name) for item in value]
+            try:
+                items = list(map(bytes.decode, value))
+            except UnicodeDecodeError:
+                raise FormatError("attribute.text", f"the attribute {name!r} must be UTF-8") from None
         elif field in _ONE:
             return self._message(field, value, name, node, depth)
         else:
