@@ -25,6 +25,7 @@ input of rank 0, or an attribute that is one number), ``vector`` (an input of ra
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -291,7 +292,12 @@ def _are_plain(raw: list[Any], item_class: type) -> bool:
     """Return whether all items of a list, which may be long, are of one class and need no conversion."""
     if set(map(type, raw)) != {item_class}:
         return False
-    return item_class is not int or (min(raw) in _INT64 and max(raw) in _INT64)
+    if item_class is int:
+        try:
+            array("q", raw)
+        except OverflowError:
+            return False
+    return True
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

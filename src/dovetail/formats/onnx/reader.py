@@ -304,7 +304,8 @@ class GraphReader:
 
     def _parse_cached_attribute(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
         kind = proto.type
-        if kind not in _REPEATING or (kind == 4 and not _is_small(proto.t)):
+        length = len(proto.ints) + len(proto.floats) + len(proto.strings)
+        if kind not in _REPEATING or length > _SMALL or (kind == 4 and not _is_small(proto.t)):
             return self._attribute(proto, node, depth)
         stored = proto.SerializeToString()
         known = self._attributes_found.get(stored)
