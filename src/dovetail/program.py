@@ -52,7 +52,8 @@ class Program:
         from dovetail.interpreter.session import InitialStates
         from dovetail.ir.edit import copy_model
 
-        self.model = copy_model(model)
+        with pause_gc():
+            self.model = copy_model(model)
         self.engine = engine
         self.options = options
         self._is_closed = False
