@@ -19,23 +19,24 @@ from dovetail.formats.onnx.protobuf_scan import split_elements
 KINDS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 
 
-def forest(kind: str, trees: int, depth: int = 5) -> onnx.ModelProto:
-    """A forest of complete trees."""
+def forest(kind: str, trees: int, depth: int = 5, *, is_dense: bool = True) -> onnx.ModelProto:
+    """A forest of complete trees, whose nodes are numbered from 0 in order, or with gaps and from the last tree to the first."""
     rng = np.random.default_rng(0)
     nodes = 2 ** (depth + 1) - 1
     tree, node = np.repeat(np.arange(trees), nodes), np.tile(np.arange(nodes), trees)
     leaf = node >= 2**depth - 1
+    tree_ids, node_ids = (lambda ids: ids, lambda ids: ids) if is_dense else (lambda ids: -3 * ids, lambda ids: 1000 - 7 * ids)
     part = "target" if kind == "TreeEnsembleRegressor" else "class"
     attributes: dict[str, Any] = {
-        "nodes_treeids": tree.tolist(),
-        "nodes_nodeids": node.tolist(),
+        "nodes_treeids": tree_ids(tree).tolist(),
+        "nodes_nodeids": node_ids(node).tolist(),
         "nodes_featureids": rng.integers(0, 4, nodes * trees).tolist(),
         "nodes_modes": np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
         "nodes_values": rng.standard_normal(nodes * trees).astype("f4").tolist(),
-        "nodes_truenodeids": np.where(leaf, 0, 2 * node + 1).tolist(),
-        "nodes_falsenodeids": np.where(leaf, 0, 2 * node + 2).tolist(),
-        f"{part}_treeids": tree[leaf].tolist(),
-        f"{part}_nodeids": node[leaf].tolist(),
+        "nodes_truenodeids": node_ids(np.where(leaf, 0, 2 * node + 1)).tolist(),
+        "nodes_falsenodeids": node_ids(np.where(leaf, 0, 2 * node + 2)).tolist(),
+        f"{part}_treeids": tree_ids(tree[leaf]).tolist(),
+        f"{part}_nodeids": node_ids(node[leaf]).tolist(),
         f"{part}_ids": rng.integers(0, 3, int(leaf.sum())).tolist(),
         f"{part}_weights": rng.standard_normal(int(leaf.sum())).astype("f4").tolist(),
     }
@@ -91,6 +92,16 @@ def test_a_forest_starts_without_a_step_for_each_node(kind: str, tmp_path: Path)
             np.testing.assert_allclose(dovetail.run(dovetail.load(path), {"x": x})[output.name], y, rtol=1e-5, atol=1e-5)
     # The first start imports modules.
     assert lines[2] - lines[1] < 0.05 * (sizes[2] - sizes[1]), lines
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_of_any_numbers_are_found(kind: str) -> None:
+    data = forest(kind, 5, is_dense=False).SerializeToString()
+    x = np.random.default_rng(1).standard_normal((10, 4)).astype(np.float32)
+    expected = dovetail.run(dovetail.load(forest(kind, 5).SerializeToString()), {"x": x})
+    found = dovetail.run(dovetail.load(data), {"x": x})
+    for name, y in expected.items():
+        np.testing.assert_array_equal(found[name], y)
 
 
 def test_the_scan_for_large_tensors_reads_no_list_item_by_item() -> None:

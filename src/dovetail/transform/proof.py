@@ -74,14 +74,16 @@ class Proof:
         cases = self.cases
         try:
             program = compile(model, engine="native") if self._is_native and cases else None
-            answers = [self._compare(case, model, program, before, is_exact=is_exact) for case in cases]
+            answers = []
+            for case in cases:
+                answer = self._compare(case, model, program, before, is_exact=is_exact)
+                if isinstance(answer, str):
+                    return answer
+                answers.append(answer)
         except DovetailError as error:
             return f"the run fails: [{error.code}] {error.message}"
-        for answer in answers:
-            if isinstance(answer, str):
-                return answer
-        for case, answer in zip(cases, answers, strict=True):
-            case.last, case.exact = answer  # type: ignore[misc]
+        for case, (native, exact) in zip(cases, answers, strict=True):
+            case.last, case.exact = native, exact
         return ""
 
     def _compare(

@@ -365,15 +365,51 @@ def _next_columns(op: _TreeColumns) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 class _NodeIndex:
-    """The index of nodes by tree and node id."""
+    """The index of nodes by tree and node id. Raises RuleError [tree.nodes] for a node that occurs twice, and a tree in parts."""
 
     def __init__(self, trees: Array, nodes: Array) -> None:
-        self.trees, where, self.tree_of = np.unique(trees, return_index=True, return_inverse=True)
-        self.nodes, node_of = np.unique(nodes, return_inverse=True)
-        self.roots = np.sort(where)
-        if np.count_nonzero(np.diff(trees)) != len(self.trees) - 1:
+        starts = np.flatnonzero(np.diff(trees, prepend=trees[0] - 1))
+        self.trees = trees[starts]
+        if np.unique(self.trees).size != len(starts):
             raise RuleError("tree.nodes", "the nodes of a tree must be consecutive")
-        keys = self.tree_of * len(self.nodes) + node_of
+        self.roots = starts
+        self.sizes = np.diff(starts, append=len(trees))
+        self.tree_of = np.repeat(np.arange(len(starts)), self.sizes)
+        self._tree_ids = trees
+        self._by_id = np.argsort(self.trees, kind="stable")
+        # Exporters number the nodes of a tree from 0, in order: the place of a node is then its number.
+        self._places: _Places | None = None
+        if not np.array_equal(nodes, np.arange(len(nodes)) - np.repeat(starts, self.sizes)):
+            self._places = _Places(trees, nodes, self.tree_of)
+
+    def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
+        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
+        if trees is self._tree_ids:
+            tree, exists = self.tree_of, np.ones(len(trees), bool)
+        else:
+            place = np.minimum(np.searchsorted(self.trees, trees, sorter=self._by_id), len(self.trees) - 1)
+            tree = self._by_id[place]
+            exists = self.trees[tree] == trees
+        if self._places is None:
+            rows = self.roots[tree] + nodes
+            exists &= (nodes >= 0) & (nodes < self.sizes[tree])
+        else:
+            rows, is_known = self._places.rows(tree, nodes)
+            exists &= is_known
+        missing = np.flatnonzero(is_required & ~exists)
+        if missing.size:
+            raise RuleError(
+                "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
+            )
+        return np.where(is_required, rows, -1)
+
+
+class _Places:
+    """The entries of nodes with any ids."""
+
+    def __init__(self, trees: Array, nodes: Array, tree_of: Array) -> None:
+        self.nodes, node_of = np.unique(nodes, return_inverse=True)
+        keys = tree_of * len(self.nodes) + node_of
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
         twice = np.flatnonzero(np.diff(self.keys) == 0)
@@ -381,20 +417,12 @@ class _NodeIndex:
             row = self.order[twice[0]]
             raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} occurs twice")
 
-    def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
-        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
-        tree, node = (
-            np.minimum(np.searchsorted(all_, ids), len(all_) - 1) for all_, ids in ((self.trees, trees), (self.nodes, nodes))
-        )
+    def rows(self, tree: Array, nodes: Array) -> tuple[Any, Any]:
+        """Return the entries of nodes of trees by number, and which exist."""
+        node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         keys = tree * len(self.nodes) + node
         index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        exists = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[index] == keys)
-        missing = np.flatnonzero(is_required & ~exists)
-        if missing.size:
-            raise RuleError(
-                "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
-            )
-        return np.where(is_required, self.order[index], -1)
+        return self.order[index], (self.nodes[node] == nodes) & (self.keys[index] == keys)
 
 
 def _number_nodes(op: _TreeColumns, index: _NodeIndex, modes: Array, features: Array, goes: Array) -> Forest:
