@@ -29,7 +29,10 @@ public:
         read_operands(spec);
         const std::string cell = spec.text("cell");
         const CellFunctions cells = DOVETAIL_SELECT_ISA(cell_functions)();
-        cell_ = cell == "lstm" ? has_peepholes_ ? cells.lstm_with_peepholes : cells.lstm : cell == "gru" ? cells.gru : cell == "tanh" ? cells.tanh : cells.relu;
+        cell_ = cell == "lstm"   ? has_peepholes_ ? cells.lstm_with_peepholes : cells.lstm
+                : cell == "gru"  ? cells.gru
+                : cell == "tanh" ? cells.tanh
+                                 : cells.relu;
         is_gru_ = cell == "gru";
         has_c_ = cell == "lstm";
         name_ = "recurrent " + cell + " " + name_of(isa());
@@ -150,8 +153,8 @@ private:
         agree = agree && (!has_lengths_ || lengths_.sizes == std::vector<std::int64_t>{batch_});
         agree = agree && (!has_recurrent_bias_ || (recurrent_bias_.rank() == 2 && recurrent_bias_.sizes[0] == directions_ &&
                                                    recurrent_bias_.sizes[1] >= hidden_));
-        agree = agree && (!has_peepholes_ ||
-                          (has_c_ && peepholes_.sizes == std::vector<std::int64_t>{directions_, kPeepholes * hidden_}));
+        agree = agree &&
+                (!has_peepholes_ || (has_c_ && peepholes_.sizes == std::vector<std::int64_t>{directions_, kPeepholes * hidden_}));
         agree = agree && steps_.strides[1] % 4 == 0 && steps_.strides[0] % 4 == 0;
         if (!agree) throw std::invalid_argument("recurrent: the shapes of the operands disagree");
     }
