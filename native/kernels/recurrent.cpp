@@ -29,7 +29,10 @@ public:
         read_operands(spec);
         const std::string cell = spec.text("cell");
         const CellFunctions cells = DOVETAIL_SELECT_ISA(cell_functions)();
-        cell_ = cell == "lstm" ? cells.lstm : cell == "gru" ? cells.gru : cell == "tanh" ? cells.tanh : cells.relu;
+        cell_ = cell == "lstm"   ? has_peepholes_ ? cells.lstm_with_peepholes : cells.lstm
+                : cell == "gru"  ? cells.gru
+                : cell == "tanh" ? cells.tanh
+                                 : cells.relu;
         is_gru_ = cell == "gru";
         has_c_ = cell == "lstm";
         name_ = "recurrent " + cell + " " + name_of(isa());
@@ -91,6 +94,7 @@ public:
 
 private:
     static constexpr std::int64_t kGridBytes = 64;
+    static constexpr std::int64_t kPeepholes = 3;  // gates with a peephole
     static constexpr std::int64_t kAccumulatorBytes = kInt8Pixels * (kAccumulatorPitch + 1) * 4;
 
     // Some rows of the batch in one direction, from the first time step to the last, with their states.
@@ -114,6 +118,7 @@ private:
         has_lengths_ = take("has_lengths", lengths_);
         has_h0_ = take("has_h", h0_);
         has_c0_ = take("has_c", c0_);
+        has_peepholes_ = take("has_peepholes", peepholes_);
         is_quantized_ = spec.integer("is_quantized") != 0;
         weights_end_ = next;
         outputs_ = spec.outputs;
@@ -128,7 +133,7 @@ private:
                 if (operand.element != Element::f32 && !(has_lengths_ && operand.element == lengths_.element) &&
                     !(is_quantized_ && operand.is_constant()))
                     throw std::invalid_argument("recurrent: operands must be f32");
-        for (const Operand* operand : std::initializer_list<const Operand*>{&steps_, &recurrent_bias_, &y})
+        for (const Operand* operand : std::initializer_list<const Operand*>{&steps_, &recurrent_bias_, &peepholes_, &y})
             if (operand->rank() != 0 && operand->sizes.back() != 1 && operand->strides.back() != 4)
                 throw std::invalid_argument("recurrent: rows must be contiguous");
         if (has_lengths_ && lengths_.element != Element::i32 && lengths_.element != Element::i64)
@@ -148,6 +153,8 @@ private:
         agree = agree && (!has_lengths_ || lengths_.sizes == std::vector<std::int64_t>{batch_});
         agree = agree && (!has_recurrent_bias_ || (recurrent_bias_.rank() == 2 && recurrent_bias_.sizes[0] == directions_ &&
                                                    recurrent_bias_.sizes[1] >= hidden_));
+        agree = agree &&
+                (!has_peepholes_ || (has_c_ && peepholes_.sizes == std::vector<std::int64_t>{directions_, kPeepholes * hidden_}));
         agree = agree && steps_.strides[1] % 4 == 0 && steps_.strides[0] % 4 == 0;
         if (!agree) throw std::invalid_argument("recurrent: the shapes of the operands disagree");
     }
@@ -272,6 +279,8 @@ private:
         step.recurrent_bias =
             has_recurrent_bias_ ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0])
                                 : nullptr;
+        step.peepholes =
+            has_peepholes_ ? reinterpret_cast<const float*>(run.at(peepholes_) + direction * peepholes_.strides[0]) : nullptr;
         step.h = h + row * hidden_;
         step.c = c + row * hidden_;
         cell_(step);
@@ -415,9 +424,10 @@ private:
     }
 
     const GemmKernels& kernels_;
-    Operand steps_, recurrent_bias_, lengths_, h0_, c0_;
+    Operand steps_, recurrent_bias_, lengths_, h0_, c0_, peepholes_;
     std::vector<Operand> outputs_;
     bool has_recurrent_bias_ = false, has_lengths_ = false, has_h0_ = false, has_c0_ = false, has_c_ = false, is_gru_ = false;
+    bool has_peepholes_ = false;
     bool is_quantized_ = false;
     std::size_t weights_end_ = 2;  // the operands before the scales
     std::int64_t directions_ = 1, batch_ = 1, hidden_ = 1, gates_ = 1;

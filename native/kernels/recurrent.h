@@ -18,10 +18,12 @@ struct CellStep {
     std::int64_t size;
     std::int64_t gate_offsets[4];  // of the gates i, o, f, c, in floats
     bool input_forget;             // f = 1 - i
+    const float* peepholes;        // factors of c in the gates i, o, f, `size` of each; null: none
 };
 
 struct CellFunctions {
     void (*lstm)(const CellStep& row);
+    void (*lstm_with_peepholes)(const CellStep& row);
     void (*gru)(const CellStep& row);  // gates z, r, n; the reset gate is applied after the product
     void (*tanh)(const CellStep& row);
     void (*relu)(const CellStep& row);

@@ -61,7 +61,8 @@ class Program:
             self._overriding: dict[tuple[str, ...], Program] = {}
             model = freeze_defaults(self._source)
         _refuse_preserved_nodes(model)
-        self.model = copy_model(model)
+        with pause_gc():
+            self.model = copy_model(model)
         self.engine = engine
         self.options = options
         self._is_closed = False

@@ -22,6 +22,8 @@ LAYERS: dict[str, Any] = {
     "lstm, other gates": LSTM(weights_format="fico", summed_bias=True, direction="bidirectional"),
     "lstm, coupled": LSTM(input_forget=True, direction="reverse"),
     "lstm, batch first": LSTM(layout="batch_first", direction="bidirectional"),
+    "lstm, peepholes": LSTM(direction="bidirectional"),
+    "lstm, coupled, peepholes": LSTM(input_forget=True, weights_format="fico", layout="batch_first"),
     "gru": GRU(linear_before_reset=True, direction="bidirectional"),
     "gru, summed": GRU(linear_before_reset=True, summed_bias=True, layout="direction_second"),
     "rnn": RNN(direction="bidirectional"),
@@ -47,7 +49,8 @@ def test_it_is_the_interpreters(name: str, more: str, batch: int) -> None:
         lengths = b.input("lengths", "i64", (batch,)) if more == "lengths" else None
         state = [order[axis] for axis in STATE_AXES[op.layout]]
         states = [b.input(f"state_{i}", "f32", state) if more == "states" else None for i in range(op.state_count)]
-        for i, y in enumerate(b.add(op, x, *weights, bias, lengths, *states)):
+        peepholes = [b.constant(random((directions, 3 * hidden)))] if "peepholes" in name else []
+        for i, y in enumerate(b.add(op, x, *weights, bias, lengths, *states, *peepholes)):
             b.output(f"y_{i}", y)
     feed: dict[str, Any] = {"x": random([order[axis] for axis in X_AXES[op.layout]])}
     if lengths is not None:

@@ -7,16 +7,23 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
+template <bool kHasPeepholes>
 void lstm(const CellStep& row) {
     const float *in = row.gates + row.gate_offsets[0], *out = row.gates + row.gate_offsets[1];
     const float *forget = row.gates + row.gate_offsets[2], *cell = row.gates + row.gate_offsets[3];
     for (std::int64_t j = 0; j < row.size; j += kLanes) {
         const std::int64_t valid = row.size - j;
-        const Floats i = sigmoid(load_partial(in + j, valid));
-        const Floats f = row.input_forget ? 1.0f - i : sigmoid(load_partial(forget + j, valid));
-        const Floats c = f * load_partial(row.c + j, valid) + i * tanh(load_partial(cell + j, valid));
+        const Floats before = load_partial(row.c + j, valid);
+        // A gate of the accumulators, plus the state times the peephole at `index`.
+        const auto gate = [&](const float* sums, std::int64_t index, Floats state) __attribute__((always_inline)) {
+            const Floats sum = load_partial(sums + j, valid);
+            return kHasPeepholes ? sum + load_partial(row.peepholes + index * row.size + j, valid) * state : sum;
+        };
+        const Floats i = sigmoid(gate(in, 0, before));
+        const Floats f = row.input_forget ? 1.0f - i : sigmoid(gate(forget, 2, before));
+        const Floats c = f * before + i * tanh(load_partial(cell + j, valid));
         store_partial(row.c + j, c, valid);
-        store_partial(row.h + j, sigmoid(load_partial(out + j, valid)) * tanh(c), valid);
+        store_partial(row.h + j, sigmoid(gate(out, 1, c)) * tanh(c), valid);
     }
 }
 
@@ -48,6 +55,6 @@ void rnn_relu(const CellStep& row) {
 
 }  // namespace
 
-CellFunctions cell_functions() { return {lstm, gru, rnn_tanh, rnn_relu}; }
+CellFunctions cell_functions() { return {lstm<false>, lstm<true>, gru, rnn_tanh, rnn_relu}; }
 
 }  // namespace dovetail::DOVETAIL_ISA

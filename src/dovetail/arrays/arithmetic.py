@@ -143,7 +143,7 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
         if base is exponent and base.bits >= 32:
             return xp.pow(x, y)
         wide = xp.float32 if is_narrow(xp) else xp.float64
-        return cast(xp, xp.pow(convert_dtype(xp, x, wide), convert_dtype(xp, y, wide)), base)
+        return cast(xp, xp.pow(convert_dtype(xp, x, wide), convert_dtype(xp, y, wide)), base, saturate=False)
 
 
 def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
@@ -162,9 +162,8 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
     return xp.where(negative & ~((x == 1) | _is_minus_one(xp, x)), xp.zeros_like(x), result)
 
 
-def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:
-    """Shift ``x`` "left" or "right" by ``amount`` bits; as many as it has, or more, leave 0 (-1 for negative ones, right)."""
-    bits = element(x).bits
+def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str, bits: int) -> Array:
+    """Shift ``x`` "left" or "right" by ``amount`` bits; ``bits`` of them, or more, leave 0 (-1 for negative ones, right)."""
     over = amount >= bits
     safe = convert_dtype(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
     if direction == "left":

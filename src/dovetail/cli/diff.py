@@ -18,7 +18,7 @@ from dovetail.cli.proofs import check_certificate_file, prove_files
 @click.option("--html", "page", type=click.Path(), metavar="FILE", help="Write a page with both models side by side (.html).")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="Write numbers by node of B, for `draw --color difference`.")
 @click.option("--prove", is_flag=True, help="Prove both equal for all inputs and all sizes of open dimensions.")
-@click.option("--real", is_flag=True, help="With --prove: also by rewrites that are equal over the real numbers.")
+@click.option("--real", is_flag=True, help="With --prove: equal as real numbers too; floats round.")
 @click.option("--certificate", type=click.Path(), metavar="FILE", help="With --prove: write what proves it (.json).")
 @click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs of --prove.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli.output import narrate, say_json, table
+from dovetail.equality.equality_proof import REAL
 
 if TYPE_CHECKING:
     from dovetail.equality.equality_proof import EqualityProof
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 VERDICTS = {
     "bits": "proved equal: the same bits for all inputs and sizes",
-    "real": "proved equal over the real numbers for all inputs and sizes; results differ by rounding",
+    "real": f"proved {REAL}",
     "open": "not proved equal",
     "different": "different",
 }

@@ -10,14 +10,20 @@ from dovetail.errors import printable
 from dovetail.ir.graph import Model
 
 Verdict = Literal["bits", "real", "open", "different"]
+REAL = (
+    "equal over the real numbers for all inputs and sizes; floats differ by rounding, and by more where large numbers cancel: "
+    "(x + 1e30) - 1e30 equals x, and is computed as 0"
+)
+"""The meaning of the verdict "real", wherever it is printed."""
 
 
 @dataclass(slots=True, repr=False)
 class EqualityProof:
     """The answer of :func:`prove`.
 
-    ``verdict``: "bits" (the same bits for all inputs), "real" (equal over the real numbers), "open" (not proved), or "different"
-    (a part was run, and its results really differ). ``rewrites`` are the names of the rewrites over the real numbers on which the
+    ``verdict``: "bits" (the same bits for all inputs), "real" (equal as formulas of real numbers: results
+    differ by rounding, and by more where large numbers cancel, as in (x + 1e30) - 1e30), "open" (not proved), or "different" (a
+    part was run, and its results really differ). ``rewrites`` are the names of the rewrites over the real numbers on which the
     answer rests, ``regions`` the smallest parts that are not proved equal, ``notes`` what limits the answer, and ``frontier`` the
     operators at the first values of either model that the other one does not have.
     """
@@ -31,13 +37,13 @@ class EqualityProof:
 
     @property
     def is_proved(self) -> bool:
-        """True where the models are equal for all inputs, in bits or over the real numbers."""
+        """True where the models are equal for all inputs, in bits or as formulas of real numbers."""
         return self.verdict in ("bits", "real")
 
     def __repr__(self) -> str:
         texts = {
             "bits": "proved equal in all bits",
-            "real": f"proved equal over the real numbers by {', '.join(self.rewrites) or 'congruence'}",
+            "real": f"proved {REAL}; by {', '.join(self.rewrites) or 'congruence'}",
             "open": f"not proved equal: {len(self.regions)} regions remain",
             "different": f"different in {len(self.regions)} regions" if self.regions else "different",
         }

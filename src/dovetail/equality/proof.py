@@ -22,9 +22,10 @@ def prove(
     """Prove that two models, or files of either format, are equal for all inputs and all sizes of open dimensions.
 
     Inputs and outputs are paired by name. Equal means the same bits in the interpreter, with row-major operands, wherever both
-    models are defined; with ``real`` also equal over the real numbers, where results differ by rounding. What is not proved is
-    cut into the smallest regions, which run on inputs of ``seed``. With ``fit_sizes`` a size that one model fixes and the other
-    leaves open is the fixed one. Without ``regions`` nothing runs, and the answer has none.
+    models are defined; with ``real`` also equal over the real numbers, where results differ by rounding, and by more where large
+    numbers cancel: (x + 1e30) - 1e30 equals x. What is not proved is cut into the smallest regions, which run on inputs of
+    ``seed``. With ``fit_sizes`` a size that one model fixes and the other leaves open is the fixed one. Without ``regions``
+    nothing runs, and the answer has none.
     """
     # Deferred for start-up time: the rules import the operators that they rewrite.
     from dovetail.equality.search import ProofSearch

@@ -26,6 +26,7 @@ table). docs/op_mapping.md has examples.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -274,8 +275,10 @@ def _dtype(raw: Any) -> DType:
     return dtype
 
 
-def _tuple_of(read_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+def _tuple_of(read_item: Callable[[Any], Any], item_class: type) -> Callable[[Any], tuple[Any, ...]]:
     def read(raw: Any) -> tuple[Any, ...]:
+        if raw.__class__ is list and _are_plain(raw, item_class):
+            return tuple(raw)
         if isinstance(raw, str):
             text = raw.strip().removeprefix("[").removesuffix("]").strip()
             raw = [item.strip() for item in text.split(",")] if text else []
@@ -286,16 +289,28 @@ def _tuple_of(read_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...
     return read
 
 
+def _are_plain(raw: list[Any], item_class: type) -> bool:
+    """Return whether all items of a list, which may be long, are of one class and need no conversion."""
+    if set(map(type, raw)) != {item_class}:
+        return False
+    if item_class is int:
+        try:
+            array("q", raw)
+        except OverflowError:
+            return False
+    return True
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "int": _integer,
     "float": _float,
     "bool": _boolean,
     "str": _string,
     "DType": _dtype,
-    "tuple[int, ...]": _tuple_of(_integer),
-    "tuple[float, ...]": _tuple_of(_float),
-    "tuple[str, ...]": _tuple_of(_string),
-    "tuple[bool, ...]": _tuple_of(_boolean),
+    "tuple[int, ...]": _tuple_of(_integer, int),
+    "tuple[float, ...]": _tuple_of(_float, float),
+    "tuple[str, ...]": _tuple_of(_string, str),
+    "tuple[bool, ...]": _tuple_of(_boolean, bool),
 }
 
 _READ_FROM_STRINGS = ("str", "DType")

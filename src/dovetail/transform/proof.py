@@ -15,7 +15,7 @@ from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
-from dovetail.program import compile
+from dovetail.program import Program, compile
 from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
@@ -26,70 +26,98 @@ Outputs = dict[str, Any]
 
 
 class Case:
-    """Inputs, and the outputs of the original model for them: by the interpreter, and by the native engine.
+    """Inputs, and outputs for them: of the original model, and of the last graph that was not refuted.
 
-    A special case has values or sizes at which only exact transformations must agree; the native engine does not run it.
+    ``original`` and ``last`` are those of the native engine, ``exact`` those of the interpreter for the last graph, None until a
+    comparison needs them. A special case has values or sizes at which only exact transformations must agree; the native engine
+    does not run it.
     """
 
-    def __init__(self, inputs: Mapping[str, Any], exact: Outputs, native: Outputs, is_special: bool = False) -> None:
+    def __init__(self, inputs: Mapping[str, Any], native: Outputs, is_special: bool = False) -> None:
         self.inputs = inputs
-        self.exact = exact
-        self.native = native
+        self.original = self.last = native
+        self.exact: Outputs | None = None
         self.is_special = is_special
 
 
 class Proof:
-    """The runs of one model to which those of its transformed graphs are compared.
+    """The runs of one model to which those of its transformed graphs are compared, by the native engine where it can.
 
-    ``sizes`` are the open dimensions of each case, ``notes`` the reasons where a case could not run.
+    ``sizes`` are the open dimensions of each case, ``notes`` the reasons where a case could not run. Nothing runs before the
+    first comparison.
     """
 
     def __init__(self, model: Model, seed: int = 0, tolerance: float | None = None) -> None:
         self._model = model
+        self._seed = seed
         self._tolerance = tolerance
         self._random = random_outputs(model)
-        self.cases: list[Case] = []
+        self._cases: list[Case] | None = None
         self.sizes: list[dict[str, int]] = []
         self.notes: list[str] = []
         self._seconds = 0.0
         self._is_native = has_native_size(model)
-        if not self._is_native:
-            size = MAX_NATIVE_WEIGHTS >> 20
-            self.notes.append(f"only the interpreter runs, which reads mapped weights in place: they exceed {size} MiB")
-        self._add_cases(seed)
+        self._program: Program | None = None
 
-    def refute(self, graph: Graph, *, is_exact: bool) -> str:
-        """Compare the answers of ``graph`` with those before. Returns the first difference as text, empty where there is none.
+    @property
+    def cases(self) -> list[Case]:
+        """The cases, found where they are read first."""
+        if self._cases is None:
+            self._cases = []
+            if not self._is_native:
+                size = MAX_NATIVE_WEIGHTS >> 20
+                self.notes.append(f"only the interpreter runs, which reads mapped weights in place: they exceed {size} MiB")
+            self._add_cases(self._seed)
+            self._program = None
+        return self._cases
 
-        Bits are compared for an exact transformation in the interpreter; otherwise outputs within the tolerance. The answers of
-        a graph that is not refuted are those with which the next ones are compared bit by bit.
+    def refute(self, before: Graph, after: Graph, *, is_exact: bool) -> str:
+        """Compare the answers of two graphs, and of the original. Returns the first difference as text, empty for none.
+
+        The answers of the native engine lie within the tolerance. Those of an exact transformation have the same bits there, or
+        in the interpreter: kernels add in the order of their layouts. ``before`` is the last graph that was not refuted.
         """
-        model = copy_model(self._model, graph)
-        exact: list[Outputs] = []
-        for case in self.cases:
-            try:
-                outputs = run_row_major(model, case.inputs)
-                native = {} if case.is_special else self._run_native(model, case.inputs)
-            except DovetailError as error:
-                if case.is_special and not is_exact:
-                    exact.append(case.exact)
-                    continue
-                return f"the run fails: [{error.code}] {error.message}"
-            if case.is_special and not is_exact:
-                exact.append(outputs)
-                continue
-            reason = (
-                _bit_difference(case.exact, outputs, self._random) if is_exact else self._difference(case.exact, outputs)
-            ) or self._difference(case.native, native)
-            if reason:
-                return reason
-            exact.append(outputs)
-        for case, outputs in zip(self.cases, exact, strict=True):
-            case.exact = outputs
+        model = copy_model(self._model, after)
+        cases = self.cases
+        try:
+            program = compile(model, engine="native") if self._is_native and cases else None
+            answers = []
+            for case in cases:
+                answer = self._compare(case, model, program, before, is_exact=is_exact)
+                if isinstance(answer, str):
+                    return answer
+                answers.append(answer)
+        except DovetailError as error:
+            return f"the run fails: [{error.code}] {error.message}"
+        for case, (native, exact) in zip(cases, answers, strict=True):
+            case.last, case.exact = native, exact
         return ""
 
-    def _run_native(self, model: Model, inputs: Mapping[str, Any]) -> Outputs:
-        return dict(compile(model, engine="native")(inputs)) if self._is_native else {}
+    def _compare(
+        self, case: Case, model: Model, program: Program | None, before: Graph, *, is_exact: bool
+    ) -> str | tuple[Outputs, Outputs | None]:
+        """Return the answers of a model for one case, natively and by the interpreter where it ran; a difference as text."""
+        if case.is_special and not is_exact:
+            return {}, None
+        native = {} if program is None or case.is_special else dict(program(case.inputs))
+        if reason := self._difference(case.original, native):
+            return reason
+        if program is not None and not case.is_special and (not is_exact or not bit_difference(case.last, native, self._random)):
+            return native, None
+        exact = run_row_major(model, case.inputs)
+        if case.exact is None:
+            case.exact = run_row_major(copy_model(self._model, before), case.inputs)
+        reason = bit_difference(case.exact, exact, self._random) if is_exact else self._difference(case.exact, exact)
+        return reason or (native, exact)
+
+    def _run(self, inputs: Mapping[str, Any]) -> Outputs:
+        """Run the original model, natively where it can. The interpreter shows only that the model accepts the inputs."""
+        if not self._is_native:
+            run_row_major(self._model, inputs)
+            return {}
+        if self._program is None:
+            self._program = compile(self._model, engine="native")
+        return dict(self._program(inputs))
 
     def _difference(self, before: Outputs, after: Outputs) -> str:
         for row in compare(before, after, self._tolerance, self._random):
@@ -118,9 +146,10 @@ class Proof:
         if inputs is None:
             return
         try:
-            self.cases.append(Case(inputs, run_row_major(self._model, inputs), {}, is_special=True))
+            run_row_major(self._model, inputs)
         except DovetailError:
             return
+        self.cases.append(Case(inputs, {}, is_special=True))
 
     def _add_other_sizes(self, seed: int, first: Mapping[str, int], names: list[str]) -> None:
         apart = {name: OTHER_SIZES[index % len(OTHER_SIZES)] + index // len(OTHER_SIZES) for index, name in enumerate(names)}
@@ -138,20 +167,24 @@ class Proof:
 
     def _add_case(self, seed: int, sizes: Mapping[str, int]) -> dict[str, int] | None:
         """Add the case of these sizes. Returns all sizes; None, with a note for the first case, where the model does not run."""
-        try:
-            inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside={} if not sizes else None, distinct=True)
-            chosen = _sizes_of(self._model, inputs, choose_sizes(self._model, sizes))
-            start = time.perf_counter()
-            exact = run_row_major(self._model, inputs)
-            self._seconds = time.perf_counter() - start
-            native = self._run_native(self._model, inputs)
-        except DovetailError as error:
-            if not sizes:
-                self.notes.append(f"nothing is proved, the model does not run: [{error.code}] {error.message}")
-            return None
-        self.cases.append(Case(inputs, exact, native))
-        self.sizes.append(chosen)
-        return chosen
+        assert self._cases is not None
+        # A model that refuses the sizes at which its rules hold runs at others, which only runs find.
+        searches: tuple[dict[str, Any] | None, ...] = (None,) if sizes else (None, {})
+        for number, beside in enumerate(searches):
+            try:
+                inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside=beside, distinct=True)
+                chosen = _sizes_of(self._model, inputs, choose_sizes(self._model, sizes))
+                start = time.perf_counter()
+                native = self._run(inputs)
+                self._seconds = time.perf_counter() - start
+            except DovetailError as error:
+                if not sizes and number == len(searches) - 1:
+                    self.notes.append(f"nothing is proved, the model does not run: [{error.code}] {error.message}")
+                continue
+            self._cases.append(Case(inputs, native))
+            self.sizes.append(chosen)
+            return chosen
+        return None
 
 
 def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
@@ -194,7 +227,7 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
     return {y.name: arrays[id(y)] for y in graph.outputs}
 
 
-def _bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
+def bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
     """Return the first output whose bits differ, as text; NaN of any payload are equal."""
     first, second = flatten_outputs(before), flatten_outputs(after)
     if first.keys() != second.keys():

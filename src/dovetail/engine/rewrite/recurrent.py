@@ -20,14 +20,17 @@ from dovetail.ops.recurrent.layouts import convert_form, pad_inputs
 
 class RecurrentSteps(
     Op,
-    sig="projected: F, r: R, inner?: F, lengths?: I, h?: F, c?: F, r_scale?: f32, r_zero?: i32 -> y: F, last_h: F, last_c: F",
+    sig=(
+        "projected: F, r: R, inner?: F, lengths?: I, h?: F, c?: F, p?: F, r_scale?: f32, r_zero?: i32 "
+        "-> y: F, last_h: F, last_c: F"
+    ),
     is_registered=False,
 ):
     """The time steps of a recurrent ``layer`` (sequence first), given W x + b of all steps. An operator of the engine alone.
 
     ``projected``, W x + b: [sequence, batch, directions * gates * hidden]. ``inner``: [directions, hidden], the recurrent bias of
-    the candidate gate of a GRU, added before the reset gate is applied. With ``r_scale`` and ``r_zero``, [directions, gates *
-    hidden], r is quantized, and so is h at each time step (DynamicQuantizeLSTM).
+    the candidate gate of a GRU, added before the reset gate is applied. ``p``: the peepholes of an LSTM. With ``r_scale`` and
+    ``r_zero``, [directions, gates * hidden], r is quantized, and so is h at each time step (DynamicQuantizeLSTM).
     """
 
     layer: RNN | GRU | LSTM
@@ -48,6 +51,7 @@ class RecurrentSteps(
         lengths: Array = None,
         h: Array = None,
         c: Array = None,
+        p: Array = None,
         r_scale: Array = None,
         r_zero: Array = None,
     ) -> Array:
@@ -63,7 +67,8 @@ class RecurrentSteps(
                 recurrent = m.prepare_weights(r[direction, ...])
                 step = linear_gru_step(m, f, g, recurrent, None if inner is None else inner[direction, ...], size)
             elif r_scale is None or r_zero is None:
-                step, _ = layer.make_step(m, direction, size, r[direction, ...], None)
+                peepholes = [] if p is None else [p[direction, ...]]
+                step, _ = layer.make_step(m, direction, size, r[direction, ...], None, *peepholes)
             else:
                 weights = QuantizedMatrix(r[direction, ...].T, r_scale[direction, ...], r_zero[direction, ...])
                 step, _ = layer.make_step(m, direction, size, weights, None)
@@ -110,7 +115,7 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
     x, w, r, bias, lengths, *rest = inputs
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
         return None
-    if not cell_of(op) or any(value is not None for value in rest[op.state_count :]):
+    if not cell_of(op):
         return None
     if op.layout != "sequence_first":
         with b:
@@ -126,7 +131,8 @@ def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> S
             if isinstance(op, GRU):
                 inner = m.stack([part[-size:] for part in biases], 0)
         states = [*rest[: op.state_count], None][:2]
-        return b.add(RecurrentSteps(layer=op, outputs=op.outputs), projected, r, inner, lengths, *states)
+        layer = RecurrentSteps(layer=op, outputs=op.outputs)
+        return b.add(layer, projected, r, inner, lengths, *states, *rest[op.state_count :])
 
 
 def cell_of(op: RNN | GRU | LSTM) -> str:
@@ -172,7 +178,7 @@ def rewrite_quantized_layer(b: Builder, op: DynamicQuantizeLSTM, xs: list[Value 
         return None
     recurrent = b.constant(np.ascontiguousarray(np.moveaxis(r.constant, 1, 2)))
     layer = RecurrentSteps(layer=op, outputs=op.outputs)
-    return b.add(layer, projected, recurrent, None, None, h, c, b.constant(r_scale), b.constant(r_zero))
+    return b.add(layer, projected, recurrent, None, None, h, c, None, b.constant(r_scale), b.constant(r_zero))
 
 
 def _per_column(values: Array, directions: int, columns: int, dtype: type) -> Array:

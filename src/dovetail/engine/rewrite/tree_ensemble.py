@@ -49,7 +49,8 @@ def rewrite_tree_ensemble(b: Builder, op: TreeEnsemble, x: Value) -> Value | Non
     if x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     tables = [b.constant(table, dtypes.dtype(table.dtype)) for table in _tables_of(op, x)]
-    without_transform = op.with_(post_transform="none")
+    # A copy of millions of attributes is checked again.
+    without_transform = op if op.post_transform == "none" else op.with_(post_transform="none")
     assert isinstance(without_transform, TreeEnsemble)
     (sums,) = b.add(TreeEnsembleSums(without_transform), x, *tables)
     if op.post_transform == "none":
@@ -60,7 +61,7 @@ def rewrite_tree_ensemble(b: Builder, op: TreeEnsemble, x: Value) -> Value | Non
 def _tables_of(op: TreeEnsemble, x: Value) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
     count, dtype = len(op.nodes_featureids), x.dtype.numpy
     members = np.zeros((count, 2), np.int64)
-    ends = np.cumsum([0, *(len(group) for group in op.membership_values)])
+    ends = np.cumsum([0, *map(len, op.membership_values)])
     members[np.array(op.nodes_modes) == MEMBER] = np.stack([ends[:-1], ends[1:]], axis=1)
     branches = [
         np.array(targets, np.int64) + count * np.array(is_leaf, bool)

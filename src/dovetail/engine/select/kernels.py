@@ -241,15 +241,15 @@ def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> Kern
 
 
 def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
-    steps, r, *optional = (*reads, *[None] * 8)[:8]
+    steps, r, *optional = (*reads, *[None] * 9)[:9]
     assert steps is not None and r is not None
-    is_quantized = optional[4] is not None
+    is_quantized = optional[5] is not None
     if not _is_f32(steps) or r.data is None or not (is_quantized or _is_f32(r)):
         return "a recurrent layer whose weights are no constants of f32"
     if not steps.count:
         return "a recurrent layer over an empty sequence"
     layer = op.layer
-    names = ("has_inner", "has_lengths", "has_h", "has_c")
+    names = ("has_inner", "has_lengths", "has_h", "has_c", "has_peepholes")
     attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=False)}
     attributes["is_quantized"] = int(is_quantized)
     attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "weights_format", "iofc")}

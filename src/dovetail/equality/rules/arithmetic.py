@@ -11,6 +11,7 @@ from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, broadcast
+from dovetail.ops.elementwise import operand_laws
 from dovetail.ops.elementwise.activation import PRelu, Relu
 from dovetail.ops.elementwise.binary import (
     Add,
@@ -26,6 +27,7 @@ from dovetail.ops.elementwise.binary import (
     Sum,
 )
 from dovetail.ops.elementwise.bitwise import BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
+from dovetail.ops.elementwise.broadcast import BroadcastingOp, Elementwise
 from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.elementwise.logical import (
     And,
@@ -41,6 +43,7 @@ from dovetail.ops.elementwise.logical import (
     Where,
     Xor,
 )
+from dovetail.ops.elementwise.operand_laws import OperandLaw
 from dovetail.ops.elementwise.unary import Abs, Negative
 from dovetail.ops.linalg.matmul import Gemm
 from dovetail.ops.tensor.transpose_expand_tile import Expand
@@ -101,41 +104,43 @@ def _order(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
     )
 
 
-def is_all(value: Value | None, number: float, negative_zero: bool | None = None) -> bool:
-    """Return whether all elements of a constant equal ``number``; ``negative_zero`` also requires the sign of zeros."""
-    data = None if value is None else value.constant
-    if data is None or not data.size or data.dtype.hasobject or data.size > 1 << 16:
-        return False
-    wide = np.asarray(data, dtype=np.float64) if data.dtype.kind not in "iub" else data
-    if not bool(np.all(wide == number)):
-        return False
-    return negative_zero is None or data.dtype.kind in "iub" or bool(np.all(np.signbit(wide) == negative_zero))
+def is_all(value: Value | None, number: float, sign: bool | None = None) -> bool:
+    """Return whether all elements of a constant equal ``number``; ``sign`` also requires the sign bit of zeros of floats."""
+    return value is not None and operand_laws.is_all(value.constant, number, sign)
 
 
-def _neutral(first: tuple[float, bool | None] | None, second: tuple[float, bool | None] | None) -> Rule:
-    """Return the rule that drops a neutral first or second operand where type and shape stay."""
+def _holds(law: OperandLaw, xs: list[Value | None]) -> bool:
+    """Return whether a law about a constant operand holds for two operands."""
+    constant, other = xs[law.index], xs[1 - law.index]
+    return constant is not None and other is not None and law.holds(other.dtype, constant.constant, constant.dtype)
 
-    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-        if len(xs) != 2:
-            return None
-        for index, neutral in enumerate((first, second)):
-            other = xs[1 - index]
-            if neutral is not None and other is not None and is_all(xs[index], *neutral) and other.type == types[0]:
-                return other
-        return None
 
-    return rule
+def _neutral(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop a neutral operand where the type and the shape stay."""
+    assert isinstance(op, BroadcastingOp)
+    for law in op.neutral:
+        other = xs[1 - law.index]
+        if _holds(law, xs) and other is not None and other.type == types[0]:
+            return other
+    return None
 
 
 def _inverse(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop two equal operators in a row that cancel."""
     x = xs[0]
-    return x.node.input(0) if x is not None and x.node is not None and type(x.node.op) is type(op) else None
+    assert isinstance(op, Elementwise)
+    return x.node.input(0) if _is_same(op, x) and x.dtype.name in op.involution else None  # type: ignore[union-attr]
 
 
 def _idempotent(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x = xs[0]
-    return x if x is not None and x.node is not None and type(x.node.op) is type(op) else None
+    assert isinstance(op, Elementwise)
+    return x if _is_same(op, x) and x.dtype.name in op.idempotent else None  # type: ignore[union-attr]
+
+
+def _is_same(op: Op, x: Value | None) -> bool:
+    """Return whether the operator of a value has the class of ``op``."""
+    return x is not None and x.node is not None and type(x.node.op) is type(op)
 
 
 def _where(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -163,15 +168,15 @@ def _not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return b.add(Not(), b.add(Equal(), *xs)[0])
 
 
-def _absorbing(number: int) -> Rule:
-    """Return the rule of a logical operator with a constant operand that decides every element."""
-
-    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-        if not isinstance(types[0], Tensor) or types[0].shape is None or not any(is_all(x, number) for x in xs):
-            return None
-        return expand(b, b.constant(np.asarray(bool(number)), types[0].dtype), types[0].shape)
-
-    return rule
+def _absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write an operator with a constant operand that decides every element as that constant."""
+    assert isinstance(op, BroadcastingOp)
+    if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].shape is None:
+        return None
+    for law in op.absorbing:
+        if _holds(law, xs):
+            return expand(b, b.constant(np.asarray(law.number, types[0].dtype.numpy), types[0].dtype), types[0].shape)
+    return None
 
 
 def _equal_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
@@ -268,14 +273,14 @@ def _all_of(*rules: Rule) -> tuple[Rule, ...]:
 _plain: Callable[..., tuple[Rule, ...]] = _all_of
 ARITHMETIC: dict[type[Op], tuple[Rule, ...]] = {
     Abs: (_idempotent,),
-    Add: _plain(_neutral((0, True), (0, True))),
-    And: _plain(_neutral((1, None), (1, None)), _absorbing(0)),
+    Add: _plain(_neutral),
+    And: _plain(_neutral, _absorbing),
     BitwiseAnd: _plain(_logical(And)),
     BitwiseNot: (_logical(Not),),
     BitwiseOr: _plain(_logical(Or)),
     BitwiseXor: _plain(_logical(Xor)),
     Clip: (_clip,),
-    Divide: _plain(_neutral(None, (1, None)), _divide),
+    Divide: _plain(_neutral, _divide),
     Equal: _plain(_equal_itself),
     Gemm: (_gemm,),
     Greater: (_mirror(Less),),
@@ -286,17 +291,17 @@ ARITHMETIC: dict[type[Op], tuple[Rule, ...]] = {
     Mean: (),
     Minimum: (_variadic, *_plain()),
     Mod: _plain(),
-    Multiply: _plain(_neutral((1, None), (1, None))),
+    Multiply: _plain(_neutral),
     Negative: (_inverse,),
     Not: (_inverse,),
     NotEqual: (_not_equal,),
-    Or: _plain(_neutral((0, None), (0, None)), _absorbing(1)),
+    Or: _plain(_neutral, _absorbing),
     PRelu: (),
-    Power: _plain(_neutral(None, (1, None))),
+    Power: _plain(_neutral),
     Relu: (_idempotent,),
     SquaredDifference: (_squared_difference,),
-    Subtract: (_neutral(None, (0, False)), _subtract, *_plain()),
+    Subtract: (_neutral, _subtract, *_plain()),
     Sum: (_sum,),
     Where: (_where, _operands),
-    Xor: _plain(_neutral((0, None), (0, None))),
+    Xor: _plain(_neutral),
 }

@@ -13,7 +13,7 @@ from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Size, Tensor, Type
 from dovetail.ops.constant import Identity
-from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.cast import Cast, CastLike, is_without_effect
 from dovetail.ops.nn.dropout import Dropout, is_inference
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.pad import Pad
@@ -21,9 +21,6 @@ from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
 from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
 
-SIGNIFICANT_BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-"""The significant bits of float types, the implicit one included."""
-_EXPONENT_BITS = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
 MAX_UNIFORM = 1 << 22
 """The most elements of a constant that is tested for equal elements."""
 
@@ -184,36 +181,12 @@ def _cast(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     if x.type.dtype is op.to:
         return x
     inner = x.node
-    # Text shows the type: "1", "1.0" or "True".
-    if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None or op.to.name == "string":
+    if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None:
         return None
     source = inner.input(0)
-    if not isinstance(source.type, Tensor) or source.type.dtype is None or not is_exact_cast(source.type.dtype, x.type.dtype):
+    if not isinstance(source.type, Tensor) or source.type.dtype is None:
         return None
-    # Integers wrap in a narrower type and floats saturate, so that a detour through floats matters.
-    is_detour = source.type.dtype.is_integer and x.type.dtype.is_float and op.to.is_integer
-    return None if is_detour else b.add(op, source)
-
-
-def is_exact_cast(source: dtypes.DType, target: dtypes.DType) -> bool:
-    """Return whether every value of the type ``source`` has the same value in ``target``."""
-    if source is target:
-        return True
-    if target.name in SIGNIFICANT_BITS:
-        if source.name in SIGNIFICANT_BITS:
-            return (
-                SIGNIFICANT_BITS[source.name] <= SIGNIFICANT_BITS[target.name]
-                and _EXPONENT_BITS[source.name] <= _EXPONENT_BITS[target.name]
-            )
-        if source.name == "boolean":
-            return True
-        return source.kind in ("int", "uint") and source.bits <= SIGNIFICANT_BITS[target.name] and target.name != "f16"
-    if source.name == "boolean":
-        return target.kind in ("int", "uint") and target.bits >= 8
-    if source.kind in ("int", "uint") and target.kind in ("int", "uint"):
-        (low, high), (other_low, other_high) = source.range(), target.range()
-        return other_low <= low and high <= other_high and target.bits >= 8
-    return False
+    return b.add(op, source) if is_without_effect(source.type.dtype, x.type.dtype, op.to) else None
 
 
 def _cast_like(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

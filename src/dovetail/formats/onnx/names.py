@@ -19,9 +19,11 @@ def label(node: ForeignNode) -> str:
 def subgraphs(node: ForeignNode) -> Iterator[tuple[str, ForeignGraph]]:
     """Yield the subgraphs among a node's attributes, each with its attribute's name."""
     for name, value in node.attributes.items():
-        for item in value if isinstance(value, list) else (value,):
-            if isinstance(item, ForeignGraph):
-                yield name, item
+        # All items of a list come from one field of the attribute.
+        if isinstance(value, ForeignGraph):
+            yield name, value
+        elif isinstance(value, list) and value and isinstance(value[0], ForeignGraph):
+            yield from ((name, item) for item in value)
 
 
 Deviate = Callable[[DovetailError], None]

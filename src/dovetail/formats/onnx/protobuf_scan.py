@@ -27,6 +27,9 @@ _INSIDE: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph"},
     "tensor": {9: "elements"},
 }
+# Fields behind which no scanned one comes in the order of the field numbers, in which protobuf writes: lists of numbers and
+# strings, whose items are a field each. The rest of the message is copied unread; an element behind it only costs a copy.
+_LISTS: dict[str, frozenset[int]] = {"attribute": frozenset((7, 8, 9)), "tensor": frozenset((4, 5, 6, 7, 10, 11))}
 # protobuf parses at most 100 nested messages.
 _MAX_DEPTH = 100
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -112,14 +115,16 @@ class _Rewriter(ABC):
         """Append one message, and return its size."""
         if depth > self.max_depth:
             raise _NotScanned
-        data, inside = self.data, _INSIDE[kind]
+        data, inside, lists = self.data, _INSIDE[kind], _LISTS.get(kind, ())
         offset = copied = start
         size = 0
         while offset < end:
             field = offset
             tag, offset = _read_varint(data, offset)
             wire = tag & 7
-            if wire == _BYTES:
+            if lists and tag >> 3 in lists:
+                offset = end
+            elif wire == _BYTES:
                 length, offset = _read_varint(data, offset)
                 field_kind = inside.get(tag >> 3)
                 if field_kind is not None and offset + length <= end and self.is_changed(offset, length):

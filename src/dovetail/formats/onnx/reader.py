@@ -307,7 +307,8 @@ class GraphReader:
 
     def _parse_cached_attribute(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
         kind = proto.type
-        if kind not in _REPEATING or (kind == 4 and not _is_small(proto.t)):
+        length = len(proto.ints) + len(proto.floats) + len(proto.strings)
+        if kind not in _REPEATING or length > _SMALL or (kind == 4 and not _is_small(proto.t)):
             return self._attribute(proto, node, depth)
         stored = proto.SerializeToString()
         known = self._attributes_found.get(stored)
@@ -366,7 +367,10 @@ class GraphReader:
         if field in ("ints", "floats"):
             items = list(value)
         elif field == "strings":
-            items = [_text(item, name) for item in value]
+            try:
+                items = list(map(bytes.decode, value))
+            except UnicodeDecodeError:
+                raise FormatError("attribute.text", f"the attribute {name!r} must be UTF-8") from None
         elif field in _ONE:
             return self._message(field, value, name, node, depth)
         else:

@@ -10,6 +10,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree_shapes, broadcast
 from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like, unbroadcast
+from dovetail.ops.elementwise.operand_laws import REALS
 from dovetail.ops.elementwise.unary import UnaryOp
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ ONE_SIXTH = 0.16666666666666666
 
 class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
     """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
+
+    idempotent = REALS
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.maximum(x, xp.zeros_like(x))

@@ -18,6 +18,7 @@ from dovetail.ops.elementwise.broadcast import (
     scalar_like,
     unbroadcast,
 )
+from dovetail.ops.elementwise.operand_laws import EXACT_IN_F64, FLOATS, INTEGERS, REALS, OperandLaw, both
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -47,6 +48,9 @@ class Add(
 ):
     """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
+    # -0.0 + 0.0 is 0.0: only -0.0 is neutral in a sum of floats.
+    neutral = (*both(0, INTEGERS), *both(0, FLOATS, sign=True))
+
     def is_commutative(self, x: View, y: View) -> bool:
         return True
 
@@ -68,6 +72,8 @@ class Subtract(
 ):
     """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
+    neutral = (OperandLaw(1, 0, INTEGERS), OperandLaw(1, 0, FLOATS, sign=False))
+
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.subtract(x, y)
 
@@ -85,6 +91,8 @@ class Multiply(
     openvino=f"Multiply-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+
+    neutral = both(1, REALS)
 
     def is_commutative(self, x: View, y: View) -> bool:
         return True
@@ -109,6 +117,8 @@ class Divide(
 
     The minimum of a signed type divided by -1 wraps. Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
     """
+
+    neutral = (OperandLaw(1, 1, REALS),)
 
     m_pythondiv: bool = False
 
@@ -200,6 +210,9 @@ class Power(
     Integers are exact and wrap; a negative exponent gives the truncated reciprocal. Sources: ONNX Pow 1 to 15 (from 12 on the
     types may differ), OpenVINO Power-1 (equal types).
     """
+
+    # Operands of which one is a float are computed in f64, which 64-bit integers exceed.
+    neutral = (OperandLaw(1, 1, EXACT_IN_F64, REALS), OperandLaw(1, 1, INTEGERS, INTEGERS))
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.check_equal_shapes(x, y)

@@ -108,8 +108,17 @@ class BitShift(
         if xp is symbolic.xp:
             raise symbolic.Inexact("bits of dimensions")
         self.check_equal_shapes(x, amount)
-        bits = arrays.element(x).bits
-        return arrays.bit_shift(xp, x, xp.where(amount < 0, xp.full_like(amount, bits), amount), self.direction)
+        kind = arrays.element(x)
+        if kind.bits >= 8:
+            return self._shift(xp, kind.bits, x, amount)
+        # Such a type has no shift, and may not hold its number of bits.
+        wide = dtypes.dtype(f"{kind.kind}8")
+        shifted = self._shift(xp, kind.bits, *(arrays.cast(xp, array, wide) for array in (x, amount)))
+        return arrays.cast(xp, shifted, kind)
+
+    def _shift(self, xp: Namespace, bits: int, x: Array, amount: Array) -> Any:
+        amount = xp.where(amount < 0, xp.full_like(amount, bits), amount)
+        return arrays.bit_shift(xp, x, amount, self.direction, bits)
 
     def canonical(self, x: View, amount: View) -> Op:
         plain: Any = super().canonical(x, amount)

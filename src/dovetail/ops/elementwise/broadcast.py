@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
+    from dovetail.ops.elementwise.operand_laws import OperandLaw
 
 # OpenVINO's attribute for ``broadcast``; the converters handle its value ``pdpd``.
 AUTO_BROADCAST = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
@@ -31,8 +32,12 @@ _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.
 class Elementwise(Op):
     """Elementwise operators compute each output element from the input elements of the same index.
 
-    Types stored as codes (nf4, u1, u3, u6) have no arithmetic.
+    Types stored as codes (nf4, u1, u3, u6) have no arithmetic. ``idempotent`` names the types of which a second application of an
+    operator changes no bit, ``involution`` those of which it undoes the first one.
     """
+
+    idempotent: ClassVar[frozenset[str]] = frozenset()
+    involution: ClassVar[frozenset[str]] = frozenset()
 
     def decompose(self, b: Builder, *xs: Any) -> Any:
         """Compute in a wider type where that gives the same result, otherwise return what ``lower`` writes."""
@@ -61,8 +66,13 @@ def _in_wider(b: Builder, op: Op, xs: tuple[Any, ...]) -> Any:
 
 
 class BroadcastingOp(Elementwise):
-    """With ``broadcast`` the inputs broadcast as in numpy, without it their shapes must be equal."""
+    """With ``broadcast`` the inputs broadcast as in numpy, without it their shapes must be equal.
 
+    Beside a constant of ``neutral`` the result has the bits of the other operand; one of ``absorbing`` is the result.
+    """
+
+    neutral: ClassVar[tuple[OperandLaw, ...]] = ()
+    absorbing: ClassVar[tuple[OperandLaw, ...]] = ()
     broadcast: bool = True
 
     def shape(self, *xs: Any) -> Any:

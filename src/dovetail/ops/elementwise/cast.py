@@ -24,6 +24,45 @@ _NAMES = (
     "BOOL:boolean"
 )
 
+_SIGNIFICANT_BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+_EXPONENT_BITS = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
+_INTEGERS = ("i2", "i4", "i8", "i16", "i32", "i64", "u2", "u4", "u8", "u16", "u32", "u64")
+
+
+def is_exact_cast(source: DType, target: DType) -> bool:
+    """Return whether every value of the type ``source`` has the same value in ``target``, as far as that is known here."""
+    if source is target:
+        return True
+    if source.name == "boolean":
+        return target.name in _INTEGERS or target.name in _SIGNIFICANT_BITS
+    if source.name in _SIGNIFICANT_BITS:
+        return (
+            target.name in _SIGNIFICANT_BITS
+            and _SIGNIFICANT_BITS[source.name] <= _SIGNIFICANT_BITS[target.name]
+            and _EXPONENT_BITS[source.name] <= _EXPONENT_BITS[target.name]
+        )
+    if source.name not in _INTEGERS:
+        return False
+    if target.name in _INTEGERS:
+        return _has_range(source, target)
+    return source.bits - (source.kind == "int") <= _SIGNIFICANT_BITS.get(target.name, 0)
+
+
+def _has_range(source: DType, target: DType) -> bool:
+    """Return whether the range of one integer type is within that of another."""
+    (low, high), (target_low, target_high) = source.range(), target.range()
+    return target_low <= low and high <= target_high
+
+
+def is_without_effect(source: DType, middle: DType, target: DType) -> bool:
+    """Return whether a Cast from ``source`` to ``middle`` changes no bit of a Cast to ``target`` after it."""
+    # Text shows the type: "1", "1.0" or "True".
+    if not is_exact_cast(source, middle) or (target.name == "string" and source is not middle):
+        return False
+    # Integers wrap in a narrower type and floats saturate, so that a detour through floats matters beyond its range.
+    is_detour = source.is_integer and middle.is_float and target.is_integer
+    return not is_detour or (target.name in _INTEGERS and _has_range(source, target))
+
 
 def _check_rounding(round_mode: str) -> None:
     if round_mode not in ("up", "down", "nearest", "even"):

@@ -9,6 +9,7 @@ import numpy as np
 from dovetail import arrays, symbolic
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, is_float, scalar_like, unbroadcast
+from dovetail.ops.elementwise.operand_laws import BOOLEANS, both
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -148,6 +149,9 @@ class And(
 ):
     """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
+    neutral = both(1, BOOLEANS)
+    absorbing = both(0, BOOLEANS)
+
     def is_commutative(self, x: View, y: View) -> bool:
         return True
 
@@ -160,6 +164,9 @@ class Or(
     _Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/false)"), openvino=f"LogicalOr-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+
+    neutral = both(0, BOOLEANS)
+    absorbing = both(1, BOOLEANS)
 
     def is_commutative(self, x: View, y: View) -> bool:
         return True
@@ -175,6 +182,8 @@ class Xor(
     openvino=(f"Xor-1(x, y; {AUTO_BROADCAST})", f"LogicalXor-1(x, y; {AUTO_BROADCAST})"),
 ):
     """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+
+    neutral = both(0, BOOLEANS)
 
     def is_commutative(self, x: View, y: View) -> bool:
         return True
@@ -196,6 +205,8 @@ class _Predicate(Elementwise, sig="x: F -> y: boolean"):
 
 class Not(_Predicate, sig="x: boolean -> y: boolean", onnx="Not-1(x)", openvino="LogicalNot-1(x)"):
     """Compute the logical NOT. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
+
+    involution = BOOLEANS
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         return xp.logical_not(x)

@@ -11,6 +11,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like
+from dovetail.ops.elementwise.operand_laws import REALS
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -40,6 +41,8 @@ class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs
     Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
     """
 
+    idempotent = REALS
+
     def function(self, xp: Namespace, x: Array) -> Any:
         return x if xp is not symbolic.xp and arrays.element(x).kind == "uint" else xp.abs(x)
 
@@ -49,6 +52,9 @@ class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs
 
 class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
+
+    # f8e8m0 has no sign.
+    involution = REALS - {"f8e8m0"}
 
     def lower(self, b: Builder, x: Value) -> Any:
         return b.Subtract(0, x) if x.dtype.kind == "uint" else None

@@ -71,11 +71,11 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
             raise RuleError("tree.nodes", f"all node attributes must have {count} entries")
         if len(self.leaf_weights) != weights:
             raise RuleError("tree.leaves", f"leaf_weights must have {weights} entries, got {len(self.leaf_weights)}")
-        if outside := [target for target in self.leaf_targetids if not 0 <= target < self.n_targets]:
-            raise RuleError("tree.leaves", f"leaf_targetids must be in [0, {self.n_targets - 1}], got {outside[0]}")
+        if (outside := first_outside(self.leaf_targetids, self.n_targets)) is not None:
+            raise RuleError("tree.leaves", f"leaf_targetids must be in [0, {self.n_targets - 1}], got {outside}")
         if self.leaf_sizes and (sum(self.leaf_sizes) != weights or min(self.leaf_sizes) < 0):
             raise RuleError("tree.leaves", f"leaf_sizes (sum {sum(self.leaf_sizes)}) must add up to the weights ({weights})")
-        if any(not 0 <= mode <= MEMBER for mode in self.nodes_modes) or self.nodes_modes.count(MEMBER) != len(
+        if first_outside(self.nodes_modes, MEMBER + 1) is not None or self.nodes_modes.count(MEMBER) != len(
             self.membership_values
         ):
             raise RuleError(
@@ -86,7 +86,7 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
             raise RuleError(
                 "tree.words", f"unknown aggregate_function {self.aggregate_function!r} or post_transform {self.post_transform!r}"
             )
-        if not self.tree_roots or any(feature < 0 for feature in self.nodes_featureids):
+        if not self.tree_roots or min(self.nodes_featureids, default=0) < 0:
             raise RuleError("tree.nodes", "there must be a tree, and no feature below 0")
         self.depth()
 
@@ -97,25 +97,7 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         """Return the number of nodes of the longest path. Raises RuleError [tree.nodes] for a cycle or a missing node."""
         next_ids = np.array([self.nodes_truenodeids, self.nodes_falsenodeids], np.int64)
         is_leaf = np.array([self.nodes_trueleafs, self.nodes_falseleafs], bool)
-        count = next_ids.shape[1]
-        if np.any((np.array(self.tree_roots) < 0) | (np.array(self.tree_roots) >= count)) or np.any(
-            ~is_leaf & ((next_ids < 0) | (next_ids >= count))
-        ):
-            raise RuleError("tree.nodes", f"a node id is not in [0, {count - 1}]")
-        if np.any(is_leaf & ((next_ids < 0) | (next_ids >= self.leaf_count()))):
-            raise RuleError("tree.leaves", f"a leaf id is not in [0, {self.leaf_count() - 1}]")
-        # Topological order, level by level: the nodes of a cycle are never visited.
-        predecessors = np.bincount(next_ids[~is_leaf], minlength=count)
-        front, visited, depth = np.flatnonzero(predecessors == 0), 0, 0
-        while front.size:
-            visited, depth = visited + front.size, depth + 1
-            nodes, counts = np.unique(next_ids[:, front][~is_leaf[:, front]], return_counts=True)
-            predecessors[nodes] -= counts
-            front = nodes[predecessors[nodes] == 0]
-        if visited < count or depth > MAX_DEPTH:
-            reason = "the nodes have a cycle" if visited < count else f"a path may have at most {MAX_DEPTH} nodes, got {depth}"
-            raise RuleError("tree.nodes", reason)
-        return depth
+        return depth_of(np.array(self.tree_roots), next_ids, is_leaf, self.leaf_count())
 
     def shape(self, x: View) -> Any:
         if x.shape is None:
@@ -223,6 +205,37 @@ class _TreeWalk:
         ufunc: Any = {"min": np.minimum, "max": np.maximum}.get(op.aggregate_function, np.add)
         ufunc.at(weights, (leaves, targets), leaf_weights)
         return self._rows_at(weights, position), self._rows_at(has_weight, position)
+
+
+def depth_of(roots: Array, next_ids: Array, is_leaf: Array, leaf_count: int) -> int:
+    """Return the number of nodes of the longest path: ``next_ids`` [2, nodes] where a test holds, and where it does not.
+
+    Raises RuleError [tree.nodes] for a cycle or a missing node, [tree.leaves] for a missing leaf.
+    """
+    count = next_ids.shape[1]
+    if np.any((roots < 0) | (roots >= count)) or np.any(~is_leaf & ((next_ids < 0) | (next_ids >= count))):
+        raise RuleError("tree.nodes", f"a node id is not in [0, {count - 1}]")
+    if np.any(is_leaf & ((next_ids < 0) | (next_ids >= leaf_count))):
+        raise RuleError("tree.leaves", f"a leaf id is not in [0, {leaf_count - 1}]")
+    # Topological order, level by level: the nodes of a cycle are never visited.
+    predecessors = np.bincount(next_ids[~is_leaf], minlength=count)
+    front, visited, depth = np.flatnonzero(predecessors == 0), 0, 0
+    while front.size:
+        visited, depth = visited + front.size, depth + 1
+        nodes, counts = np.unique(next_ids[:, front][~is_leaf[:, front]], return_counts=True)
+        predecessors[nodes] -= counts
+        front = nodes[predecessors[nodes] == 0]
+    if visited < count or depth > MAX_DEPTH:
+        reason = "the nodes have a cycle" if visited < count else f"a path may have at most {MAX_DEPTH} nodes, got {depth}"
+        raise RuleError("tree.nodes", reason)
+    return depth
+
+
+def first_outside(numbers: tuple[int, ...], end: int) -> int | None:
+    """Return the first of the numbers, of which there may be millions, that is not in [0, end); None where all are."""
+    if not numbers or (min(numbers) >= 0 and max(numbers) < end):
+        return None
+    return next(number for number in numbers if not 0 <= number < end)
 
 
 def _constant(b: Builder, x: Value, value: float) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.ml.class_labels import Labels, check_labels
 from dovetail.ops.ml.linear_models import as_rows, row_count_of
 from dovetail.ops.ml.post_transform import apply_transform, apply_transform_to_single_score, check_transform
-from dovetail.ops.ml.tree_ensemble import AGGREGATES, TreeEnsemble
+from dovetail.ops.ml.tree_ensemble import AGGREGATES, TreeEnsemble, depth_of, first_outside
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 """The comparisons of a node, in the order of TreeEnsemble's modes; a leaf has the mode LEAF."""
+_NUMBERS = {mode: number for number, mode in enumerate((*MODES, "LEAF"))}
 
 
 class Forest(NamedTuple):
@@ -31,9 +33,20 @@ class Forest(NamedTuple):
     ``tree_of`` the tree of each leaf.
     """
 
-    branches: dict[str, tuple[Any, ...]]
+    branches: dict[str, Array]
     leaf_of: Any
     tree_of: Any
+
+    def check_walks(self) -> None:
+        """Check that every walk ends. Raises RuleError [tree.nodes]."""
+        columns = self.branches
+        next_ids = np.stack([columns[f"nodes_{side}nodeids"] for side in ("true", "false")])
+        is_leaf = np.stack([columns[f"nodes_{side}leafs"] for side in ("true", "false")])
+        depth_of(columns["tree_roots"], next_ids, is_leaf, len(self.tree_of))
+
+    def branch_attributes(self) -> dict[str, tuple[Any, ...]]:
+        """Return the attributes of the nodes."""
+        return {name: tuple(column.tolist()) for name, column in self.branches.items()}
 
     def leaf_attributes(self, targets: tuple[int, ...], weights: tuple[float, ...]) -> dict[str, tuple[Any, ...]]:
         """Return the attributes of the leaves: their targets and weights, in the order of the leaves."""
@@ -55,6 +68,15 @@ class Forest(NamedTuple):
             return False
         lacking = np.unique(self.tree_of[~has])
         return True if len(lacking) < len(np.unique(self.tree_of)) else None
+
+
+_FORESTS: dict[int, Forest] = {}
+"""Forests by the identity of their operator, as long as it lives: the check of an operator reads what its decomposition reads."""
+
+
+def _keep(op: Op, forest: Forest) -> None:
+    _FORESTS[id(op)] = forest
+    weakref.finalize(op, _FORESTS.pop, id(op), None).atexit = False
 
 
 class _TreeColumns(Op):
@@ -82,17 +104,19 @@ class _TreeColumns(Op):
         check_transform(self.post_transform)
         if self.target_count() < 1:
             raise RuleError("tree.leaves", f"there must be at least 1 target, got {self.target_count()}")
-        self.trees("sum")
+        forest = _read_forest(self)
+        forest.check_walks()
+        _keep(self, forest)
 
     def forest(self) -> Forest:
         """Read the columns. Raises RuleError [tree.nodes], [tree.leaves], [tree.modes]."""
-        return _read_forest(self)
+        return _FORESTS.get(id(self)) or _read_forest(self)
 
     def trees(self, aggregate: str, forest: Forest | None = None) -> TreeEnsemble:
         """Return the TreeEnsemble of the trees, before base values and transform."""
         forest = forest or self.forest()
         _, _, targets, weights = self.weight_columns()
-        columns: dict[str, Any] = {**forest.branches, **forest.leaf_attributes(targets, weights)}
+        columns: dict[str, Any] = {**forest.branch_attributes(), **forest.leaf_attributes(targets, weights)}
         return TreeEnsemble(n_targets=self.target_count(), aggregate_function=aggregate, **columns)
 
     def rows(self, b: Builder, x: Value) -> Any:
@@ -105,7 +129,7 @@ class _TreeColumns(Op):
         answers: list[Any] = [forest.has_weight(targets, target) for target in range(self.target_count())]
         if None not in answers:
             return answers
-        columns: dict[str, Any] = {**forest.branches, **forest.leaf_attributes(targets, (1.0,) * len(targets))}
+        columns: dict[str, Any] = {**forest.branch_attributes(), **forest.leaf_attributes(targets, (1.0,) * len(targets))}
         (maximum,) = b.add(TreeEnsemble(n_targets=self.target_count(), aggregate_function="max", **columns), rows)
         has_weight = b.Greater(maximum, b.constant(np.array(0, rows.dtype.numpy), rows.dtype))
         parts = (b.Slice(has_weight, [target], [target + 1], [1]) for target in range(self.target_count()))
@@ -327,12 +351,13 @@ def _read_forest(op: _TreeColumns) -> Forest:
     if words:
         raise RuleError("tree.modes", f"nodes_modes must be one of {', '.join(MODES)}, LEAF, got {min(words)!r}")
     index = _NodeIndex(*ids)
-    is_leaf = np.array([mode == "LEAF" for mode in op.nodes_modes], bool)
+    modes = np.fromiter(map(_NUMBERS.__getitem__, op.nodes_modes), np.int64, count)
+    is_leaf = modes == _NUMBERS["LEAF"]
     features = np.array(op.nodes_featureids, np.int64)
     if np.any(features[~is_leaf] < 0):
         raise RuleError("tree.nodes", f"feature ids must not be negative, got {features[~is_leaf].min()}")
     goes = np.stack([index.rows(ids[0], np.array(column, np.int64), ~is_leaf, name) for name, column in _next_columns(op)])
-    return _number_nodes(op, index, is_leaf, features, goes)
+    return _number_nodes(op, index, modes, features, goes)
 
 
 def _next_columns(op: _TreeColumns) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -340,15 +365,51 @@ def _next_columns(op: _TreeColumns) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 class _NodeIndex:
-    """The index of nodes by tree and node id."""
+    """The index of nodes by tree and node id. Raises RuleError [tree.nodes] for a node that occurs twice, and a tree in parts."""
 
     def __init__(self, trees: Array, nodes: Array) -> None:
-        self.trees, where, self.tree_of = np.unique(trees, return_index=True, return_inverse=True)
-        self.nodes, node_of = np.unique(nodes, return_inverse=True)
-        self.roots = np.sort(where)
-        if np.count_nonzero(np.diff(trees)) != len(self.trees) - 1:
+        starts = np.flatnonzero(np.diff(trees, prepend=trees[0] - 1))
+        self.trees = trees[starts]
+        if np.unique(self.trees).size != len(starts):
             raise RuleError("tree.nodes", "the nodes of a tree must be consecutive")
-        keys = self.tree_of * len(self.nodes) + node_of
+        self.roots = starts
+        self.sizes = np.diff(starts, append=len(trees))
+        self.tree_of = np.repeat(np.arange(len(starts)), self.sizes)
+        self._tree_ids = trees
+        self._by_id = np.argsort(self.trees, kind="stable")
+        # Exporters number the nodes of a tree from 0, in order: the place of a node is then its number.
+        self._places: _Places | None = None
+        if not np.array_equal(nodes, np.arange(len(nodes)) - np.repeat(starts, self.sizes)):
+            self._places = _Places(trees, nodes, self.tree_of)
+
+    def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
+        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
+        if trees is self._tree_ids:
+            tree, exists = self.tree_of, np.ones(len(trees), bool)
+        else:
+            place = np.minimum(np.searchsorted(self.trees, trees, sorter=self._by_id), len(self.trees) - 1)
+            tree = self._by_id[place]
+            exists = self.trees[tree] == trees
+        if self._places is None:
+            rows = self.roots[tree] + nodes
+            exists &= (nodes >= 0) & (nodes < self.sizes[tree])
+        else:
+            rows, is_known = self._places.rows(tree, nodes)
+            exists &= is_known
+        missing = np.flatnonzero(is_required & ~exists)
+        if missing.size:
+            raise RuleError(
+                "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
+            )
+        return np.where(is_required, rows, -1)
+
+
+class _Places:
+    """The entries of nodes with any ids."""
+
+    def __init__(self, trees: Array, nodes: Array, tree_of: Array) -> None:
+        self.nodes, node_of = np.unique(nodes, return_inverse=True)
+        keys = tree_of * len(self.nodes) + node_of
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
         twice = np.flatnonzero(np.diff(self.keys) == 0)
@@ -356,33 +417,25 @@ class _NodeIndex:
             row = self.order[twice[0]]
             raise RuleError("tree.nodes", f"node {nodes[row]} of tree {trees[row]} occurs twice")
 
-    def rows(self, trees: Array, nodes: Array, is_required: Array, name: str) -> Any:
-        """Return the entries of these nodes, -1 where not ``is_required``. Raises RuleError [tree.nodes] for a missing node."""
-        tree, node = (
-            np.minimum(np.searchsorted(all_, ids), len(all_) - 1) for all_, ids in ((self.trees, trees), (self.nodes, nodes))
-        )
+    def rows(self, tree: Array, nodes: Array) -> tuple[Any, Any]:
+        """Return the entries of nodes of trees by number, and which exist."""
+        node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         keys = tree * len(self.nodes) + node
         index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        exists = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[index] == keys)
-        missing = np.flatnonzero(is_required & ~exists)
-        if missing.size:
-            raise RuleError(
-                "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
-            )
-        return np.where(is_required, self.order[index], -1)
+        return self.order[index], (self.nodes[node] == nodes) & (self.keys[index] == keys)
 
 
-def _number_nodes(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, features: Array, goes: Array) -> Forest:
+def _number_nodes(op: _TreeColumns, index: _NodeIndex, modes: Array, features: Array, goes: Array) -> Forest:
     """Number nodes and leaves separately.
 
     A tree that is a single leaf gets a node that always leads to it.
     """
+    is_leaf = modes == _NUMBERS["LEAF"]
     number = np.where(is_leaf, np.cumsum(is_leaf) - 1, np.cumsum(~is_leaf) - 1)
     branches = ~is_leaf
     lone = index.roots[is_leaf[index.roots]]
     added = len(lone)
     missing = np.array(op.nodes_missing_value_tracks_true or (False,) * len(is_leaf), bool)
-    modes = np.array([MODES.index(mode) if mode != "LEAF" else 0 for mode in op.nodes_modes])
     roots = number[index.roots].copy()
     roots[is_leaf[index.roots]] = np.count_nonzero(branches) + np.arange(added)
     columns: dict[str, tuple[Any, Any]] = {
@@ -394,12 +447,10 @@ def _number_nodes(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, features:
     for side, rows in zip(("true", "false"), goes, strict=True):
         columns[f"nodes_{side}nodeids"] = number[rows[branches]], number[lone]
         columns[f"nodes_{side}leafs"] = is_leaf[rows[branches]], np.ones(added, bool)
-    branch_columns = {name: tuple(np.concatenate(parts).tolist()) for name, parts in columns.items()}
-    if not any(branch_columns["nodes_missing_value_tracks_true"]):
-        branch_columns["nodes_missing_value_tracks_true"] = ()
-    return Forest(
-        {**branch_columns, "tree_roots": tuple(roots.tolist())}, _leaf_rows(op, index, is_leaf, number), index.tree_of[is_leaf]
-    )
+    branch_columns = {name: np.concatenate(parts) for name, parts in columns.items()}
+    if not np.any(branch_columns["nodes_missing_value_tracks_true"]):
+        branch_columns["nodes_missing_value_tracks_true"] = np.zeros(0, bool)
+    return Forest({**branch_columns, "tree_roots": roots}, _leaf_rows(op, index, is_leaf, number), index.tree_of[is_leaf])
 
 
 def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Array) -> Any:
@@ -412,9 +463,9 @@ def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Arra
         )
     if not trees:
         return np.zeros(0, np.int64)
-    wrong = [target for target in targets if not 0 <= target < op.target_count()]
-    if wrong:
-        raise RuleError("tree.leaves", f"targets must be in [0, {op.target_count() - 1}], got {wrong[0]}")
+    wrong = first_outside(targets, op.target_count())
+    if wrong is not None:
+        raise RuleError("tree.leaves", f"targets must be in [0, {op.target_count() - 1}], got {wrong}")
     rows = index.rows(np.array(trees, np.int64), np.array(nodes, np.int64), np.ones(len(trees), bool), "a weight")
     return np.where(is_leaf[rows], number[rows], -1)
 

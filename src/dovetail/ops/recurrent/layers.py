@@ -227,6 +227,20 @@ class RecurrentLayer(Op):
         *rest: Value | None,
     ) -> Any:
         """Convert to layout sequence_first, then unroll the time steps; a Loop for many or an unknown number of them."""
+        return self.write_steps(b, UNROLL_LIMIT, x, w, r, bias, lengths, *rest)
+
+    def write_steps(
+        self,
+        b: Builder,
+        unrolled: int,
+        x: Value,
+        w: Value,
+        r: Value,
+        bias: Value | None = None,
+        lengths: Value | None = None,
+        *rest: Value | None,
+    ) -> Any:
+        """Write the layer as decompose does; more time steps than ``unrolled``, or an unknown number, are a Loop."""
         if self.layout != "sequence_first":
             from dovetail.ops.recurrent.layouts import convert_form
 
@@ -234,10 +248,19 @@ class RecurrentLayer(Op):
         sizes = self.sizes_of(x, w, r, bias, lengths, *rest)
         self.check_hidden_size(sizes)
         with b:
-            return list(self._compute(GraphBackend(b), sizes, x, w, r, bias, lengths, *rest))
+            return list(self._compute(GraphBackend(b), sizes, x, w, r, bias, lengths, *rest, unrolled=unrolled))
 
     def _compute(
-        self, m: Backend, sizes: dict[str, Any], x: Data, w: Data, r: Data, bias: Data, lengths: Data, *rest: Data
+        self,
+        m: Backend,
+        sizes: dict[str, Any],
+        x: Data,
+        w: Data,
+        r: Data,
+        bias: Data,
+        lengths: Data,
+        *rest: Data,
+        unrolled: int = UNROLL_LIMIT,
     ) -> Any:
         dtype = m.dtype_of(x)
         x = m.transpose(x, permutation_of(X_AXES[self.layout], "sbi"))
@@ -256,7 +279,7 @@ class RecurrentLayer(Op):
             projected = m.matmul(x, m.prepare_weights(weights[0]))
             projected = projected if input_bias is None else projected + input_bias
             is_reverse = self.direction == "reverse" or direction == 1
-            if isinstance(sizes["s"], int) and (isinstance(m, ArrayBackend) or sizes["s"] <= UNROLL_LIMIT):
+            if isinstance(sizes["s"], int) and (isinstance(m, ArrayBackend) or sizes["s"] <= unrolled):
                 step_outputs, states_of_direction = unroll(
                     m, [projected[t] for t in range(sizes["s"])], step, first_states, lengths, is_reverse
                 )

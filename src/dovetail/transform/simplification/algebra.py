@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
+from dovetail.ops.elementwise.broadcast import BroadcastingOp, Elementwise
 from dovetail.ops.elementwise.logical import And, Not, Or, Where, Xor
 from dovetail.ops.elementwise.unary import Abs, Negative
 from dovetail.transform.simplification.rules import Result, Rule, Rules, Target, apply_rules, are_equal_shapes, producer
@@ -18,28 +17,20 @@ from dovetail.transform.simplification.rules import Result, Rule, Rules, Target,
 def simplify_algebra(graph: Graph, target: Target) -> int:
     """Remove neutral operands (x + 0 of integers, x * 1, x / 1, x ** 1, x and True) and inverse pairs (not not x, -(-x)).
 
-    Returns the number of removed nodes. The bits stay for NaN, infinities and zeros of either sign: -0.0 + 0.0 is 0.0, so that
-    only -0.0 is neutral in a sum of floats.
+    Returns the number of removed nodes. The bits stay for NaN, infinities and zeros of either sign: the class of an operator has
+    its laws, with the types for which they hold.
     """
     return apply_rules(graph, RULES, target)
 
 
-def _is_all(value: Value, number: float, negative_zero: bool | None = None) -> bool:
-    """Return whether all elements of a constant equal ``number``; ``negative_zero`` also requires the sign of zeros."""
-    data = value.constant
-    if data is None or not data.size or data.dtype.hasobject or data.size > 1 << 16:
-        return False
-    wide = np.asarray(data, dtype=np.float64) if data.dtype.kind not in "iub" else data
-    if not bool(np.all(wide == number)):
-        return False
-    return negative_zero is None or data.dtype.kind in "iub" or bool(np.all(np.signbit(wide) == negative_zero))
-
-
-def _operand_beside(index: int, number: float, negative_zero: bool | None = None) -> Callable[[Node], Value | None]:
-    def operand(node: Node) -> Value | None:
-        return node.input(1 - index) if _is_all(node.input(index), number, negative_zero) else None
-
-    return operand
+def _operand_beside_neutral(node: Node) -> Value | None:
+    """Return the operand beside a neutral constant."""
+    assert isinstance(node.op, BroadcastingOp)
+    for law in node.op.neutral:
+        other, constant = node.input(1 - law.index), node.input(law.index)
+        if law.holds(other.dtype, constant.constant, constant.dtype):
+            return other
+    return None
 
 
 def _rule(*operands: Callable[[Node], Value | None]) -> Rule:
@@ -59,12 +50,15 @@ def _rule(*operands: Callable[[Node], Value | None]) -> Rule:
 def _operand_of_inverse(node: Node) -> Value | None:
     """Return the operand of two equal operators in a row that cancel."""
     inner = producer(node.input(0), type(node.op))
-    return None if inner is None else inner.input(0)
+    assert isinstance(node.op, Elementwise)
+    return None if inner is None or inner.input(0).dtype.name not in node.op.involution else inner.input(0)
 
 
 def _result_of_same(node: Node) -> Value | None:
     """Return the result of the same operator, which is idempotent."""
-    return node.input(0) if producer(node.input(0), type(node.op)) is not None else None
+    x = node.input(0)
+    assert isinstance(node.op, Elementwise)
+    return x if producer(x, type(node.op)) is not None and x.dtype.name in node.op.idempotent else None
 
 
 def _operand_of_condition(node: Node) -> Value | None:
@@ -79,18 +73,12 @@ def _operand_of_equal(node: Node) -> Value | None:
     return node.input(1) if node.input(1) is node.input(2) else None
 
 
+_NEUTRAL = _rule(_operand_beside_neutral)
 RULES: Rules = {
+    **dict.fromkeys((Add, And, Divide, Multiply, Or, Power, Subtract, Xor), _NEUTRAL),
     Abs: _rule(_result_of_same),
-    Add: _rule(_operand_beside(0, 0, True), _operand_beside(1, 0, True)),
-    And: _rule(_operand_beside(0, 1), _operand_beside(1, 1)),
-    Divide: _rule(_operand_beside(1, 1)),
-    Multiply: _rule(_operand_beside(0, 1), _operand_beside(1, 1)),
     Negative: _rule(_operand_of_inverse),
     Not: _rule(_operand_of_inverse),
-    Or: _rule(_operand_beside(0, 0), _operand_beside(1, 0)),
-    Power: _rule(_operand_beside(1, 1)),
     Relu: _rule(_result_of_same),
-    Subtract: _rule(_operand_beside(1, 0, False)),
     Where: _rule(_operand_of_condition, _operand_of_equal),
-    Xor: _rule(_operand_beside(0, 0), _operand_beside(1, 0)),
 }

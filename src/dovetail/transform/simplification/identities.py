@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.dtypes import DType
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Identity
 from dovetail.ops.elementwise.binary import Maximum, Mean, Minimum, Sum
-from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.cast import Cast, CastLike, is_without_effect
 from dovetail.ops.nn.dropout import Dropout, is_inference
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
@@ -21,11 +20,6 @@ from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
 from dovetail.ops.tensor.slice import Slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
 from dovetail.transform.simplification.rules import Result, Rules, Target, apply_rules, are_equal_shapes, is_among, producer
-
-SIGNIFICANT_BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-"""The significant bits of float types, the implicit one included."""
-_EXPONENT_BITS = {"f16": 5, "bf16": 8, "f32": 8, "f64": 11}
-_INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 
 def remove_identities(graph: Graph, target: Target) -> int:
@@ -66,30 +60,13 @@ def _cast(b: Builder, node: Node) -> Result:
     if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None:
         return None
     source = inner.input(0)
-    if not isinstance(source.type, Tensor) or source.type.dtype is None or not is_exact_cast(source.type.dtype, x.type.dtype):
+    if (
+        not isinstance(source.type, Tensor)
+        or source.type.dtype is None
+        or not is_without_effect(source.type.dtype, x.type.dtype, op.to)
+    ):
         return None
     return source if source.type.dtype is op.to else b.add(op, source)
-
-
-def is_exact_cast(source: DType, target: DType) -> bool:
-    """Return whether every value of the type ``source`` has the same value in ``target``."""
-    if source is target:
-        return True
-    if source.name == "boolean":
-        return target.name in _INTEGERS or target.name in SIGNIFICANT_BITS
-    if source.name in SIGNIFICANT_BITS:
-        return (
-            target.name in SIGNIFICANT_BITS
-            and SIGNIFICANT_BITS[source.name] <= SIGNIFICANT_BITS[target.name]
-            and _EXPONENT_BITS[source.name] <= _EXPONENT_BITS[target.name]
-        )
-    if source.name not in _INTEGERS:
-        return False
-    if target.name in _INTEGERS:
-        (low, high), (target_low, target_high) = source.range(), target.range()
-        return target_low <= low and high <= target_high
-    bits = source.bits - (source.name[0] == "i")
-    return target.name in ("f32", "f64") and bits <= SIGNIFICANT_BITS[target.name]
 
 
 def _cast_like(b: Builder, node: Node) -> Result:

@@ -21,6 +21,7 @@ from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
 from dovetail.limits import refuse_table
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
+from dovetail.ops.recurrent.lstm_loop import write_as_lstm
 from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
 Row = dict[str, str]
@@ -137,7 +138,9 @@ class _LoopImporter:
             outputs=len(carried) + len(stacked),
         )
         xs = [*first, *(self.ctx.input(int(row["external_port_id"])) for row in (*cut, *whole))]
-        outputs = self.ctx.b.add(loop, trips, condition, *xs)
+        outputs = write_as_lstm(self.ctx.b, loop, [trips, condition, *xs])
+        if outputs is None:
+            outputs = self.ctx.b.add(loop, trips, condition, *xs)
         parts = iter(outputs[len(carried) :])
         return [next(parts) if "axis" in row else outputs[carried.index(row["internal_layer_id"])] for row in output_rows]
 

@@ -68,7 +68,7 @@ def legalize_cell(b: Any, node: Node) -> Any:
 
 @OPENVINO.legalize("RNN", "GRU", "LSTM")
 def legalize_recurrent(b: Any, node: Node) -> Any:
-    """Write every input and attribute, with summed biases; unroll a layer that OpenVINO lacks."""
+    """Write every input and attribute, with summed biases; a layer that OpenVINO lacks is a loop."""
     op: Any = node.op
     xs = pad_inputs(op, node.inputs)
     names = {name for direction in range(op.directions) for name, _, _ in op.activations_of(direction)}
@@ -76,7 +76,8 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
         names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.state_count :])
     )
     if not is_supported:
-        return op.decompose(b, *node.inputs)
+        # A loop of one step is read as the layer again; single steps are many nodes.
+        return op.write_steps(b, 0, *node.inputs)
     plain = op.canonical(*node.inputs)
     if len(plain.activations) > len(op.default_activations):
         return split_directions(b, plain, xs)

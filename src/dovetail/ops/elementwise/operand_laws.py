@@ -1,0 +1,63 @@
+"""Laws of elementwise operators about constant operands, each with the element types for which it keeps all bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+
+INTEGERS = frozenset(item.name for item in dtypes.ALL if item.is_integer)
+"""The names of the integer types."""
+FLOATS = frozenset(item.name for item in dtypes.ALL if item.is_float)
+"""The names of the float types."""
+REALS = INTEGERS | FLOATS
+"""The names of all types of real numbers."""
+BOOLEANS = frozenset(("boolean",))
+"""The names of the types of logical operators."""
+EXACT_IN_F64 = REALS - {"i64", "u64"}
+"""The types of which f64 has every value."""
+MAX_ELEMENTS = 1 << 16
+"""The most elements of a constant that are compared with a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandLaw:
+    """A constant operand that decides a result of two operands.
+
+    Operand ``index`` is a constant whose elements all equal ``number``; ``sign`` also requires the sign bit of zeros of floats.
+    The law holds where the other operand has one of ``types``, and the constant one of ``beside``; where that is None, both have
+    one type.
+    """
+
+    index: int
+    number: float
+    types: frozenset[str]
+    beside: frozenset[str] | None = None
+    sign: bool | None = None
+
+    def holds(self, dtype: DType, constant: np.ndarray[Any, Any] | None, constant_dtype: DType) -> bool:
+        """Return whether the law holds for an operand of ``dtype`` beside this constant."""
+        if dtype.name not in self.types:
+            return False
+        if constant_dtype is not dtype if self.beside is None else constant_dtype.name not in self.beside:
+            return False
+        return is_all(constant, self.number, self.sign)
+
+
+def is_all(data: np.ndarray[Any, Any] | None, number: float, sign: bool | None = None) -> bool:
+    """Return whether all elements of a constant equal ``number``; ``sign`` also requires the sign bit of zeros of floats."""
+    if data is None or not data.size or data.dtype.hasobject or data.size > MAX_ELEMENTS:
+        return False
+    wide = np.asarray(data, dtype=np.float64) if data.dtype.kind not in "iub" else data
+    if not bool(np.all(wide == number)):
+        return False
+    return sign is None or data.dtype.kind in "iub" or bool(np.all(np.signbit(wide) == sign))
+
+
+def both(number: float, types: frozenset[str], sign: bool | None = None) -> tuple[OperandLaw, ...]:
+    """Return the laws of a commutative operator, of which either operand may be the constant."""
+    return tuple(OperandLaw(index, number, types, sign=sign) for index in (0, 1))
