@@ -158,26 +158,3 @@ def widened(coordinates: str = "half_pixel") -> Any:
         return result
 
     return answer
-
-
-def as_pillow(coefficient: float, by_scales: bool) -> Any:
-    """Interpolate-11 as bicubic_pillow: axis by axis, the kernel as wide as elements of the result are apart."""
-
-    def kernel(x: float) -> float:
-        x, a = abs(x), coefficient
-        if x < 1:
-            return ((a + 2) * x - (a + 3)) * x * x + 1
-        return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
-
-    def answer(x: Any, target: Any, axes: Any) -> Any:
-        x = x.astype(np.float64)
-        for item, axis in zip(target, axes, strict=True):
-            size = x.shape[axis]
-            out = int(np.floor(item * size)) if by_scales else int(item)
-            step = size / out
-            rows = [[kernel((place + 0.5 - (row + 0.5) * step) / max(step, 1)) for place in range(size)] for row in range(out)]
-            table = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
-            x = np.moveaxis(np.tensordot(table, x, (1, axis)), 0, axis)
-        return x.astype(np.float32)
-
-    return answer

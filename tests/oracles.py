@@ -64,7 +64,9 @@ _UNKNOWN_TO_ONNXRUNTIME = (
     "Could not find an implementation", "NOT_IMPLEMENTED", "is not a registered function/op", "Unsupported type",
     "No Op registered for", "does not support type", "Type not supported", "not supported yet", "cannot be created",
     "not implemented", "unsupported data type", "No corresponding Numpy type", "does not support double",
-    "Unrecognized attribute: left_window_size",
+    "Unrecognized attribute: left_window_size", "not currently registered or supported",
+    "Batchwise recurrent operations", "size_ % 2 == 1 was false", "min_ <= max_ was false", "Invalid Target shape product of 0",
+    "exclude_outside can be set to 1 when", "Type 'tensor(bfloat16)' of input parameter",
 )  # fmt: skip
 # numpy's own types reach onnxruntime as arrays, all others as OrtValues over their bits.
 _CARRIED = {"bf16": np.uint16, "f8e4m3": np.uint8, "f8e4m3fnuz": np.uint8, "f8e5m2": np.uint8, "f8e5m2fnuz": np.uint8}
@@ -90,6 +92,31 @@ def run_onnxruntime(data: bytes, inputs: Mapping[str, Any]) -> list[Any]:
     except Exception as error:
         if any(text in str(error) for text in _UNKNOWN_TO_ONNXRUNTIME):
             raise Silent(f"onnxruntime: {str(error).splitlines()[0][:160]}") from None
+        raise
+
+
+def onnxruntime_ports(data: bytes) -> list[list[str]]:
+    """The names of the inputs and of the outputs of an ONNX file. Raises Silent where onnxruntime has no kernel."""
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(data, _options(), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        if any(text in str(error) for text in _UNKNOWN_TO_ONNXRUNTIME):
+            raise Silent(f"onnxruntime: {str(error).splitlines()[0][:160]}") from None
+        raise
+    return [[item.name for item in side] for side in (session.get_inputs(), session.get_outputs())]
+
+
+def check_onnx(data: bytes) -> None:
+    """Let onnx's checker refuse an ONNX file, also by what it infers. Raises Silent for operators that it calls deprecated."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(data, full_check=True)
+    except onnx.checker.ValidationError as error:
+        if "is deprecated in domain_version" in str(error):
+            raise Silent(f"onnx.checker: {str(error).splitlines()[0][:160]}") from None
         raise
 
 
@@ -199,6 +226,11 @@ def openvino_attributes(path: Path, text: str, kind: str) -> list[dict[str, str]
     return found
 
 
+def check_openvino_names(path: Path, names: list[list[str]]) -> None:
+    """Let OpenVINO compile an IR file whose inputs and outputs must have ``names``. Raises Silent where it has no kernel."""
+    _asked(_find_by_name, str(path), names)
+
+
 def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of the other process; of a new one, too, where it ended: an earlier model may have spoilt its memory."""
     global _worker
@@ -244,30 +276,39 @@ def _core() -> Any:
     return openvino.Core()
 
 
-def _infer(path: str, inputs: dict[str, Any], outputs: tuple[str, ...]) -> list[Any]:
+def _compile(path: str) -> Any:
     options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
-    # Compiling may drop names of values that are the same.
-    model = _core().read_model(path)
     try:
-        compiled = _core().compile_model(model, "CPU", options)
+        return _core().compile_model(path, "CPU", options)
     except RuntimeError as error:
         if any(text in str(error) for text in _UNKNOWN_TO_OPENVINO):
             raise Silent(f"OpenVINO: {str(error).strip().splitlines()[-1][:160]}") from None
         raise
+
+
+def _find_by_name(path: str, names: list[list[str]]) -> None:
+    compiled = _compile(path)
+    for wanted, ports in zip(names, (compiled.inputs, compiled.outputs), strict=True):
+        actual = [port.get_names() for port in ports]
+        assert [[index for index, own in enumerate(actual) if name in own] for name in wanted] == [
+            [index] for index in range(len(ports))
+        ], f"{actual} instead of {wanted}"
+
+
+def _infer(path: str, inputs: dict[str, Any], outputs: tuple[str, ...]) -> list[Any]:
+    compiled = _compile(path)
     request = compiled.create_infer_request()
-    for read, port, (name, array) in zip(model.inputs, compiled.inputs, inputs.items(), strict=True):
-        assert name in read.get_names(), f"input {name!r} has become {read.get_names()}"
-        request.set_tensor(port, _tensor(array))
+    # By name, as users do: compiling drops the names of values that are the same.
+    assert len(compiled.inputs) == len(inputs), f"{[port.get_names() for port in compiled.inputs]}, not {list(inputs)}"
+    for name, array in inputs.items():
+        request.set_tensor(name, _tensor(array))
     request.infer()
-    found = []
     for port in compiled.outputs:
         kind = port.get_element_type().get_type_name()
         if kind in _SUB_BYTE:
             raise Silent(f"OpenVINO gives no {kind} to numpy")
-    for read, port, name in zip(model.outputs, compiled.outputs, outputs, strict=True):
-        assert name in read.get_names(), f"output {name!r} has become {read.get_names()}"
-        found.append(_from_tensor(request.get_tensor(port)))
-    return found
+    assert len(compiled.outputs) == len(outputs), f"{[port.get_names() for port in compiled.outputs]}, not {list(outputs)}"
+    return [_from_tensor(request.get_tensor(name)) for name in outputs]
 
 
 def _tensor(array: Any) -> Any:

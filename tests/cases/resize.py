@@ -34,6 +34,12 @@ _NO_EXCLUSION = {
 }
 
 
+_ROUNDED = {
+    "onnxruntime": "it rounds integers toward zero, or after each axis",
+    "openvino": "its sums may fall to the other side of a tie, and in Pillow's modes it rounds after each axis",
+}
+
+
 def by_sizes(op: Resize, name: str, *wanted: int, x: Any = _MEDIUM, **more: Any) -> Case:
     skip = _NO_EXCLUSION if op.mode == "linear" and op.exclude_outside and not op.antialias else {}
     return Case(op, (x, sizes(*wanted)), name, **{"tolerance": _near(op), "skip": skip, **more})
@@ -135,6 +141,34 @@ CASES: list[Case] = [
     *(
         by_sizes(Resize("nearest"), f"Resize of {name}", 1, 2, 7, 3, x=whole(1, 2, 4, 5, name=name))
         for name in ("i8", "u8", "i32", "i64")
+    ),
+    *(
+        by_sizes(
+            op,
+            f"Resize {op.mode} {op.antialias} of {name} {op.convention}",
+            1,
+            2,
+            rows,
+            3,
+            x=whole(1, 2, 4, 5, name=name),
+            skip=_ROUNDED,
+        )
+        for name in ("i8", "u8", "i32", "i64", "u4")
+        for op in (
+            Resize("linear"),
+            Resize("cubic"),
+            Resize("cubic", cubic_coeff_a=-0.5, antialias=True, exclude_outside=True),
+            Resize("linear", convention="openvino"),
+            Resize("cubic", "align_corners", convention="openvino"),
+            Resize("linear", antialias=True, exclude_outside=True, convention="openvino"),
+        )
+        for rows in (7, 3)
+    ),
+    *(
+        by_scales(Resize(mode, coordinates, convention="openvino"), f"Resize {mode} {coordinates} as OpenVINO scales", 1, 1, *by)
+        for mode in ("nearest", "linear", "cubic")
+        for coordinates in ("half_pixel", "align_corners", "tf_half_pixel_for_nn")
+        for by in ((1.2, 0.3), (1 / 3, 2))
     ),
     by_sizes(Resize("nearest"), "Resize of booleans", 1, 2, 7, 3, x=_MEDIUM > 0, skip=_BOOLEANS),
     by_sizes(Resize("linear"), "Resize to nothing", 1, 2, 0, 5, skip=_NOTHING),

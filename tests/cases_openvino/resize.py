@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cases_openvino import Row, fixed, numbers
-from openvino_answers import as_pillow, signal, spectrum, widened
+from openvino_answers import signal, spectrum, widened
 
 _X = numbers(1, 2, 4, 5)
 _MODES = ("nearest", "linear", "linear_onnx", "cubic")
@@ -45,11 +45,7 @@ def _interpolate11(x: Any, target: Any, axes: list[int], **more: Any) -> Row:
 
 
 def _as_pillow(mode: str, target: Any, how: str, coefficient: float, **more: Any) -> Row:
-    row = _interpolate11(_X, target, [2, 3], mode=mode, shape_calculation_mode=how, cube_coeff=coefficient, **more)
-    if mode == "bilinear_pillow" or coefficient == -0.5:
-        return row
-    why = "OpenVINO's CPU plugin takes -0.5 for every cube_coeff of bicubic_pillow"
-    return replace(row, answers=as_pillow(coefficient, how == "scales"), why=why)
+    return _interpolate11(_X, target, [2, 3], mode=mode, shape_calculation_mode=how, cube_coeff=coefficient, **more)
 
 
 _GRID = numbers(2, 3, 4, 2, low=-1.3, high=1.3)

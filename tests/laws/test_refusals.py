@@ -563,7 +563,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], mode="linear", narrow=True)),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2))),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4], np.float32([2]))),
-        ("resize.integer", lambda b, x: b.Resize(x("i32", 2), [4], mode="linear")),
+        ("resize.type", lambda b, x: b.Resize(x("boolean", 2), [4], mode="linear")),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), x("i64", 1, 1))),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4, 4])),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2, 2), [4, 4], axes=(1,))),
@@ -583,11 +583,6 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([-1]))),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([np.inf]))),
         ("axis.range", lambda b, x: b.Resize(x("f32", 2), [4], axes=(1,))),
-        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", "n"), [4], keep_aspect_ratio_policy="not_larger"))),
-        (
-            "resize.dynamic",
-            lambda b, x: taken_apart(b, b.Resize(x("f32", 2), x("i64", 1), keep_aspect_ratio_policy="not_larger")),
-        ),
     ],
     "QuantizeLinear": [
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 3))),

@@ -174,6 +174,26 @@ def check_oldest_opset_in_onnxruntime(case: Case) -> str:
     pytest.skip("no form that onnxruntime knows")
 
 
+@law()
+def check_written_files_load(case: Case) -> str:
+    """Each ONNX file that is written passes onnx.checker with all of its inference, and loads in onnxruntime."""
+    skip_where_outside(case, "onnx")
+    model, oracle = model_of(case), ""
+    for opset in opsets(type(case.op)):
+        with suppress(UnsupportedError, oracles.Silent):
+            file = file_of(case, Onnx(opset))
+            oracles.check_onnx(file)
+            oracle = oracle or "onnx.checker"
+            if opset <= oracles.RUNTIME_OPSET:
+                with suppress(oracles.Silent):
+                    ports = oracles.onnxruntime_ports(file)
+                    assert ports == [[value.name for value in side] for side in (model.inputs, model.outputs)], opset
+                    oracle = "onnxruntime"
+    if not oracle:
+        pytest.skip("refused in every opset")
+    return oracle
+
+
 @law(at_most(5))
 def check_older_opsets(case: Case) -> None:
     """An operator written for an opset that may precede it means the same, or is refused by the name of its node."""
@@ -193,7 +213,9 @@ def check_older_opsets(case: Case) -> None:
         pytest.skip(f"refused: {refusals[-1]}")
 
 
-test_case = hold(check_onnx_round_trip, check_oldest_opset_in_onnxruntime, check_older_opsets, check_ir_round_trip)
+test_case = hold(
+    check_onnx_round_trip, check_oldest_opset_in_onnxruntime, check_written_files_load, check_older_opsets, check_ir_round_trip
+)
 
 
 def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:

@@ -23,7 +23,8 @@ from dovetail.ops.constant import Constant, Foreign
 def export_model(model: Model, dialect: Dialect, version_of: VersionOf, *, drop_identities: bool = False) -> ForeignModel:
     """Export ``model`` in ``dialect``. Raises UnsupportedError with all nodes that cannot be exported.
 
-    ``drop_identities``: an Identity is not written; its readers read its input.
+    ``drop_identities``: an Identity is not written, and its readers read its input. One that separates an input of the model from
+    an output, or two outputs, is written: such formats have one list of names for one value.
     """
     errors = ExportErrors(model.file)
     graph = copy_graph(model.graph)
@@ -44,6 +45,9 @@ class GraphExporter:
         self.context = ExportContext(dialect, version_of, self)
         self._drop_identities = drop_identities
         self._merged_names: dict[str, dict[str, None]] = {}
+        self._depth = 0
+        # The keys of the model's inputs, and of the outputs that have been exported.
+        self._border_keys: set[str] = set()
 
     def export_graph(self, graph: Graph, outer_keys: dict[int, str], own_input_count: int | None = None) -> ForeignGraph:
         """Export one graph; see :meth:`ExportContext.export_graph`."""
@@ -54,9 +58,15 @@ class GraphExporter:
         own_inputs = graph.inputs[:own_input_count]
         for value in own_inputs:
             foreign.inputs.append(context.declare(value))
+        is_model, self._depth = not self._depth, self._depth + 1
+        if is_model:
+            self._border_keys = {value.key for value in foreign.inputs}
         outputs = {id(value) for value in graph.outputs}
         for node in graph.nodes:
             self._export_or_report(node, outputs)
+            if is_model:
+                self._border_keys.update(context.keys[id(y)] for y in node.outputs if id(y) in outputs and id(y) in context.keys)
+        self._depth -= 1
         # After the nodes that read the inputs: their errors say more.
         for value in own_inputs:
             self._check_input(value)
@@ -91,7 +101,7 @@ class GraphExporter:
             item = context.declare(node.outputs[0])
             context.foreign.constants[item.key] = ForeignTensor(op.dtype, op.data, node.outputs[0].name)
             return
-        if kind == "Identity" and self._drop_identities:
+        if kind == "Identity" and self._drop_identities and not self._separates_borders(node, outputs):
             self._drop_identity(node)
             return
         if exporter is not None:
@@ -105,6 +115,11 @@ class GraphExporter:
         # A core input that is a foreign attribute is no input of the foreign node.
         inputs = [None if key is None else context.typed.get(key) for key in last.inputs]
         self.dialect.check_types(last, inputs, node.outputs)
+
+    def _separates_borders(self, node: Node, outputs: set[int]) -> bool:
+        """Tell whether an output of the model would otherwise be the value of an input, or of an earlier output."""
+        x, y = node.inputs[0], node.outputs[0]
+        return self._depth == 1 and id(y) in outputs and self.context.keys.get(id(x)) in self._border_keys
 
     def _drop_identity(self, node: Node) -> None:
         """Give the output of an Identity the key of its input; the value has the names of both."""

@@ -115,8 +115,15 @@ def _check_inputs(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
         if not is_attribute and not param.is_repeated:
             if inputs.get(param.name) is None and not param.is_optional and param.default is None:
                 raise NoFit(f"{mapping.kind} needs the input {param.name!r}")
+            if param.conversion == "enlarging" and _has_less_than_one(inputs.get(param.name)):
+                raise NoFit(f"{mapping.kind} needs {param.name} of at least 1")
         elif param.conversion:
             export_value(param, op.__dict__.get(param.name), mapping)
+
+
+def _has_less_than_one(x: Any) -> bool:
+    data = None if x is None else constant_or_none(x)
+    return data is not None and bool((data < 1).any())
 
 
 def _check_attributes(op: Op, inputs: Arguments, mapping: OpMapping) -> None:

@@ -16,10 +16,11 @@ only in the errors that it raises.
 
 Of several mappings of one foreign version the first that fits imports it; a mapping that begins with ``>`` only exports.
 
-Conversions: ``not`` (an inverted boolean), ``lower`` (SAME_UPPER is same_upper), ``natural`` (a non-negative integer), ``front``
-(a non-negative axis; every reader that accepts a negative one counts it from the end, which is a deviation), ``scalar`` (an
-input of rank 0, or an attribute that is one number), ``vector`` (an input of rank 1), ``unset`` (0 stands for no value),
-``{foreign:core,...}`` (a table). docs/op_mapping.md has examples.
+Conversions: ``not`` (an inverted boolean), ``lower`` (SAME_UPPER is same_upper), ``natural`` (a non-negative integer),
+``positive`` (an integer above 0), ``enlarging`` (an input whose constant elements must be at least 1), ``front`` (a non-negative
+axis; every reader that accepts a negative one counts it from the end, which is a deviation), ``scalar`` (an input of rank 0, or
+an attribute that is one number), ``vector`` (an input of rank 1), ``unset`` (0 stands for no value), ``{foreign:core,...}`` (a
+table). docs/op_mapping.md has examples.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def _parse_param(op: type[Op], line: str, offset: int, text: str) -> ParamMappin
     )
 
 
-_CONVERSIONS = ("not", "lower", "natural", "front", "scalar", "vector", "unset")
+_CONVERSIONS = ("not", "lower", "natural", "positive", "enlarging", "front", "scalar", "vector", "unset")
 
 
 def _check_params(op: type[Op], line: str, params: Iterable[tuple[int, ParamMapping]]) -> None:
@@ -340,6 +341,9 @@ def import_value(param: ParamMapping, raw: Any) -> Any:
         case "natural":
             if any(_integer(item) < 0 for item in (raw if isinstance(raw, (list, tuple)) else (raw,))):
                 raise ValueError
+        case "positive":
+            if _integer(raw) < 1:
+                raise ValueError
         case "scalar":
             if isinstance(raw, list | tuple | np.ndarray):
                 raise ValueError
@@ -363,6 +367,10 @@ def export_value(param: ParamMapping, value: Any) -> Any:
         case "natural" | "front":
             if value is not None and any(item < 0 for item in (value if isinstance(value, tuple) else (value,))):
                 raise KeyError
+        case "positive":
+            if np.any(np.less(value, 1)):
+                raise KeyError
+            return value[0] if isinstance(value, tuple) and len(value) == 1 else value
         case "scalar":
             return value[0] if isinstance(value, tuple) and len(value) == 1 else value
         case "table":

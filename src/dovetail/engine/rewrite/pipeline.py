@@ -57,6 +57,7 @@ from dovetail.ops.nn.normalization import (
     is_parameter,
 )
 from dovetail.ops.nn.pool import GlobalLpPool, LpPool, MaxPool
+from dovetail.ops.nn.resize import Resize
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize, QuantizeLinear
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
@@ -223,6 +224,14 @@ def _rewrite_tree_ensemble(b: Builder, node: Node) -> Result:
     return rewrite_tree_ensemble(b, node.op, node.input(0))
 
 
+def _rewrite_resize(b: Builder, node: Node) -> Result:
+    """Return a Resize of integers by that of floats, which has a kernel."""
+    assert isinstance(node.op, Resize)
+    x = node.input(0)
+    is_integer = node.op.mode != "nearest" and isinstance(x.type, Tensor) and x.type.dtype is not None and x.dtype.is_integer
+    return _decompose_known_ranks(b, node) if is_integer else None
+
+
 def _rewrite_nms(b: Builder, node: Node) -> Result:
     assert isinstance(node.op, NonMaxSuppression)
     return rewrite_nms(b, node.op, node.inputs)
@@ -385,6 +394,7 @@ def _rewrite_prelu(b: Builder, node: Node) -> Result:
 
 
 REWRITES: dict[type[Op], Rule] = {
+    Resize: _rewrite_resize,
     **POSITION_REWRITES,
     **dict.fromkeys(SEQUENCE_READERS, _rewrite_sequence),
     **dict.fromkeys(INTEGER_OPS, _rewrite_integer_op),

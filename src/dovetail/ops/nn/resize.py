@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
+from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
@@ -23,7 +24,16 @@ from dovetail.ops.nn.interpolation import (
     round_positions,
     to_library_indices,
 )
-from dovetail.ops.nn.resize_sizes import drop_empty, floor_product, known_floats, known_scales, ratio_of, scale_size
+from dovetail.ops.nn.resize_sizes import (
+    changes_length,
+    drop_empty,
+    floor_product,
+    has_same_length,
+    known_floats,
+    known_scales,
+    ratio_of,
+    scale_size,
+)
 from dovetail.ops.shape_values import elements_of
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
 
 MODES = ("nearest", "linear", "cubic")
 POLICIES = ("stretch", "not_larger", "not_smaller")
+CONVENTIONS = ("onnx", "openvino")
 
 
 _SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy"
@@ -55,7 +66,7 @@ class Resize(
     Op,
     sig="x: T, sizes?!: I, scales?!: F1, roi?!: F2 -> y: T",
     onnx=(
-        "> Upsample-9(x, scales; mode~{nearest:nearest,linear:linear} | coordinate_transformation_mode=asymmetric, "
+        "> Upsample-9(x, scales~enlarging; mode~{nearest:nearest,linear:linear} | coordinate_transformation_mode=asymmetric, "
         "nearest_mode=simple)",
         "> Resize-10(x, scales; mode~{nearest:nearest,linear:linear} | coordinate_transformation_mode=asymmetric, "
         "nearest_mode=simple)",
@@ -80,7 +91,11 @@ class Resize(
     ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
 
     With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
-    rounded, ties up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
+    rounded, ties up. Positions are computed in f32. ``linear`` and ``cubic`` compute integers in f32, and round once: to nearest,
+    ties to even, saturated.
+
+    The ``convention`` ``openvino`` has lengths of floor(size * (scale + 1e-6)), copies an axis that keeps its length, and fixes
+    the rounding of integers, which ONNX leaves open.
     Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
     """
 
@@ -94,6 +109,7 @@ class Resize(
     extrapolation_value: float = 0.0
     axes: tuple[int, ...] | None = None
     keep_aspect_ratio_policy: str = "stretch"
+    convention: str = "onnx"
 
     def validate(self) -> None:
         for name, values in (
@@ -101,6 +117,7 @@ class Resize(
             ("coordinate_transformation_mode", tuple(COORDINATES)),
             ("nearest_mode", NEAREST),
             ("keep_aspect_ratio_policy", POLICIES),
+            ("convention", CONVENTIONS),
         ):
             if getattr(self, name) not in values:
                 raise RuleError("resize.mode", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
@@ -114,10 +131,8 @@ class Resize(
         if (sizes is None) == (scales is None):
             raise RuleError("resize.target", "needs exactly one of sizes and scales")
         dtype = getattr(x.type, "dtype", None)
-        if self.mode != "nearest" and dtype is not None and not dtype.is_float:
-            raise UnsupportedError(
-                "resize.integer", f"mode {self.mode} needs floats, got {dtype}: sources round integers differently"
-            )
+        if self.mode != "nearest" and dtype is not None and not (dtype.is_float or dtype.is_integer):
+            raise RuleError("resize.type", f"mode {self.mode} needs numbers, got {dtype}")
         for item, count in ((sizes, 1), (scales, 1), (roi, 2)):
             self._check_length(x, item, count)
         if x.shape is None:
@@ -163,7 +178,8 @@ class Resize(
             if scale_factors is None or regions is None:
                 return None
             ratios = scale_factors
-            outs = [scale_size(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
+            has_margin = self.convention == "openvino"
+            outs = [scale_size(*item, has_margin) for item in zip(lengths, ratios, regions or whole, strict=True)]
         narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
         return [ResizeAxis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
@@ -203,7 +219,10 @@ class Resize(
             for row in rows:
                 x = xp.take(x, to_library_indices(xp, self.taps(row).indices[:, 0], x), axis=row.axis)
             return x
-        wide = arrays.widen(xp, x)
+        kind = arrays.element(x)
+        if not rows:
+            return x
+        wide = arrays.cast(xp, x, dtypes.f32, saturate=False) if kind.is_integer else arrays.widen(xp, x)
         outside: Any = np.zeros((1,) * x.ndim, dtype=bool)
         for row in rows:
             taps = self.taps(row)
@@ -212,7 +231,10 @@ class Resize(
         if outside.any():
             value = xp.asarray(self.extrapolation_value, dtype=wide.dtype)
             wide = xp.where(arrays.from_numpy(xp, outside, x), value, wide)
-        kind = arrays.element(x)
+        if kind.is_integer:
+            wide = xp.round(wide)
+            # A cast to fewer than 8 bits takes the low bits.
+            return arrays.cast(xp, xp.clip(wide, *_range_of(kind)) if kind.bits < 8 else wide, kind)
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 
     def _rows(self, x: Array, sizes: Array | None, scales: Array | None, roi: Array | None) -> list[ResizeAxis]:
@@ -231,11 +253,11 @@ class Resize(
 
     def is_identity(self, row: ResizeAxis) -> bool:
         """Test whether an axis is unchanged."""
-        if row.roi != (0.0, 1.0) or self.coordinate_transformation_mode == "tf_half_pixel_for_nn":
+        if row.roi != (0.0, 1.0) or row.out is None or symbolic.equal(row.size, row.out) is not True:
             return False
-        if row.out is None or symbolic.equal(row.size, row.out) is not True:
-            return False
-        return row.scale is not None and bool(row.scale == 1)
+        if self.convention == "openvino":
+            return True
+        return self.coordinate_transformation_mode != "tf_half_pixel_for_nn" and row.scale is not None and bool(row.scale == 1)
 
     def taps(self, row: ResizeAxis) -> Taps:
         """Compute the taps of an axis. Raises EngineError [resize.empty], [run.memory]."""
@@ -289,6 +311,12 @@ class Resize(
                 raise UnsupportedError("resize.dynamic", f"{self} needs the size of axis {row.axis} before run time")
         return rows
 
+    def is_planned(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> bool:
+        """Test whether all that determines the taps is known before the run."""
+        rows = self.plan(x, sizes, scales, roi)
+        is_cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        return rows is not None and all(map(self._is_known, rows)) and not (is_cropped and known_floats(roi) is None)
+
     def vjp(
         self,
         b: Builder,
@@ -303,9 +331,9 @@ class Resize(
         gradients = [None for item in (sizes, scales, roi) if item is not None]
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
-        if self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None:
-            rows = None
-        if rows is None or not all(map(self._is_known, rows)):
+        if rows is None or not self.is_planned(x, sizes, scales, roi):
+            if self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None:
+                rows = None
             return [self._gradient_at_run_time(b, g, y, x, (sizes, scales, roi), rows), *gradients]
         rows = [row for row in rows if not self.is_identity(row)]
         outside = self._outside(rows, len(x.dims))
@@ -355,6 +383,8 @@ class Resize(
             changes["extrapolation_value"] = 0.0
         if drop_empty(sizes) is None:
             changes["keep_aspect_ratio_policy"] = "stretch"
+        if self.convention == "openvino" and self.is_same_in_onnx(x, sizes, scales):
+            changes["convention"] = "onnx"
         if not self.antialias or not self._may_narrow(x, sizes, scales):
             changes["narrow"] = False
         if (
@@ -372,6 +402,30 @@ class Resize(
             if values is not None and (all(scale >= 1 for scale in values) or all(scale <= 1 for scale in values)):
                 changes["nearest_mode"] = "floor" if all(scale >= 1 for scale in values) else "ceil"
         return self.with_(**changes)
+
+    def is_same_in_onnx(self, x: View, sizes: View | None, scales: View | None) -> bool:
+        """Test whether the convention makes no difference."""
+        dtype = getattr(x.type, "dtype", None)
+        if self.mode != "nearest" and (dtype is None or not dtype.is_float):
+            return False
+        if x.shape is None or self.coordinate_transformation_mode == "tf_crop_and_resize":
+            return False
+        by_scales = drop_empty(sizes) is None
+        rows = self.plan(x, drop_empty(sizes), drop_empty(scales), None)
+        if rows is None:
+            # Sizes alone differ where an axis keeps its length.
+            return not by_scales and self.coordinate_transformation_mode != "tf_half_pixel_for_nn"
+        return all(self.is_row_same_in_onnx(row, by_scales) for row in rows)
+
+    def is_row_same_in_onnx(self, row: ResizeAxis, by_scales: bool) -> bool:
+        """Test whether the convention makes no difference for an axis."""
+        is_shifted = self.coordinate_transformation_mode == "tf_half_pixel_for_nn"
+        if row.scale is not None and row.scale == 1 and not is_shifted:
+            return True
+        equal = None if row.size is None or row.out is None else symbolic.equal(row.size, row.out)
+        if equal is not False and (by_scales or is_shifted) and not changes_length(row.scale):
+            return False
+        return not by_scales or has_same_length(row.size, row.scale)
 
     def _may_narrow(self, x: View, sizes: View | None, scales: View | None) -> bool:
         """Test whether one axis may be enlarged while another one is reduced."""
@@ -419,12 +473,27 @@ class Resize(
                 )
         return b.add(self.with_(axes=None), x, sizes, none if scales is None else scales, none if roi is None else roi)[0]
 
+    def _in_f32(self, b: Builder, x: Value, *targets: Value | None) -> Any:
+        """Resize integers as f32, and round the results."""
+        rows = self.plan(x, *(drop_empty(item) for item in (*targets, None, None, None)[:3]))
+        if rows is not None and all(map(self.is_identity, rows)):
+            return b.Identity(x)
+        y = b.Round(b.add(self, b.Cast(x, to=dtypes.f32), *targets)[0])
+        low, high = (b.constant(np.float32(bound)) for bound in _range_of(x.dtype))
+        return b.Cast(b.Minimum(b.Maximum(y, low), high), to=x.dtype)
+
     def decompose(
         self, b: Builder, x: Value, sizes: Value | None = None, scales: Value | None = None, roi: Value | None = None
     ) -> Any:
-        """Make every axis and input explicit; otherwise gather elements or multiply by a weight matrix axis by axis."""
+        """Compute integers as f32, and make every axis and input explicit.
+
+        Otherwise gather elements, or multiply by a weight matrix, axis by axis; with weights of the run where sizes are open.
+        """
+        if self.mode != "nearest" and x.dtype.is_integer:
+            return self._in_f32(b, x, sizes, scales, roi)
         if (
             (roi is None or scales is None)
+            and self.convention == "onnx"
             and self.keep_aspect_ratio_policy == "stretch"
             and not self.antialias
             and self.coordinate_transformation_mode != "half_pixel_symmetric"
@@ -435,6 +504,12 @@ class Resize(
             )
         ):
             return self._with_all_inputs(b, x, sizes, scales, roi)
+        inputs = tuple(drop_empty(item) for item in (sizes, scales, roi))
+        if not self.is_planned(x, *inputs):
+            from dovetail.ops.nn.resize_matrices import resize_at_run_time
+
+            unchanged = {row.axis for row in self.plan(x, *inputs) or () if self.is_identity(row)}
+            return resize_at_run_time(b, self, x, inputs, unchanged)
         rows = self.known_rows(x, sizes, scales, roi)
         y = x
         for row in rows:
@@ -447,6 +522,13 @@ class Resize(
         if outside.any():
             y = b.Where(b.constant(outside), b.constant(self.extrapolation_value, x.dtype), y)
         return y if rows else b.Identity(x)
+
+
+def _range_of(kind: DType) -> tuple[Any, Any]:
+    """Return the least and the greatest f32 in the range of an integer type."""
+    low, high = kind.range()
+    bounds = np.float32(low), np.float32(high)
+    return bounds[0], bounds[1] if int(bounds[1]) <= high else np.nextafter(bounds[1], np.float32(0))
 
 
 def _check_source(row: ResizeAxis) -> None:

@@ -1,4 +1,4 @@
-"""Weight matrices of a Resize with dynamic sizes, as a graph: one matrix per axis.
+"""A Resize with dynamic sizes as a graph: its taps axis by axis, and its weight matrices.
 
 Every step is the f32 arithmetic of ``Resize.taps``, so that a gradient uses the elements that the interpreter used.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.ir.types import Tensor
+from dovetail.ops.nn.resize_sizes import MARGIN
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -57,6 +58,129 @@ def run_time_matrices(
         yield axis, _matrix(b, op, RunTimeAxis(size, out, scale, region, shrinks), x.dtype)
 
 
+def resize_at_run_time(
+    b: Builder, op: Resize, x: Value, inputs: tuple[Value | None, Value | None, Value | None], unchanged: set[int]
+) -> Any:
+    """Gather the taps of each axis of ``op`` except the ``unchanged`` ones; with antialiasing multiply by its weights."""
+    sizes, scales, roi = inputs
+    rank, kind = len(x.dims), x.dtype
+    axes = op.axis_indices(rank)
+    shape = b.Shape(x, output_type=dtypes.i64)
+    starts = [_element(b, shape, axis) for axis in axes]
+    regions: list[Any] = [None] * len(axes)
+    if op.coordinate_transformation_mode == "tf_crop_and_resize":
+        assert roi is not None
+        ends = _f32(b, roi)
+        regions = [(_element(b, ends, index), _element(b, ends, index + len(axes))) for index in range(len(axes))]
+    lengths = _lengths(b, op, starts, sizes, scales, regions)
+    ratios = _scales(b, op, lengths, sizes, scales)
+    shrinks = b.Less(_reduce_pairs(b, "Minimum", ratios), ONE) if op.narrow else None
+    wide = dtypes.f32 if kind.bits < 32 else kind
+    y: Any = x if kind is wide or op.mode == "nearest" else b.Cast(x, to=wide)
+    outside: Any = None
+    for axis, (size, out), scale, region in zip(axes, lengths, ratios, regions, strict=True):
+        if axis in unchanged:
+            continue
+        entry = RunTimeAxis(size, out, scale, region, shrinks)
+        positions = _positions(b, op, entry)
+        y = _resample(b, op, y, axis, entry, positions)
+        if region is not None:
+            mask = b.Or(b.Less(positions, 0.0), b.Less(_f32(b, b.Subtract(size, 1)), positions))
+            mask = b.Unsqueeze(mask, list(range(1, rank - axis))) if axis < rank - 1 else mask
+            outside = mask if outside is None else b.Or(outside, mask)
+    y = y if y.dtype is kind else b.Cast(y, to=kind)
+    return y if outside is None else b.Where(outside, b.constant(op.extrapolation_value, kind), y)
+
+
+def run_time_sizes(b: Builder, op: Resize, x: Value, scales: Value) -> Any:
+    """Return the sizes to which ``scales`` resize ``x``."""
+    axes = op.axis_indices(len(x.dims))
+    sizes = b.Gather(b.Shape(x, output_type=dtypes.i64), b.constant(list(axes)), axis=0)
+    factors = b.Cast(scales, to=dtypes.f32)
+    factors = b.Add(factors, b.constant(MARGIN)) if op.convention == "openvino" else factors
+    return _floor(b, b.Multiply(_f32(b, sizes), factors))
+
+
+def _lengths(
+    b: Builder, op: Resize, starts: list[Any], sizes: Value | None, scales: Value | None, regions: list[Any]
+) -> list[tuple[Any, Any]]:
+    """Return the lengths of the axes before and after, i64 scalars."""
+    if sizes is not None:
+        vector = b.Cast(sizes, to=dtypes.i64)
+        wanted = [_element(b, vector, index) for index in range(len(starts))]
+        if op.keep_aspect_ratio_policy == "stretch":
+            return list(zip(starts, wanted, strict=True))
+        scale = _scales(b, op, list(zip(starts, wanted, strict=True)), sizes, None)[0]
+        return [(size, _floor(b, b.Add(b.Multiply(_f32(b, size), scale), HALF))) for size in starts]
+    assert scales is not None
+    vector = b.Cast(scales, to=dtypes.f32)
+    if op.convention == "openvino":
+        vector = b.Add(vector, b.constant(MARGIN))
+    lengths = []
+    for index, (size, region) in enumerate(zip(starts, regions, strict=True)):
+        part = _f32(b, size)
+        part = part if region is None else b.Multiply(part, b.Subtract(region[1], region[0]))
+        lengths.append((size, _floor(b, b.Multiply(part, _element(b, vector, index)))))
+    return lengths
+
+
+def _floor(b: Builder, x: Value) -> Any:
+    return b.Cast(b.Floor(x), to=dtypes.i64)
+
+
+def _positions(b: Builder, op: Resize, axis: RunTimeAxis) -> Any:
+    count = b.Range(0, axis.out, 1, output_type=dtypes.i64)
+    return _COORDINATES[op.coordinate_transformation_mode](b, _f32(b, count), axis)
+
+
+def _resample(b: Builder, op: Resize, x: Value, axis: int, entry: RunTimeAxis, positions: Value) -> Any:
+    last = b.Subtract(entry.size, 1)
+
+    def element(index: Value) -> Any:
+        return b.Gather(x, b.Maximum(b.Minimum(index, last), 0), axis=axis)
+
+    if op.mode == "nearest":
+        y = element(b.Cast(_nearest(b, op.nearest_mode, positions, entry.scale), to=dtypes.i64))
+    elif op.antialias:
+        y = product(b, x, axis, b.Transpose(_matrix(b, op, entry, x.dtype), [1, 0]))
+    else:
+        y = _sum_of_taps(b, op, x, axis, entry, positions, element)
+    if op.convention == "openvino":
+        count = b.Range(0, entry.out, 1, output_type=dtypes.i64)
+        y = b.Where(b.Equal(entry.size, entry.out), element(count), y)
+    return y
+
+
+def _sum_of_taps(
+    b: Builder, op: Resize, x: Value, axis: int, entry: RunTimeAxis, positions: Value, element: Callable[[Value], Any]
+) -> Any:
+    first = b.Floor(positions)
+    start = b.Cast(first, to=dtypes.i64)
+    indices, weights = [], []
+    for offset in (0, 1) if op.mode == "linear" else (-1, 0, 1, 2):
+        distance = b.Abs(b.Subtract(b.Subtract(positions, first), float(offset)))
+        weight = b.Subtract(ONE, distance) if op.mode == "linear" else _keys(b, distance, op.cubic_coeff_a)
+        index = b.Add(start, offset)
+        if op.exclude_outside:
+            is_outside = b.Or(b.Less(index, 0), b.Less(b.Subtract(entry.size, 1), index))
+            weight = b.Where(is_outside, 0.0, weight)
+        indices.append(index)
+        weights.append(weight)
+    if op.exclude_outside:
+        total = weights[0]
+        for weight in weights[1:]:
+            total = b.Add(total, weight)
+        total = b.Where(b.Equal(total, 0.0), ONE, total)
+        weights = [b.Divide(weight, total) for weight in weights]
+    after = list(range(1, len(x.dims) - axis))
+    y: Any = None
+    for index, weight in zip(indices, weights, strict=True):
+        weight = b.Cast(weight, to=x.dtype) if x.dtype is not dtypes.f32 else weight
+        part = b.Multiply(element(index), b.Unsqueeze(weight, after) if after else weight)
+        y = part if y is None else b.Add(y, part)
+    return y
+
+
 def _element(b: Builder, vector: Value, index: int) -> Any:
     return b.Gather(vector, b.constant(index), axis=0)
 
@@ -91,8 +215,7 @@ def _f64(b: Builder, x: Value) -> Any:
 def _matrix(b: Builder, op: Resize, axis: RunTimeAxis, kind: DType) -> Any:
     wide = dtypes.f32 if kind.bits < 32 else kind
     last = b.Subtract(axis.size, 1)
-    count = b.Range(0, axis.out, 1, output_type=dtypes.i64)
-    source = _COORDINATES[op.coordinate_transformation_mode](b, _f32(b, count), axis)
+    source = _positions(b, op, axis)
     columns = b.Unsqueeze(b.Range(0, axis.size, 1, output_type=dtypes.i64), [0])
     if op.mode == "nearest":
         nearest = b.Cast(_nearest(b, op.nearest_mode, source, axis.scale), to=dtypes.i64)

@@ -43,9 +43,15 @@ def ratio_of(out: Any, size: Any) -> Any:
     return None
 
 
-def scale_size(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
-    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32."""
+MARGIN = np.float32(1e-6)
+"""OpenVINO adds this to a scale before it multiplies a length."""
+
+
+def scale_size(size: Any, scale: Any, roi: tuple[float, float], has_margin: bool = False) -> Any:
+    """Compute floor(size * scale) of the part ``roi`` of an axis, in f32; with ``has_margin`` MARGIN is added to the scale."""
     whole = tuple(roi) == (0.0, 1.0)
+    if has_margin and isinstance(size, int):
+        return floor_product(np.float32(size), np.float32(scale) + MARGIN)
     if isinstance(size, int):
         part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
         return floor_product(part, scale)
@@ -53,6 +59,25 @@ def scale_size(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
     if not whole or exact.denominator > 1024:
         return None
     return size * exact.numerator // exact.denominator
+
+
+SURE = 1.5
+"""Every length of more than one element changes with a scale from here on; one above 1 may round down to the same length."""
+
+
+def changes_length(scale: Any) -> bool:
+    """Tell whether a scale changes every length of more than one element."""
+    return scale is not None and bool(scale < 1 or scale >= SURE)
+
+
+def has_same_length(size: Any, scale: Any) -> bool:
+    """Tell whether a scaled length is the same with and without MARGIN."""
+    if scale is None:
+        return False
+    if isinstance(size, int):
+        return scale_size(size, scale, (0.0, 1.0)) == scale_size(size, scale, (0.0, 1.0), has_margin=True)
+    # For lengths in practice the margin adds less than 1/1024.
+    return float(scale) * 1024 == int(float(scale) * 1024)
 
 
 def floor_product(size: Any, scale: Any, offset: Any = 0) -> int:

@@ -31,7 +31,7 @@ class TopK(
     Op,
     sig="x: R, k!: I -> values: R, indices: I1",
     onnx=(
-        "TopK-1(x; axis=-1, k~scalar | largest=true, sort=value, stable=true/false, index_element_type=i64)",
+        "TopK-1(x; axis=-1, k~positive | largest=true, sort=value, stable=true/false, index_element_type=i64)",
         "TopK-10(x, k; axis=-1 | largest=true, sort=value, stable=true/false, index_element_type=i64)",
         "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, index_element_type=i64)",
     ),

@@ -226,7 +226,9 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     Slices are taken in the body; parts are stacked along a new first axis, and moved after the loop.
     """
     op: Any = node.op
-    if _is_scan(node) or _is_loop(node):
+    if _is_scan(node):
+        return None
+    if _is_loop(node) and not any(_is_vector(x) for x in node.inputs[:2]):
         return None
     if not op.scan_inputs and all(entry == (0, False) for entry in op.scan_outputs) and has_unit_parts(op):
         return _with_scalars(b, node)
@@ -260,7 +262,17 @@ def _with_scalars(b: Builder, node: Node) -> Any:
         trips = b.apply("Cast", trips, to=dtypes.i64)
     if condition is None:
         condition = b.constant(np.array(True), dtypes.boolean)
+    trips, condition = (_as_scalar(b, x) for x in (trips, condition))
     return b.add(node.op, trips, condition, *xs)
+
+
+def _is_vector(x: Value | None) -> bool:
+    return x is not None and bool(x.shape)
+
+
+def _as_scalar(b: Builder, x: Value | None) -> Value | None:
+    """Return a value of one element as a scalar: the body's inputs and condition are scalars, and must have the loop's ranks."""
+    return b.apply("Reshape", x, []) if _is_vector(x) else x
 
 
 @ONNX.exporter("Loop")
@@ -295,6 +307,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
         if isinstance(y.type, Optional) and not isinstance(body_output.type, Optional):
             y.type = y.type.element
     body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
+    body.outputs[0] = _as_scalar(b, body.outputs[0])
     attributes = {"body": _body(ctx, body, outer, 2 + own)}
     return [ctx.add_node(node, "", "Loop", ctx.version("Loop"), keys[: 2 + own], attributes)]
 

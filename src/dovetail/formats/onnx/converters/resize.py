@@ -12,6 +12,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Resize
+from dovetail.ops.nn.resize_matrices import run_time_sizes
 
 _ALIGN = {"align_corners": "align_corners_scaled"}
 
@@ -86,13 +87,17 @@ def _non_empty(x: Value | None) -> Value | None:
 def legalize_resize(b: Any, node: Node) -> Any:
     """Write Resize in the form that most versions have: i64 sizes, and no ``simple`` nearest mode.
 
-    align_corners of fractional lengths is decomposed.
+    align_corners of fractional lengths is decomposed, or has sizes that are computed from the shape.
     """
     op: Any = node.op
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
+    if op.convention != "onnx" and op.is_same_in_onnx(x, sizes, scales):
+        return b.add(op.with_(convention="onnx"), *node.inputs)
     if sizes is not None and sizes.dtype is not dtypes.i64:
         return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(item for item in (scales, roi) if item is not None))
     if op.coordinate_transformation_mode == "align_corners" and not op.is_whole(x, sizes, scales):
+        if op.convention == "onnx" and not op.is_planned(x, sizes, scales, roi):
+            return b.add(op, x, run_time_sizes(b, op, x, scales))
         return op.decompose(b, x, sizes, scales, roi)
     if op.mode == "nearest" and op.nearest_mode == "simple" and op.coordinate_transformation_mode != "asymmetric":
         plain = op.canonical(x, sizes, scales, roi)

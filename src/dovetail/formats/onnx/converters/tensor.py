@@ -94,7 +94,10 @@ def legalize_expand(b: Builder, node: Node) -> Any:
 
 @ONNX.legalize("Squeeze")
 def legalize_squeeze(b: Builder, node: Node) -> Any:
-    """Drop axes that are known not to have size 1; others are refused at run time unless their size is 1."""
+    """Drop axes that are known not to have size 1; others are refused at run time unless their size is 1.
+
+    Axes ascend: onnx's inference of Squeeze-1 reads no others.
+    """
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     assert x is not None
@@ -111,6 +114,7 @@ def legalize_squeeze(b: Builder, node: Node) -> Any:
     ]
     if not remaining:
         return b.Identity(x)
+    remaining.sort(key=lambda number: number % rank)
     if remaining != axis_numbers or op.skip:
         return b.Squeeze(x, axes if remaining == axis_numbers else remaining)
     return _as_axes_vector(b, node)

@@ -6,24 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
+from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.interpolation import ResizeAxis
 from dovetail.ops.nn.resize import Resize
+from dovetail.ops.nn.resize_matrices import run_time_sizes
 
 _INTS = "tuple[int, ...]"
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")
 _MODES = {"nearest": "nearest", "linear": "linear", "linear_onnx": "linear", "cubic": "cubic"}
+_PILLOW_COEFFICIENT = -0.5
 _PILLOW = {"bilinear_pillow": "linear", "bicubic_pillow": "cubic"}
-# Lengths from here on change with the scale; for shorter ones a scale above 1 may round down to the same length.
-_SURE = 1.5
-# OpenVINO adds this epsilon to the scaled length before rounding down.
-_MARGIN = np.float32(1e-6)
 
 
 @OPENVINO.importer("Interpolate", 1)
@@ -68,30 +66,28 @@ def _axes(ctx: ImportContext, index: int) -> tuple[tuple[int, ...] | None, Value
 def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
     """Import bilinear_pillow and bicubic_pillow: antialiased, without elements outside the image.
 
-    Specification and reference implementation use ``cube_coeff``, which the CPU plugin ignores; no implementation reads the
-    other attributes.
+    The coefficient of bicubic_pillow is -0.5 as in Pillow, torch and OpenVINO's plugins, whatever ``cube_coeff`` says. No
+    implementation reads the other attributes.
     """
     x = ctx.input(0)
     pads = _pads(ctx, len(x.dims))
-    ctx.ignore("coordinate_transformation_mode", "nearest_mode", "antialias", "shape_calculation_mode")
-    op = Resize(
-        _PILLOW[ctx.attribute("mode", "str")],
-        "half_pixel",
-        cubic_coeff_a=ctx.attribute("cube_coeff", "float", -0.75),
-        exclude_outside=True,
-        antialias=True,
-        axes=axes,
-    )
+    ctx.ignore("coordinate_transformation_mode", "nearest_mode", "antialias", "shape_calculation_mode", "cube_coeff")
     x = ctx.b.Pad(x, list(pads)) if any(pads) else x
-    return ctx.b.add(op, x, _scaled_lengths(op, x, ctx.input(1)) if by_scales else ctx.input(1))
+    mode = _PILLOW[ctx.attribute("mode", "str")]
+    coefficient = _PILLOW_COEFFICIENT if mode == "cubic" else -0.75
+    op = Resize(mode, "half_pixel", cubic_coeff_a=coefficient, exclude_outside=True, antialias=True, axes=axes)
+    if x.dtype.is_integer:
+        op = op.with_(convention="openvino")
+    return ctx.b.add(op, x, _scaled_lengths(ctx.b, op, x, ctx.input(1)) if by_scales else ctx.input(1))
 
 
-def _scaled_lengths(op: Resize, x: Value, scales: Value) -> list[int]:
+def _scaled_lengths(b: Builder, op: Resize, x: Value, scales: Value) -> Any:
     """Compute the resized lengths from scales; the Pillow modes use only the two lengths."""
-    rows = op.plan(x, None, scales, None)
-    if rows is None or not all(isinstance(row.out, int) and _same_length(row) for row in rows):
-        raise UnsupportedError("resize.dynamic", "Interpolate in a Pillow mode by scales needs static lengths")
-    return [row.out for row in rows]
+    by_margin: Any = op.with_(convention="openvino")
+    rows = by_margin.plan(x, None, scales, None)
+    if rows is not None and all(isinstance(row.out, int) for row in rows):
+        return [row.out for row in rows]
+    return run_time_sizes(b, by_margin, x, scales)
 
 
 def _interpolate(ctx: ImportContext, sizes: Value | None, scales: Value | None, axes: Any, late: Value | None) -> list[Value]:
@@ -173,75 +169,83 @@ def _resize(
     if any(pads):
         x = b.Pad(x, list(pads))
     # The linear mode excludes elements outside; without antialiasing that equals repeating the border.
-    op = Resize(mode, coordinates, nearest, cubic, axes=axes)
+    op = Resize(mode, coordinates, nearest, cubic, axes=axes, convention="openvino")
+    if op.is_same_in_onnx(x, sizes, scales):
+        op = op.with_(convention="onnx")
     rows = op.plan(x, sizes, scales, None) or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
-    for row in rows:
-        _check_row(op, row, sizes is None)
     if antialias and any(row.scale is None or row.scale < 1 for row in rows):
         # By specification and reference implementation; the CPU plugin ignores it.
         narrow = any(row.scale is None or row.scale > 1 for row in rows)
-        op = Resize(mode, coordinates, nearest, cubic, antialias=True, narrow=narrow, exclude_outside=True, axes=axes)
+        op = op.with_(antialias=True, narrow=narrow, exclude_outside=True)
     return b.add(op, x, *((sizes,) if sizes is not None else (None, scales)))
 
 
-def _check_row(op: Resize, row: ResizeAxis, by_scales: bool) -> None:
-    """Raise UnsupportedError [resize.dynamic] where the two formats may differ for one axis."""
-    equal = None if row.size is None or row.out is None else symbolic.equal(row.size, row.out)
-    if row.scale is not None and row.scale == 1 and op.coordinate_transformation_mode != "tf_half_pixel_for_nn":
-        return
-    if (
-        equal is not False
-        and (by_scales or op.coordinate_transformation_mode == "tf_half_pixel_for_nn")
-        and not _surely_changes(row)
-    ):
-        raise UnsupportedError(
-            "resize.dynamic", f"axis {row.axis} may keep its length ({row.size} to {row.out} elements), where the formats differ"
-        )
-    if by_scales and not _same_length(row):
-        raise UnsupportedError(
-            "resize.dynamic", f"axis {row.axis} of {row.size} elements by {row.scale} is rounded differently by the formats"
-        )
-
-
-def _surely_changes(row: ResizeAxis) -> bool:
-    """Tell whether an axis of more than one element never keeps its length."""
-    return row.scale is not None and bool(row.scale < 1 or row.scale >= _SURE)
-
-
-def _same_length(row: ResizeAxis) -> bool:
-    """Tell whether a scaled length is the same with and without the epsilon."""
-    if row.scale is None:
-        return False
-    if isinstance(row.size, int):
-        return bool(np.floor(np.float32(row.size) * (row.scale + _MARGIN)) == row.out)
-    # For lengths in practice the epsilon adds less than 1/1024.
-    return float(row.scale) * 1024 == int(float(row.scale) * 1024)
-
-
 @OPENVINO.legalize("Resize")
-def legalize_resize(b: Any, node: Node) -> Any:
+def legalize_resize(b: Builder, node: Node) -> Any:
+    """Write what Interpolate cannot express by weights; ``nearest`` only where they are known before the run.
+
+    OpenVINO multiplies by the reciprocal of a constant divisor, which moves positions across the limits of rounding.
+    """
     op: Any = node.op
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     plain = op.canonical(x, sizes, scales, roi)
     if plain != op:
         return b.add(plain, *node.inputs)
     assert x is not None
-    return None if _is_expressible(op, x, sizes, scales) else op.decompose(b, x, sizes, scales, roi)
+    if _interpolation_mode(op, x, sizes, scales) is not None:
+        is_rounded = op.convention == "onnx" and op.mode != "nearest" and x.dtype.is_integer
+        return b.add(op.with_(convention="openvino"), *node.inputs) if is_rounded else None
+    fewer = _over_changed_axes(b, op, x, sizes, roi)
+    if fewer is not None:
+        return fewer
+    if op.mode == "nearest":
+        op.known_rows(x, sizes, scales, roi)
+    return op.decompose(b, x, sizes, scales, roi)
 
 
-def _is_expressible(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> bool:
+def _over_changed_axes(b: Builder, op: Resize, x: Value, sizes: Value | None, roi: Value | None) -> Any:
+    """Resize like Pillow along the axes that change alone, where their sizes are known; None where that is not possible."""
+    rows = None if sizes is None or not op.antialias else op.plan(x, sizes, None, roi)
+    if rows is None:
+        return None
+    changed = [row for row in rows if not op.is_identity(row)]
+    fewer = op.with_(axes=tuple(row.axis for row in changed))
+    if fewer.axes == op.axes or not changed or not all(isinstance(row.out, int) for row in changed):
+        return None
+    wanted = b.constant(np.array([row.out for row in changed], np.int64))
+    return b.add(fewer, x, wanted) if _interpolation_mode(fewer, x, wanted, None) is not None else None
+
+
+def _interpolation_mode(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> str | None:
+    """Return the mode of the Interpolate that means the same; None where there is none."""
     has_sizes = sizes is not None and sizes.shape != (0,)
-    if op.coordinate_transformation_mode not in _COORDINATES or op.keep_aspect_ratio_policy != "stretch" or op.antialias:
-        return False
+    if op.coordinate_transformation_mode not in _COORDINATES or op.keep_aspect_ratio_policy != "stretch":
+        return None
+    if op.antialias:
+        return _pillow_mode(op, x) if has_sizes else None
     if op.exclude_outside and op.mode == "cubic":
-        return False
-    try:
+        return None
+    if op.convention == "onnx":
         rows = op.plan(x, sizes if has_sizes else None, None if has_sizes else scales, None)
-        for row in rows or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]:
-            _check_row(op, row, not has_sizes)
-    except UnsupportedError:
-        return False
-    return True
+        rows = rows or [ResizeAxis(axis, None, None, None) for axis in op.axis_indices(len(x.dims))]
+        if not all(op.is_row_same_in_onnx(row, not has_sizes) for row in rows):
+            return None
+    if op.mode == "linear" and _suits_linear_onnx(op.axis_indices(len(x.dims)), len(x.dims)):
+        return "linear_onnx"
+    return op.mode
+
+
+def _pillow_mode(op: Resize, x: Value) -> str | None:
+    """Return the Pillow mode that means the same as an antialiased Resize of two axes; None where there is none."""
+    axes, rank = op.axis_indices(len(x.dims)), len(x.dims)
+    is_plain = op.exclude_outside and not op.narrow and op.coordinate_transformation_mode == "half_pixel"
+    # OpenVINO rounds integers after each axis, which is what a file of OpenVINO means.
+    is_plain = is_plain and (x.dtype.is_float or op.convention == "openvino")
+    if not is_plain or not 2 <= rank <= 4 or axes not in ((rank - 2, rank - 1), (rank - 1,), (rank - 2,)):
+        return None
+    if op.mode == "cubic" and op.cubic_coeff_a != _PILLOW_COEFFICIENT:
+        return None
+    return next(name for name, mode in _PILLOW.items() if mode == op.mode)
 
 
 @OPENVINO.exporter("Resize")
@@ -250,12 +254,10 @@ def export_resize(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     x, sizes, scales = (*node.inputs, None, None)[:3]
     assert x is not None
     has_sizes = sizes is not None and sizes.shape != (0,)
-    if not _is_expressible(op, x, sizes, scales):
+    mode = _interpolation_mode(op, x, sizes, scales)
+    if mode is None:
         raise UnsupportedError("op.unsayable", f"openvino cannot express {op}")
     axes = op.axis_indices(len(x.dims))
-    mode = op.mode
-    if mode == "linear":
-        mode = "linear_onnx" if _suits_linear_onnx(axes, len(x.dims)) else "linear"
     rank = len(x.dims)
     attributes = {
         "mode": mode,

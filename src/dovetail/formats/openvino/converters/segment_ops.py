@@ -9,10 +9,12 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats.export_context import ExportContext
+from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
-from dovetail.ir.graph import Value
+from dovetail.ir.graph import Node, Value
 from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import join_sizes
@@ -90,3 +92,9 @@ def import_eye(ctx: ImportContext) -> Value:
 def import_identity(ctx: ImportContext) -> Value:
     result: Value = ctx.b.Identity(ctx.input(0))
     return result
+
+
+@OPENVINO.exporter("Identity")
+def export_identity(ctx: ExportContext, node: Node) -> list[ForeignNode]:
+    """Export an Identity between two borders of the model, as OpenVINO's own files have it; the exporter drops all others."""
+    return [ctx.add_node(node, "", "Identity", ctx.version("Identity"), [ctx.key(node.inputs[0])], {})]

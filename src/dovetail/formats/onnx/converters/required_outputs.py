@@ -1,0 +1,27 @@
+"""Operators of which ONNX requires every output, also those that nothing reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node
+
+
+@ONNX.legalize("CausalConvWithState", "LinearAttention")
+def legalize_with_state(b: Builder, node: Node) -> Any:
+    """Write the last state of a piece."""
+    return _with_outputs(b, node, 2)
+
+
+@ONNX.legalize("BatchNormalization")
+def legalize_batch_normalization(b: Builder, node: Node) -> Any:
+    """Write mean and variance of BatchNormalization in training."""
+    op: Any = node.op
+    return _with_outputs(b, node, 3) if op.training_mode else None
+
+
+def _with_outputs(b: Builder, node: Node, count: int) -> Any:
+    op: Any = node.op
+    return b.add(op.with_(outputs=count), *node.inputs)[: op.outputs] if op.outputs < count else None
