@@ -52,6 +52,7 @@ class Program:
         from dovetail.interpreter.session import InitialStates
         from dovetail.ir.edit import copy_model
 
+        _refuse_preserved(model)
         self.model = copy_model(model)
         self.engine = engine
         self.options = options
@@ -375,6 +376,22 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
         loaded = copy_model(loaded)
         loaded.limits = chosen
     return loaded
+
+
+def _refuse_preserved(model: Model) -> None:
+    """Raise the refusal of every preserved node that the outputs depend on."""
+    from dovetail.errors import raise_all
+    from dovetail.ir.builder import describe_op
+
+    needed = {id(value) for value in model.graph.outputs}
+    refusals = []
+    for node in reversed(model.graph.nodes):
+        if not any(id(y) in needed for y in node.outputs):
+            continue
+        needed.update(id(x) for x in node.inputs if x is not None)
+        if (refusal := getattr(node.op, "refusal", None)) is not None:
+            refusals.append(refusal.at(node=node.label, op=describe_op(node.op, node.inputs), file=model.file))
+    raise_all(refusals[::-1], f"nodes that cannot run in {model.file or 'the model'}")
 
 
 def _refuse_options(options: Mapping[str, Any], subject: str) -> None:

@@ -67,7 +67,7 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
     if loaded is None:
         return faults
     with counting(loaded.limits):
-        return [*faults, *check_graph(loaded, is_own=True)]
+        return list(dict.fromkeys([*faults, *check_graph(loaded, is_own=True)]))
 
 
 def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
@@ -77,7 +77,8 @@ def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
         return faults
     graph = model.graph if is_own else copy_model(model).graph
     try:
-        infer_graph(graph, file=model.file)
+        infer_graph(graph, file=model.file, refuse_preserved=True)
     except DovetailError as error:
-        return list(error.diagnostics)
-    return [item for node in graph.nodes for fault in branch_faults(node.op) for item in fault.diagnostics]
+        faults = list(error.diagnostics)
+    faults += [item for node in graph.nodes for fault in branch_faults(node.op) for item in fault.diagnostics]
+    return list(dict.fromkeys(faults))

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import dovetail
-from deviations import CASES, OPENVINO, UNKNOWN_FIELD, WEIGHTS, Deviation, chain, info, model
+from deviations import CASES, OPENVINO, PRESERVED, UNKNOWN_FIELD, WEIGHTS, Deviation, chain, info, model
 from dovetail import DovetailError
 from dovetail.cli import dovetail as command
 
@@ -99,9 +99,11 @@ def test_check_and_strict_refuse_it_and_load_warns(item: Deviation, tmp_path: Pa
     with pytest.raises(DovetailError) as caught:
         dovetail.load(path, strict=True)
     assert item.code in {each.code for each in caught.value.diagnostics}
+    if item.name in PRESERVED:
+        assert item.code in {each.code for each in dovetail.load(path).warnings}
     if not item.taken:
         with pytest.raises(DovetailError) as caught:
-            dovetail.load(path)
+            (dovetail.compile if item.name in PRESERVED else dovetail.load)(path)
         assert item.code in {each.code for each in caught.value.diagnostics}
         return
     warnings = [each for each in dovetail.load(path).warnings if each.code == item.code]
@@ -191,4 +193,4 @@ def row(item: Deviation) -> list[str]:
         readers[0] = "-"
     if item.name in UNLIKE:
         readers = [UNLIKE[item.name]] * 2
-    return [item.name, *readers, "accepts" if item.taken else "refuses", f"`{item.code}`", "refuses"]
+    return [item.name, *readers, "accepts" if item.taken else "preserves" if item.name in PRESERVED else "refuses", f"`{item.code}`", "refuses"]

@@ -236,7 +236,7 @@ def test_each_item_of_a_batch_is_scanned_up_to_its_length(tmp_path: Path) -> Non
 def test_a_length_is_not_said_of_what_is_scanned_backwards(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(OF_BATCH.replace("= 1,", "= 1, directions = [1],")), tmp_path / "a.onnx")
     with pytest.raises(dovetail.UnsupportedError) as caught:
-        dovetail.load(tmp_path / "a.onnx")
+        dovetail.compile(tmp_path / "a.onnx")
     assert caught.value.code == "loop.lengths"
 
 
@@ -288,7 +288,7 @@ REFUSED = {
 @pytest.mark.parametrize("code", REFUSED)
 def test_a_loop_that_is_wrong_is_refused(code: str) -> None:
     with pytest.raises(dovetail.DovetailError) as caught:
-        loaded(REFUSED[code])
+        dovetail.compile(loaded(REFUSED[code]))
     assert caught.value.code == code
 
 

@@ -361,7 +361,7 @@ def test_a_bad_file_is_refused_with_code_file_and_node(bad: Bad, tmp_path: Path)
         assert bad.code in {item.code for item in dovetail.load(path).warnings}
         return
     with pytest.raises(DovetailError) as caught:
-        dovetail.load(path)
+        dovetail.compile(path)
     assert bad.code in {item.code for item in caught.value.diagnostics}
 
 

@@ -169,11 +169,12 @@ def given(model: dovetail.Model) -> dict[str, Any]:
         ("names-of-axes-beyond-arrays", "type.dims"),
     ],
 )
-def test_what_has_no_meaning_is_refused_at_load(name: str, code: str, tmp_path: Path) -> None:
+def test_what_has_no_meaning_is_refused_before_it_runs(name: str, code: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(FILES[name]())
     assert code in {item.code for item in dovetail.check(path)}
-    assert ended(lambda: dovetail.load(path)) == code
+    assert ended(lambda: dovetail.load(path, strict=True)) == code
+    assert ended(lambda: dovetail.compile(path)) == code
 
 
 @pytest.mark.parametrize(

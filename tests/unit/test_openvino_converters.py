@@ -184,7 +184,7 @@ def test_what_openvino_builds_says_the_same_everywhere(name: str, is_open: bool,
     if is_open:
         saved(name, tmp_path / "model.xml", True)
     try:
-        model = dovetail.load(path)
+        model = dovetail.load(path, strict=True)
     except UnsupportedError as reason:
         assert is_open, str(reason)
         pytest.skip(f"refused: {reason.message}")

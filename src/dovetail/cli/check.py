@@ -29,7 +29,7 @@ def check(model: str, as_json: bool) -> int:
         loaded, faults, warnings = examine(source_of(model), limits_of_options())
         if loaded is not None:
             with counting(loaded.limits):
-                faults += check_graph(loaded, is_own=True)
+                faults = list(dict.fromkeys([*faults, *check_graph(loaded, is_own=True)]))
     if as_json:
         say_json(
             "check",

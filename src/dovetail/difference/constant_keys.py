@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import fields as dataclass_fields, is_dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -118,5 +119,7 @@ def attribute_key(value: Any) -> Hashable:
         return value.name
     if isinstance(value, Op):
         return op_key(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__, *(attribute_key(getattr(value, field.name)) for field in dataclass_fields(value))
     # A NaN differs from itself, and 1 equals True.
     return type(value).__name__, repr(value) if isinstance(value, float) or not isinstance(value, Hashable) else value

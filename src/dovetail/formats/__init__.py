@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -84,7 +85,7 @@ def load(
             raise_all([*deviations.errors, error], f"faults in {name}")
         raise
     if strict:
-        raise_all(deviations.errors, f"faults in {name}")
+        raise_all([*deviations.errors, *deviations.faults], f"faults in {name}")
     log(model.warnings, name)
     return model
 
@@ -124,12 +125,14 @@ def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None,
         model = _load(resolve_source(source), None, deviations, limits or DEFAULT)
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
+    warnings = model.warnings[sum(len(error.diagnostics) for error in deviations.errors) :]
     faults = _diagnostics(deviations)
-    return model, faults, model.warnings[len(faults) :]
+    return model, faults, [item for item in warnings if replace(item, severity="error") not in faults]
 
 
 def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
-    return [item for error in deviations.errors for item in error.diagnostics]
+    """Return the deviations and the errors of preserved nodes."""
+    return [item for error in (*deviations.errors, *deviations.faults) for item in error.diagnostics]
 
 
 def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | None = None, **options: Any) -> None:

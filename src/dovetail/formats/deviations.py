@@ -19,10 +19,11 @@ _LOGGER = logging.getLogger("dovetail")
 
 
 class Deviations:
-    """Collects the deviations of one file. ``counts`` has their numbers by code."""
+    """Collects the deviations of one file. ``counts`` has their numbers by code; ``faults`` are the errors of preserved nodes."""
 
     def __init__(self) -> None:
         self.errors: list[DovetailError] = []
+        self.faults: list[DovetailError] = []
         self.counts: Counter[str] = Counter()
 
     def add(self, error: DovetailError) -> None:

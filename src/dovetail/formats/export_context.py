@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
@@ -155,6 +155,14 @@ class ExportContext:
             key = f"{name}_{count}"
         self._taken_keys.add(key)
         return key
+
+    def claim_apart(self) -> Callable[[str], str]:
+        """Return a function that renames the keys of subgraphs which values of the graphs around them have taken.
+
+        Two subgraphs may use the same key.
+        """
+        taken = frozenset(self._taken_keys)
+        return lambda key: self.claim_key(key) if key in taken else key
 
     def declare(self, value: Value) -> ForeignValue:
         """Give ``value`` a key, and declare it in the graph that is being written."""

@@ -13,6 +13,7 @@ from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.legalize import Legalizer
+from dovetail.formats.raw_subgraphs import rename_captured
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies
@@ -135,15 +136,29 @@ class GraphExporter:
         """Export a preserved node of an unknown operator to its own format."""
         context = self.context
         if op.format != self.dialect.name:
+            if op.fault is not None:
+                raise op.refusal
             reason = self.dialect.unsupported_reasons.get(op.kind)
             message = f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}"
             raise UnsupportedError("op.unknown", f"{message}: {reason}" if reason else message)
         target_version = context.version_of(op.domain, op.kind)
         if self.dialect.has_opsets and target_version != op.version and (target_version or not op.domain):
+            if op.fault is not None:
+                raise op.refusal
             target = f"has {op.kind}-{target_version}" if target_version else f"has no {op.kind}"
             raise UnsupportedError("opset.version", f"{op.kind}-{op.version} is not known, and the target {target}")
-        inputs = [context.key(x) for x in node.inputs]
-        return context.add_node(node, op.domain, op.kind, op.version, inputs, dict(op.attributes))
+        keys = [context.key(x) for x in node.inputs]
+        own_count = len(keys) - len(op.captures)
+        attributes = dict(op.attributes)
+        if self.dialect.subgraphs_capture:
+            names = {name: key for name, key in zip(op.captures, keys[own_count:], strict=True) if key is not None}
+            claim = context.claim_apart()
+            attributes = {name: rename_captured(value, names, claim) for name, value in attributes.items()}
+        outputs: list[str | None] = [context.declare(y).key for y in node.outputs]
+        return ForeignNode(
+            op.kind, op.version, keys[:own_count], outputs, attributes, op.domain, node.name, node.location, node.doc,
+            dict(node.metadata),
+        )  # fmt: skip
 
     def _check_input(self, value: Value) -> None:
         """Report a graph input whose type the format does not have."""

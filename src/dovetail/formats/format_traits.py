@@ -27,7 +27,7 @@ class FormatTraits:
 
     ``mapping_lines``: the op mappings of an operator class. ``check_types`` raises RuleError where the version of a foreign
     operator does not take the types of a node. ``has_opsets``: one opset fixes the version of every operator in a file.
-    ``is_text``: attribute values are strings, numbers too. ``encode_attribute`` converts a core attribute value to a foreign one.
+    ``subgraphs_capture``: subgraphs read values of the graphs around them. ``is_text``: attribute values are strings, numbers too. ``encode_attribute`` converts a core attribute value to a foreign one.
     ``unsupported_reasons``: why the format has no equal of an operator, core or foreign, by its name. ``input_arity`` of
     (domain, kind, version): the number of inputs that do not repeat, and the least number of inputs, absent ones included.
     ``first_version``: the oldest version of an operator (domain, kind). ``normalize`` removes from a node what every reader
@@ -38,6 +38,7 @@ class FormatTraits:
     mapping_lines: Callable[[type[Op]], tuple[str, ...]]
     check_types: TypeCheck
     has_opsets: bool = False
+    subgraphs_capture: bool = False
     is_text: bool = False
     encode_attribute: Callable[[Any], Any] = lambda value: value
     unsupported_reasons: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,8 @@ class ImportScope:
     """The state of importing one graph.
 
     ``values``: the imported values by their keys. ``captures``: the values of outer scopes that the graph reads, in the order of
-    the graph inputs that stand for them. ``is_text``: attribute values are strings. Without ``deviations`` to collect them in,
+    the graph inputs that stand for them. ``errors`` are those of the structure, ``faults`` those of preserved nodes.
+    ``is_text``: attribute values are strings. Without ``deviations`` to collect them in,
     every deviation is an error.
     """
 
@@ -42,6 +43,7 @@ class ImportScope:
         self.constants = ImportedConstants(self.b)
         self.variables = ImportedVariables(self.graph, is_subgraph=outer is not None)
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
+        self.faults: list[DovetailError] = [] if outer is None else outer.faults
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
     def lookup(self, key: str) -> Value | None:

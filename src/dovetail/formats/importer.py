@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 from dovetail import symbolic
-from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
+from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect, ImportResult
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import Reading, apply_mapping
 from dovetail.formats.import_scope import ImportScope
+from dovetail.formats.raw_subgraphs import captured_keys
 from dovetail.formats.undeclared_domains import refuse_ambiguous
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import connect, disconnect, rename
@@ -26,25 +27,31 @@ from dovetail.limits import counting
 def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
     """Import ``foreign`` with every type inferred.
 
-    ``deviations`` collects departures from the format that every reader which accepts the file reads alike; without it they are
-    errors. Raises the first error, with all others of the same pass in its ``diagnostics``.
+    ``deviations`` collects departures from the format that every reader which accepts the file reads alike. It also collects the
+    errors of nodes that break a rule of their operator, or that dovetail does not support exactly: such a node is preserved as
+    Foreign with its error as ``fault``. Without ``deviations`` both are errors. Raises the first error, with all others of the
+    same pass in its ``diagnostics``.
     """
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
     scope = importer.scope
     scope.undeclared_domains = frozenset(foreign.metadata.pop("undeclared_domains", ()))
     with counting() as usage, usage.cache_inferences():
         graph = importer.import_graph()
-    raise_all(scope.errors, f"faults in {foreign.file or 'the model'}")
+    refused = scope.errors if deviations is not None else [*scope.errors, *scope.faults]
+    raise_all(refused, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
     model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc
-    model.warnings = scope.warnings + _subgraph_warnings(graph, foreign.file)
+    model.warnings = scope.warnings + _fault_warnings(graph, scope.faults, foreign.file)
+    if deviations is not None:
+        deviations.faults += scope.faults
     model.states = scope.variables.add_states(scope.b, foreign.file)
     return model
 
 
-def _subgraph_warnings(graph: Graph, file: str | None) -> list[Diagnostic]:
-    """Return warnings for faulty subgraphs: the errors belong to the runs that execute them."""
-    items = [item for node in graph.nodes for fault in faults(node.op) for item in fault.diagnostics]
+def _fault_warnings(graph: Graph, node_faults: list[DovetailError], file: str | None) -> list[Diagnostic]:
+    """Return warnings for preserved nodes and for faulty subgraphs: the errors belong to the runs that execute them."""
+    subgraph_faults = [fault for node in graph.nodes for fault in faults(node.op)]
+    items = [item for fault in (*node_faults, *subgraph_faults) for item in fault.diagnostics]
     return list(dict.fromkeys(replace(item, file=item.file or file, severity="warning") for item in items))
 
 
@@ -63,6 +70,7 @@ class GraphImporter:
         self.dialect = dialect
         self.scope = ImportScope(foreign, is_text=dialect.is_text, file=file, outer=outer, deviations=deviations)
         self.graph = self.scope.graph
+        self._mark = 0
 
     def import_graph(self) -> Graph:
         """Import the whole graph. Errors are collected in the scope; a RecursionError is raised."""
@@ -75,9 +83,9 @@ class GraphImporter:
             except RecursionError:
                 raise
             except DovetailError as error:
-                _report_error(scope, node, error)
+                self._preserve_or_report(node, error)
             except UNFORESEEN as error:
-                _report_error(scope, node, failure(error))
+                self._preserve_or_report(node, failure(error))
         _import_outputs(scope)
         scope.constants.remove_folded_constants()
         return self.graph
@@ -121,16 +129,18 @@ class GraphImporter:
 
     # One node
 
+    def _preserve_or_report(self, node: ForeignNode, error: DovetailError) -> None:
+        """Preserve a node that could not be imported; report the error where it is one of the structure."""
+        if _is_structural(error):
+            _report_error(self.scope, node, error)
+        else:
+            self._add_faulty_node(node, error, self._mark)
+            self.scope.faults.append(error)
+
     def _import_node(self, node: ForeignNode) -> None:
         scope = self.scope
-        xs: list[Value | None] = []
-        for key in node.inputs:
-            value = None if key is None else scope.values.get(key) or scope.lookup(key)
-            if value is None and key is not None:
-                raise FormatError("graph.dangling", f"{node.kind} reads {key!r}, which no node produces")
-            xs.append(value)
-        while xs and xs[-1] is None:
-            xs.pop()
+        self._mark = len(self.graph.nodes)
+        xs = self._inputs_of(node)
         node = self.dialect.normalize(node, partial(scope.deviate, node=node))
         if node.domain in scope.undeclared_domains:
             first_version = self.dialect.first_version(node.domain, node.kind)
@@ -140,6 +150,18 @@ class GraphImporter:
             mappings = self.dialect.mappings_for(node)
             op, inputs = self.apply_mappings(node, xs) if mappings else self._as_foreign(node, xs)
             self._add_node(node, op, inputs, xs)
+
+    def _inputs_of(self, node: ForeignNode) -> list[Value | None]:
+        """Return the inputs of a node, without absent ones after the last. Raises FormatError [graph.dangling]."""
+        xs: list[Value | None] = []
+        for key in node.inputs:
+            value = None if key is None else self.scope.values.get(key) or self.scope.lookup(key)
+            if value is None and key is not None:
+                raise FormatError("graph.dangling", f"{node.kind} reads {key!r}, which no node produces")
+            xs.append(value)
+        while xs and xs[-1] is None:
+            xs.pop()
+        return xs
 
     def _read_as_one(self, node: ForeignNode, xs: list[Value | None]) -> Reading | None:
         """Return the core operator and the inputs of a node; None where it is several operators, or unknown."""
@@ -165,7 +187,7 @@ class GraphImporter:
             error.node = node.label
             if not self._may_never_run(node, error):
                 raise
-            self._add_faulty_node(node, xs, error, mark)
+            self._add_faulty_node(node, error, mark)
             return True
         except (Unknown, symbolic.Inexact):
             raise UnsupportedError("type.unknown", f"the import of {node.operator} depends on types that are not known") from None
@@ -238,6 +260,11 @@ class GraphImporter:
 
     def _set_outputs(self, node: ForeignNode, xs: list[Value | None], outputs: list[Value]) -> None:
         """Enter the outputs into the scope, with their declarations; check their types against the operator's version."""
+        self._declare_outputs(node, outputs)
+        self.dialect.check_types(node, xs, outputs)
+
+    def _declare_outputs(self, node: ForeignNode, outputs: list[Value]) -> None:
+        """Enter the outputs of a node into the scope, with the names and types that the file declares."""
         scope = self.scope
         for key, y in zip(node.outputs, outputs, strict=False):
             if key is None:
@@ -247,7 +274,6 @@ class GraphImporter:
             if item is not None:
                 scope.describe(y, item)
                 scope.apply_declared_type(y, item)
-        self.dialect.check_types(node, xs, outputs)
 
     def _output_count(self, node: ForeignNode, op: Op) -> int:
         """Return the number of outputs. Absent ones after the operator's last output are a deviation, and not counted."""
@@ -261,12 +287,14 @@ class GraphImporter:
     # Nodes without a meaning here
 
     def _as_foreign(self, node: ForeignNode, xs: list[Value | None]) -> Reading:
-        """Preserve a node of an unknown operator."""
-        if any(isinstance(value, ForeignGraph) for value in node.attributes.values()):
-            raise UnsupportedError("op.unknown", f"{node.operator} has subgraphs, and is not a known operator")
+        """Preserve a node. The outer values that its subgraphs read are inputs after those that the file lists."""
         attributes = tuple(node.attributes.items())
-        op = REGISTRY["Foreign"](self.dialect.name, node.domain, node.kind, node.version, attributes, len(node.outputs))
-        return op, xs
+        captures = tuple(captured_keys(node.attributes)) if self.dialect.subgraphs_capture else ()
+        op = REGISTRY["Foreign"](self.dialect.name, node.domain, node.kind, node.version, attributes, len(node.outputs), captures)
+        if not captures:
+            return op, xs
+        absent: list[Value | None] = [None] * (len(node.inputs) - len(xs))
+        return op, [*xs, *absent, *self._inputs_of(replace(node, inputs=list(captures)))]
 
     def _may_never_run(self, node: ForeignNode, error: DovetailError) -> bool:
         """Tell whether a node that violates a rule about sizes is preserved: it is, where it is in a subgraph."""
@@ -280,17 +308,32 @@ class GraphImporter:
         self.graph.fault = self.graph.fault or error.with_traceback(None)
         return [UNKNOWN] * len(node.outputs)
 
-    def _add_faulty_node(self, node: ForeignNode, xs: list[Value | None], error: DovetailError, mark: int) -> None:
-        """Replace the nodes that an importer has added by the foreign node, which raises ``error`` when it runs."""
-        self._set_fault(node, error)
-        added = [core_node for core_node in self.graph.nodes[mark:] if type(core_node.op).__name__ != "Constant"]
+    def _add_faulty_node(self, node: ForeignNode, error: DovetailError, mark: int) -> None:
+        """Replace the nodes that were added since ``mark`` by the foreign node, which raises ``error`` when it runs."""
+        graph = self.graph
+        error.at(node=node.label, file=self.scope.file)
+        if self.scope.outer is not None:
+            self._set_fault(node, error)
+        added = [core_node for core_node in graph.nodes[mark:] if type(core_node.op).__name__ != "Constant"]
         for core_node in reversed(added):
             disconnect(core_node)
-            self.graph.nodes.remove(core_node)
+            graph.nodes.remove(core_node)
             for y in core_node.outputs:
-                self.graph.release(y.name)
-        op, inputs = self._as_foreign(node, xs)
-        self._add_node(node, op.with_(fault=error), inputs, xs)
+                graph.release(y.name)
+        op, xs = self._as_foreign(node, self._inputs_of(node))
+        names = [self.scope.name_of(key) for key in node.outputs]
+        outputs = [Value(graph.claim(name or f"{node.kind}:{index}")) for index, name in enumerate(names)]
+        core_node = Node(op.with_(fault=error.with_traceback(None)), xs, outputs, node.name, node.place)
+        core_node.doc, core_node.metadata = node.doc, node.metadata
+        graph.nodes.append(connect(core_node))
+        self._declare_outputs(node, outputs)
+
+
+def _is_structural(error: DovetailError) -> bool:
+    """Tell whether an error is one of the file's structure, or of what the file may cost, and not of one operator."""
+    subject = error.code.partition(".")[0]
+    is_of_file = isinstance(error, FormatError) and subject in ("graph", "opset", "state", "data", "file")
+    return is_of_file or isinstance(error, EngineError) or error.code == "inference.steps"
 
 
 def _output_count_error(node: ForeignNode, produced: int, expected: int) -> RuleError:

@@ -13,12 +13,14 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.state import own_outputs
 from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed
 from dovetail.limits import counting
+from dovetail.ops.constant import preserved_faults
 
 
 def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect) -> None:
     """Import ``foreign``, the export of ``model``: no rule may be violated, and no output or declared type may contradict.
 
-    Constants are shared, not read. Operators that the importer does not support are not verified. Raises UnsupportedError
+    Constants are shared, not read. Nodes that ``model`` itself preserves, and operators that the importer does not support, are
+    not verified. Raises UnsupportedError
     [write.mismatch] with every fault.
     """
     importer = GraphImporter(dialect, foreign.graph, file=foreign.file)
@@ -30,9 +32,11 @@ def check_readback(model: Model, foreign: ForeignModel, dialect: Dialect) -> Non
         return
     except DovetailError as error:
         scope.errors.append(error)
-    errors = [error for error in scope.errors if not isinstance(error, UnsupportedError)]
+    preserved = {(fault.code, fault.message) for fault in preserved_faults(model.graph)}
+    found = [*scope.errors, *(fault for fault in scope.faults if (fault.code, fault.message) not in preserved)]
+    errors = [error for error in found if not isinstance(error, UnsupportedError)]
     faults = [_mismatch(model.file, error.node, f"[{error.code}] {error.message}") for error in errors]
-    if not scope.errors:
+    if not found:
         # In ONNX, states are outputs; in IR they are variables.
         outputs = model.outputs if foreign.format == "onnx" else own_outputs(model)
         faults += [_mismatch(model.file, name, text) for name, text in _contradictions(outputs, foreign, graph, scope.values)]

@@ -67,16 +67,40 @@ def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
 
 
 def _with_comment(node: Node, text: str) -> str:
-    return text if not node.name else f"{text}  # {printable(node.name)}"
+    """Append the node's name, and the error of a preserved node."""
+    fault = getattr(node.op, "fault", None)
+    notes = [printable(node.name)] if node.name else []
+    if fault is not None:
+        notes.append(f"fault [{fault.code}] {printable(fault.message)}")
+    return f"{text}  # {'; '.join(notes)}" if notes else text
 
 
 def _attributes(op: Op) -> list[str]:
+    if (foreign := _foreign_attributes(op)) is not None:
+        return foreign
     return [
         f"{field.name}={_attribute(op.__dict__[field.name])}"
         for field in op.fields
         if not (op.__dict__[field.name] is field.default or _same(op.__dict__[field.name], field.default))
         and field.annotation != "Graph"
     ]
+
+
+def _foreign_attributes(op: Any) -> list[str] | None:
+    """Return the attributes of a preserved node, which are those of its file; None for any other operator."""
+    if type(op).__name__ != "Foreign":
+        return None
+    return [f"{printable(name)}={_raw_attribute(value)}" for name, value in op.attributes]
+
+
+def _raw_attribute(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_raw_attribute, value)) + "]"
+    if hasattr(value, "nodes"):
+        return f"graph of {len(value.nodes)} node{'s' * (len(value.nodes) != 1)}"
+    if hasattr(value, "data"):
+        return f"{value.dtype}[{', '.join(map(str, value.data.shape))}]"
+    return printable(str(value))
 
 
 def _same(value: object, default: object) -> bool:

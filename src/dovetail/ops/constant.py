@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, printable
-from dovetail.ir.op import Op, Windows
+from dovetail.ir.op import Op, Windows, bodies
 from dovetail.ir.types import UNKNOWN, Tensor, Type, View
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
-    from dovetail.ir.graph import Value
+    from dovetail.ir.graph import Graph, Value
 
 
 class Constant(Op, sig="-> y: any"):
@@ -66,7 +68,8 @@ class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19
 class Foreign(Op, sig="*inputs: any -> *outputs: any"):
     """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
-    ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
+    ``captures``: the names that the last inputs have in the subgraphs among the attributes, which stay in the form of their file.
+    ``fault`` is the error of a known operator whose rule refuses the node, or that dovetail does not support exactly.
     """
 
     sizes_depend_on_data = True
@@ -77,20 +80,35 @@ class Foreign(Op, sig="*inputs: any -> *outputs: any"):
     version: int
     attributes: tuple[tuple[str, Any], ...]
     outputs: int
+    captures: tuple[str, ...] = ()
     fault: DovetailError | None = None
 
     def types(self, *inputs: View) -> list[Type]:
         return [UNKNOWN] * self.outputs
 
-    def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
+    @property
+    def refusal(self) -> DovetailError:
+        """The error of a run, a gradient or a conversion."""
         if self.fault is not None:
-            raise self.fault.with_traceback(None)
-        raise UnsupportedError(
+            return copy(self.fault)
+        return UnsupportedError(
             "op.unknown", f"there is no rule to run {self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
         )
+
+    def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
+        raise self.refusal
 
     def __hash__(self) -> int:
         return hash((self.format, self.domain, self.kind, self.version, self.outputs))
 
     def __repr__(self) -> str:
         return printable(f"Foreign({self.domain + '.' if self.domain else ''}{self.kind}-{self.version})")
+
+
+def preserved_faults(graph: Graph) -> Iterator[DovetailError]:
+    """Yield the ``fault`` of each preserved node of ``graph`` and of its subgraphs."""
+    for node in graph.nodes:
+        if isinstance(node.op, Foreign) and node.op.fault is not None:
+            yield node.op.fault
+        for _, body in bodies(node.op):
+            yield from preserved_faults(body)

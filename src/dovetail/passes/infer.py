@@ -24,19 +24,20 @@ def infer_graph(
     file: str | None = None,
     substitution: Substitution | None = None,
     equations: list[Equation] | None = None,
+    refuse_preserved: bool = False,
 ) -> int:
     """Infer every value of ``graph`` anew from its inputs' types. Returns how many types changed.
 
     Every inferred size goes through ``substitution``. The equations that the operators of the graph itself demand, without those
-    of subgraphs, which may not run, are added to ``equations``. Raises the first RuleError, with all independent ones in its
-    ``diagnostics``.
+    of subgraphs, which may not run, are added to ``equations``. ``refuse_preserved``: the fault of a preserved node is an error.
+    Raises the first RuleError, with all independent ones in its ``diagnostics``.
     """
     errors: list[DovetailError] = []
     changed = 0
     for node in graph.nodes:
         op = node.op
         if type(op).__name__ == "Constant" or type(op).__name__ == "Foreign":
-            if (fault := getattr(op, "fault", None)) is not None:
+            if refuse_preserved and (fault := getattr(op, "fault", None)) is not None:
                 errors.append(fault)
             continue
         xs = tuple(node.inputs)

@@ -195,6 +195,7 @@ ONNX = Dialect(
     check_types,
     encode_attribute=encode_attribute,
     has_opsets=True,
+    subgraphs_capture=True,
     input_arity=input_arity,
     first_version=first_version,
     normalize=normalize,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from math import prod
 from typing import Any
 
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
-from dovetail.formats.foreign import ForeignTensor
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.text import foreign_forms
 from dovetail.formats.text.grammar import MAX_DEPTH, MAX_LEVELS, Line, quote
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
@@ -113,6 +115,9 @@ class LiteralWriter:
             return self.value(value.item(), name)
         if isinstance(value, ForeignTensor):
             return f"tensor({quote(value.name)}, {self.array(np.asarray(value.data), value.dtype, value.name or name)})"
+        if isinstance(value, ForeignGraph | ForeignNode | ForeignValue):
+            items = {field.name: getattr(value, field.name) for field in fields(value)}
+            return f"foreign({quote(type(value).__name__)}, {self.value(items, name)})"
         if isinstance(value, Op):
             return f"op {self.operator(value, name)}"
         if isinstance(value, Dim):
@@ -252,6 +257,8 @@ class LiteralReader:
             data, dtype = self.tensor(line)
             line.expect(")")
             return ForeignTensor(dtype, data, name)
+        if word == "foreign":
+            return self._foreign(line)
         if word == "error":
             return self._error(line)
         if word not in _DTYPES:
@@ -284,6 +291,19 @@ class LiteralReader:
             return key, self.value(line)
 
         return dict(self._items(line, "}", entry))
+
+    def _foreign(self, line: Line) -> ForeignGraph | ForeignNode | ForeignValue:
+        """Read a part of a subgraph that has the form of its file."""
+        line.expect("(")
+        column = line.peek().column
+        cls = foreign_forms.KINDS.get(line.name())
+        line.expect(",")
+        items = self.value(line)
+        line.expect(")")
+        if cls is None or not isinstance(items, dict) or not foreign_forms.has_form(cls, items):
+            raise line.fault("a part of a subgraph has a kind, and all its fields in their form", column)
+        part: ForeignGraph | ForeignNode | ForeignValue = cls(**items)
+        return part
 
     def _error(self, line: Line) -> DovetailError:
         line.expect("(")

@@ -36,11 +36,13 @@ def _is_type(value: Any) -> bool:
     return isinstance(value, Tensor | Sequence | Optional | Map)
 
 
-def _list_of(form: Form) -> Form:
+def list_of(form: Form) -> Form:
+    """Return the form of a list or tuple of items of ``form``."""
     return lambda value: isinstance(value, list | tuple) and all(form(item) for item in value)
 
 
-def _map_of(key: Form, form: Form) -> Form:
+def map_of(key: Form, form: Form) -> Form:
+    """Return the form of a dict."""
     return lambda value: isinstance(value, dict) and all(key(name) and form(item) for name, item in value.items())
 
 
@@ -81,21 +83,21 @@ def _are_items(value: Any, depth: int = 0) -> bool:
     )
 
 
-_TEXTS = _map_of(_is_text, _is_text)
-_NAMES = _list_of(_is_text)
-_STORED = _list_of(_is_bytes)
-_NOTES = _map_of(_is_text, _fields_of({"doc": _is_text, "metadata_props": _TEXTS}))
+_TEXTS = map_of(_is_text, _is_text)
+_NAMES = list_of(_is_text)
+_STORED = list_of(_is_bytes)
+_NOTES = map_of(_is_text, _fields_of({"doc": _is_text, "metadata_props": _TEXTS}))
 FORMS: dict[str, Form] = {
     "ir_version": _is_version, "domain": _is_text, "model_version": _is_int64, "metadata_props": _TEXTS,
     "configuration": _STORED, "training_info": _STORED, "device_configurations": _STORED,
-    "unknown_fields": _list_of(_row_of(_is_path, _is_bytes)),
+    "unknown_fields": list_of(_row_of(_is_path, _is_bytes)),
     "rt_info": _are_items, "meta_data": _are_items, "quantization_parameters": _are_items, "layer_rt_info": _are_items,
-    "result_rt_info": _are_items, "result_port_rt_info": _are_items, "input_rt_info": _map_of(_is_text, _are_items),
-    "quantization_annotation": _list_of(_row_of(_is_text, _TEXTS)), "notes": _NOTES, "sparse": _NAMES, "overridable": _NAMES,
-    "inputs": _NAMES, "overload": _is_text, "attribute_docs": _TEXTS, "empty": _map_of(_is_text, _is_int64),
+    "result_rt_info": _are_items, "result_port_rt_info": _are_items, "input_rt_info": map_of(_is_text, _are_items),
+    "quantization_annotation": list_of(_row_of(_is_text, _TEXTS)), "notes": _NOTES, "sparse": _NAMES, "overridable": _NAMES,
+    "inputs": _NAMES, "overload": _is_text, "attribute_docs": _TEXTS, "empty": map_of(_is_text, _is_int64),
     "denotations": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
     "name": _is_text, "layer": _is_text, "result": _is_text, "folded": _is_bool, "declared": _is_type, "inferred": _TEXTS,
-    "names": _map_of(_is_text, _NAMES),
+    "names": map_of(_is_text, _NAMES),
 }  # fmt: skip
 """The form of each entry of metadata: of a model, a graph, a node or a value."""
 FORMS["onnx"] = lambda value: (

@@ -41,7 +41,7 @@ def infer_subgraph(body: Graph) -> bool:
     body.fault = None
     current().count_inference(body, len(body.nodes))
     try:
-        infer_graph(body)
+        infer_graph(body, refuse_preserved=True)
     except DovetailError as error:
         body.fault = error.with_traceback(None)
     return body.fault is None

@@ -1,0 +1,86 @@
+"""Subgraphs of operators that have no meaning here: they stay in the form of their file, as attributes of a Foreign.
+
+Such a subgraph reads values of the graphs around it by their keys. Import makes these values inputs of the node; export renames
+the keys to those that the values have by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dovetail.formats.foreign import ForeignGraph, ForeignNode
+
+
+def captured_keys(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the keys of outer values that the subgraphs among ``attributes`` read, each once, in order."""
+    keys: dict[str, None] = {}
+    for value in attributes.values():
+        for graph in graphs_in(value):
+            keys.update(dict.fromkeys(_free_keys(graph)))
+    return list(keys)
+
+
+def rename_captured(value: Any, names: Mapping[str, str], claim: Callable[[str], str]) -> Any:
+    """Return an attribute value with its subgraphs' outer keys replaced by ``names``.
+
+    ``claim`` returns a unique key for each key that a subgraph defines itself.
+    """
+    if isinstance(value, ForeignGraph):
+        return _rename(value, names, claim)
+    if isinstance(value, list | tuple) and any(isinstance(item, ForeignGraph) for item in value):
+        return type(value)(rename_captured(item, names, claim) for item in value)
+    return value
+
+
+def graphs_in(value: Any) -> Iterator[ForeignGraph]:
+    """Yield the subgraphs of an attribute value: itself, or the items of a list."""
+    for item in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(item, ForeignGraph):
+            yield item
+
+
+def _defined_keys(graph: ForeignGraph) -> list[str]:
+    produced = (key for node in graph.nodes for key in node.outputs if key is not None)
+    return [*(value.key for value in graph.inputs), *graph.constants, *produced]
+
+
+def _free_keys(graph: ForeignGraph) -> Iterator[str]:
+    defined = set(_defined_keys(graph))
+    for node in graph.nodes:
+        for key in (*node.inputs, *captured_keys(node.attributes)):
+            if key is not None and key not in defined:
+                yield key
+    for value in graph.outputs:
+        if value.key not in defined:
+            yield value.key
+
+
+def _rename(graph: ForeignGraph, outer: Mapping[str, str], claim: Callable[[str], str]) -> ForeignGraph:
+    names = {**outer, **{key: claim(key) for key in _defined_keys(graph)}}
+
+    def renamed(value: Any) -> Any:
+        key = names.get(value.key, value.key)
+        own_names = tuple(names.get(name, name) for name in value.names)
+        return value if key == value.key and own_names == value.names else replace(value, key=key, names=own_names)
+
+    def renamed_node(node: ForeignNode) -> ForeignNode:
+        return replace(
+            node,
+            inputs=[None if key is None else names.get(key, key) for key in node.inputs],
+            outputs=[None if key is None else names.get(key, key) for key in node.outputs],
+            attributes={name: rename_captured(value, names, claim) for name, value in node.attributes.items()},
+        )
+
+    return replace(
+        graph,
+        inputs=[renamed(value) for value in graph.inputs],
+        outputs=[renamed(value) for value in graph.outputs],
+        nodes=[renamed_node(node) for node in graph.nodes],
+        constants={
+            names[key]: tensor if names[key] == key else replace(tensor, name=names[key])
+            for key, tensor in graph.constants.items()
+        },
+        values={names.get(key, key): renamed(value) for key, value in graph.values.items()},
+    )
