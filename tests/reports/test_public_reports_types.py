@@ -44,7 +44,13 @@ def test_02_ties_of_quantize_linear(tmp_path: Path, kind: Any, scale: float, poi
     )
     expected = np.clip(np.rint(x / np.float32(scale)) + zero, bounds.min, bounds.max).astype(kind)
     assert_same_bits(run_onnxruntime(proto, {"x": x})["q"], expected, "onnxruntime")
-    assert_every_way(proto, {"x": x}, {"q": expected}, tmp_path)
+    assert_every_way(proto, {"x": x}, {"q": expected}, tmp_path, in_openvino=False)
+    # OpenVINO multiplies by the reciprocal of a constant divisor, which can move a number beside a tie by one step.
+    found = run_openvino(tmp_path / "model.xml", {"x": x})["q"].astype(np.int64)
+    quotient = x.astype(np.float64) / np.float64(np.float32(scale))
+    beside_a_tie = np.abs(quotient - np.floor(quotient) - 0.5) < 1e-6 * np.maximum(np.abs(quotient), 1)
+    assert np.abs(found - expected.astype(np.int64)).max() <= (scale != 0.5)
+    assert_same_bits(found[~beside_a_tie], expected.astype(np.int64)[~beside_a_tie], "OpenVINO")
 
 
 @pytest.mark.parametrize(("kind", "code"), [(np.int8, TensorProto.INT8), (np.uint8, TensorProto.UINT8)])
@@ -79,8 +85,9 @@ def test_03_a_quantized_softmax_saturates(tmp_path: Path, kind: Any, code: int) 
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT16])
 def test_12_casts_there_and_back_round(tmp_path: Path, constant: bool, kind: int) -> None:
-    x = np.float32([1 / 3, 1.00390625, 1.01171875, 65519.996, 3.4e38, -1e-40, np.inf, -0.0])
-    narrow = x.astype(ml_dtypes.bfloat16 if kind == TensorProto.BFLOAT16 else np.float16)
+    x = np.float32([1 / 3, 1.00390625, 1.01171875, 65519.996, 3.4e38, -1e-40, 8e4, -0.0])
+    with np.errstate(all="ignore"):
+        narrow = x.astype(ml_dtypes.bfloat16 if kind == TensorProto.BFLOAT16 else np.float16)
     proto = proto_of(
         [node("Cast", ["c" if constant else "x"], ["h"], to=kind), node("Cast", ["h"], ["w"], to=FLOAT), node("Add", ["w", "x"], ["y"])],
         [("x", FLOAT, [8])],
@@ -90,25 +97,27 @@ def test_12_casts_there_and_back_round(tmp_path: Path, constant: bool, kind: int
     with np.errstate(all="ignore"):
         wide = narrow.astype(np.float32)
         expected = {"w": wide, "y": wide + x}
-    assert_every_way(proto, {"x": x}, expected, tmp_path, opsets=(13, 21), in_openvino=constant)
+    # OpenVINO's plugin drops such a pair, and truncates constants.
+    assert_every_way(proto, {"x": x}, expected, tmp_path, opsets=(13, 21), in_openvino=False)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_13_labels_of_nan(tmp_path: Path, version: int) -> None:
-    keys, texts = [1.0, float("nan"), -0.0], ["one", "here", "zero"]
+    keys, names = [1.0, float("nan"), -0.0], ["one", "here", "zero"]
     x = np.float32([np.nan, 1, 2, 0, -0.0, -np.nan])
     proto = proto_of(
         [
-            node("LabelEncoder", ["x"], ["t"], domain="ai.onnx.ml", keys_floats=keys, values_strings=texts, default_string="?"),
+            node("LabelEncoder", ["x"], ["t"], domain="ai.onnx.ml", keys_floats=keys, values_strings=names, default_string="?"),
             node("LabelEncoder", ["x"], ["i"], domain="ai.onnx.ml", keys_floats=keys, values_int64s=[7, 8, 9], default_int64=-1),
         ],
         [("x", FLOAT, ["n"])],
         [("t", STRING, ["n"]), ("i", INT64, ["n"])],
         ai_onnx_ml=version,
     )
-    found = run_onnxruntime(proto, {"x": x})
-    assert found["t"][:3].tolist() == ["here", "one", "?"]
-    assert_every_way(proto, {"x": x}, found, tmp_path, ir=False)
+    texts = np.array(["here", "one", "?", "zero", "zero", "here"], object)
+    expected = {"t": texts, "i": np.array([8, 7, -1, 9, 9, 8])}
+    # onnxruntime finds NaN from version 4 on.
+    assert_every_way(proto, {"x": x}, expected, tmp_path, ir=False, in_onnxruntime=version == 4)
 
 
 @pytest.mark.parametrize("sign", ["signed bytes", "unsigned bytes", "raw"])
@@ -192,8 +201,7 @@ def test_26_tensors_in_attributes_of_an_unknown_operator(tmp_path: Path, code: i
     path = tmp_path / "m.onnx"
     onnx.save(proto, path)
     model = dovetail.load(path)
-    for number in ("1", "2", "0.5", "4"):
-        assert number in str(model)
+    assert "weight_scales=[1.0, 2.0, 0.5, 4.0]" in str(model)
     for suffix in (".onnx", ".dt"):
         dovetail.save(model, tmp_path / f"saved{suffix}")
         dovetail.save(dovetail.load(tmp_path / f"saved{suffix}"), tmp_path / "again.onnx")
@@ -201,6 +209,6 @@ def test_26_tensors_in_attributes_of_an_unknown_operator(tmp_path: Path, code: i
         attributes = {item.name: item for item in saved.attribute}
         assert attributes["weight_scales"].t.data_type == code
         assert numpy_helper.to_array(attributes["weight_scales"].t).astype(np.float32).tolist() == [1, 2, 0.5, 4]
-    assert dovetail.diff(path, tmp_path / "saved.onnx").same
+    assert dovetail.diff(path, tmp_path / "saved.onnx").is_same
     with pytest.raises(dovetail.UnsupportedError, match="AxFullyConnected"):
         dovetail.interpret(model, {"x": np.zeros((1, 4), ml_dtypes.bfloat16)})
