@@ -110,7 +110,8 @@ def assert_every_way(
 ) -> dovetail.Model:
     """Run the model here, simplified with proof, saved as ONNX in each of ``opsets``, as IR, and as ONNX again.
 
-    What is written passes the full checker of onnx where ``proto`` does, and onnxruntime and OpenVINO run it by names. OpenVINO makes 0 of -0.
+    What is written passes the full checker of onnx where ``proto`` does, and onnxruntime and OpenVINO run it by names.
+    OpenVINO makes 0 of -0.
     """
     model = dovetail.load(proto)
     assert dovetail.check(model) == []

@@ -37,7 +37,9 @@ RNG = np.random.default_rng(0)
 def test_01_strings_split_into_single_elements(tmp_path: Path, opset: int, axis: int) -> None:
     x = np.array([["This is a text.", "a"], ["another, longer text", ""]], object)
     output = helper.make_tensor_sequence_value_info("s", STRING, None)
-    proto = proto_of([node("SplitToSequence", ["x"], ["s"], axis=axis, keepdims=0)], [("x", STRING, ["n", 2])], [output], opset=opset)
+    proto = proto_of(
+        [node("SplitToSequence", ["x"], ["s"], axis=axis, keepdims=0)], [("x", STRING, ["n", 2])], [output], opset=opset
+    )
     expected = {"s": [np.array(part, object) for part in (x if axis == 0 else x.T)]}
     assert_every_way(proto, {"x": x}, expected, tmp_path, ir=False, in_onnxruntime=False)
     with pytest.raises(dovetail.UnsupportedError, match="SplitToSequence"):
@@ -95,9 +97,7 @@ def test_10_scan_outputs_of_no_iterations_keep_their_rank(tmp_path: Path, how: s
     feeds = {"x": x, "n": np.array(0 if how == "trips" else 4), "t": np.array(how == "trips")}
     expected = {"last": x, "all": np.zeros((0, 2, 3), np.float32), "counts": np.zeros(0, np.float32)}
     # onnxruntime gives 0 for a symbol of the body's declared shape; the carried value shows its size.
-    model = assert_every_way(
-        proto, feeds, expected, tmp_path, opsets=(11, 21), in_onnxruntime=rows == 2, in_openvino=False
-    )
+    model = assert_every_way(proto, feeds, expected, tmp_path, opsets=(11, 21), in_onnxruntime=rows == 2, in_openvino=False)
     ranks = {name: array.ndim for name, array in expected.items()}
     assert {name: array.ndim for name, array in run_onnxruntime(tmp_path / "back.onnx", feeds).items()} == ranks
     assert [len(y.type.shape) for y in model.outputs] == [2, 3, 1]
@@ -122,9 +122,52 @@ def test_11_inputs_of_a_body_that_have_names_of_outer_values(tmp_path: Path) -> 
     assert_every_way(proto, {"a": a, "b": b, "n": np.array(4)}, expected, tmp_path, opsets=(13,))
 
 
+def test_11_nested_bodies_that_use_one_name(tmp_path: Path) -> None:
+    def of(kind: str, name: str) -> onnx.GraphProto:
+        return helper.make_graph([node(kind, ["b", "a"], [name])], name, [], [info(name, FLOAT, [1])])
+
+    inner = helper.make_graph(
+        [node("Mul", ["b", "a"], ["b4"]), node("Identity", ["c"], ["c4"])],
+        "inner",
+        [info("k", INT64, []), info("c", BOOL, []), info("b", FLOAT, [1])],
+        [info("c4", BOOL, []), info("b4", FLOAT, [1])],
+    )
+    body = helper.make_graph(
+        [
+            node("Less", ["b", "limit"], ["small"]),
+            node("If", ["small"], ["b2"], then_branch=of("Add", "t"), else_branch=of("Sub", "e")),
+            node("Loop", ["two", "", "b2"], ["b3"], body=inner),
+            node("Sub", ["b3", "b"], ["d"]),
+            node("Identity", ["c"], ["c2"]),
+        ],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("b", FLOAT, [1])],
+        [info("c2", BOOL, []), info("b3", FLOAT, [1]), info("d", FLOAT, [1])],
+    )
+    proto = proto_of(
+        [
+            node("Neg", ["x"], ["b"]),
+            node("Loop", ["n", "yes", "b"], ["last", "each"], body=body),
+            node("Add", ["b", "last"], ["y"]),
+        ],
+        [("x", FLOAT, [1]), ("a", FLOAT, [1]), ("n", INT64, []), ("yes", BOOL, [])],
+        [("each", FLOAT, None), ("y", FLOAT, [1])],
+        {"limit": np.float32([8]), "two": np.array(2)},
+    )
+    feeds = {"x": np.float32([-1]), "a": np.float32([1.5]), "n": np.array(4), "yes": np.array(True)}
+    assert_every_way(proto, feeds, run_onnxruntime(proto, feeds), tmp_path, tolerance=1e-6, opsets=(21,))
+    with pytest.raises(dovetail.FormatError, match="hides the outer value"):
+        dovetail.load(proto, strict=True)
+
+
 @pytest.mark.parametrize("connected", [True, False])
 def test_14_inputs_that_only_a_subgraph_of_the_second_model_reads(tmp_path: Path, connected: bool) -> None:
-    first = proto_of([node("Mul", ["inputs", "two"], ["doubled"])], [("inputs", FLOAT, ["n"])], [("doubled", FLOAT, ["n"])], {"two": np.float32(2)})
+    first = proto_of(
+        [node("Mul", ["inputs", "two"], ["doubled"])],
+        [("inputs", FLOAT, ["n"])],
+        [("doubled", FLOAT, ["n"])],
+        {"two": np.float32(2)},
+    )
     body = helper.make_graph(
         [
             node("Gather", ["coords", "i"], ["at"]),
@@ -222,10 +265,18 @@ def test_28_operators_without_effect_beside_outputs(tmp_path: Path, idle: onnx.N
 @pytest.mark.parametrize("swapped", [False, True])
 def test_06_a_product_with_a_one_that_folds(tmp_path: Path, chain: list[str], swapped: bool) -> None:
     names = ["x", *(f"m{index}" for index in range(len(chain)))]
-    nodes = [node(kind, [a], [b], **({"to": FLOAT} if kind == "Cast" else {})) for kind, a, b in zip(chain, names, names[1:], strict=False)]
+    nodes = [
+        node(kind, [a], [b], **({"to": FLOAT} if kind == "Cast" else {}))
+        for kind, a, b in zip(chain, names, names[1:], strict=False)
+    ]
     factors = [names[-1], "one"]
     proto = proto_of(
-        [*nodes, node("Div", ["k", "k"], ["one"]), node("Mul", factors[::-1] if swapped else factors, ["w"]), node("Add", ["w", "zero"], ["y"])],
+        [
+            *nodes,
+            node("Div", ["k", "k"], ["one"]),
+            node("Mul", factors[::-1] if swapped else factors, ["w"]),
+            node("Add", ["w", "zero"], ["y"]),
+        ],
         [("x", FLOAT, ["n"])],
         [("y", FLOAT, ["n"])],
         {"k": np.float32(1), "zero": np.float32(0)},

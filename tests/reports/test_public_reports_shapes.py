@@ -107,7 +107,9 @@ def test_08_two_models_whose_data_files_have_one_name(tmp_path: Path, suffix: st
 
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize(("kernel", "stride", "dilation"), [(3, 2, 1), (4, 2, 1), (3, 1, 1), (4, 3, 1), (2, 2, 1), (3, 2, 2)])
-def test_09_transposed_convolutions_that_keep_the_size(tmp_path: Path, mode: str, kernel: int, stride: int, dilation: int) -> None:
+def test_09_transposed_convolutions_that_keep_the_size(
+    tmp_path: Path, mode: str, kernel: int, stride: int, dilation: int
+) -> None:
     torch = pytest.importorskip("torch")
     x, w = normal(2, 3, 4, 5), normal(3, 2, kernel, kernel)
     proto = proto_of(
@@ -125,7 +127,9 @@ def test_09_transposed_convolutions_that_keep_the_size(tmp_path: Path, mode: str
     assert (height, width) == (("h", "w0") if stride == 1 else (f"{stride}*h", f"{stride}*w0"))
 
 
-@pytest.mark.parametrize(("target", "text"), [(["a", "b", -1], "f32[a, b, 6]"), (["a", -1, 6], "f32[a, b, 6]"), ([-1, "b"], "f32[6*a, b]")])
+@pytest.mark.parametrize(
+    ("target", "text"), [(["a", "b", -1], "f32[a, b, 6]"), (["a", -1, 6], "f32[a, b, 6]"), ([-1, "b"], "f32[6*a, b]")]
+)
 @pytest.mark.parametrize("source", ["shape of x", "shapes of others"])
 def test_15_reshape_to_sizes_that_are_computed(tmp_path: Path, target: list[Any], text: str, source: str) -> None:
     nodes, parts, constants, inputs = [], [], {}, [("x", FLOAT, ["a", "b", 2, 3])]
@@ -191,7 +195,9 @@ def test_19_an_encoder_layer_at_every_batch_and_length(tmp_path: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.onnx.export(layer, torch.zeros(2, 7, 6), buffer, input_names=["x"], output_names=["y"], opset_version=17, dynamo=False)
+            torch.onnx.export(
+                layer, torch.zeros(2, 7, 6), buffer, input_names=["x"], output_names=["y"], opset_version=17, dynamo=False
+            )
         expected = {
             size: layer(torch.tensor(np.random.default_rng(1).standard_normal((*size, 6)), dtype=torch.float32)).detach().numpy()
             for size in ((1, 1), (2, 7), (3, 11), (5, 2))
@@ -312,7 +318,9 @@ def test_25_reverse_directions_start_at_each_length(tmp_path: Path, kind: str, l
     x, lengths = normal(7, 3, 4), np.array([7, 2, 4], np.int32)
 
     def proto(direction: str, rows: slice, sizes: tuple[Any, Any] = ("t", "n")) -> onnx.ModelProto:
-        attributes: dict[str, Any] = {"hidden_size": 5, "direction": direction} | ({"linear_before_reset": linear} if kind == "GRU" else {})
+        attributes: dict[str, Any] = {"hidden_size": 5, "direction": direction} | (
+            {"linear_before_reset": linear} if kind == "GRU" else {}
+        )
         return proto_of(
             [node(kind, ["x", "w", "r", "b", "lengths"], ["y", "h"], **attributes)],
             [("x", FLOAT, [*sizes, 4]), ("lengths", TensorProto.INT32, [sizes[1]])],
@@ -322,7 +330,11 @@ def test_25_reverse_directions_start_at_each_length(tmp_path: Path, kind: str, l
 
     feeds = {"x": x, "lengths": lengths}
     both = run_onnxruntime(proto("bidirectional", slice(0, 2)), feeds)
-    for name, direction, rows in (("b", "bidirectional", slice(0, 2)), ("r", "reverse", slice(1, 2)), ("f", "forward", slice(0, 1))):
+    for name, direction, rows in (
+        ("b", "bidirectional", slice(0, 2)),
+        ("r", "reverse", slice(1, 2)),
+        ("f", "forward", slice(0, 1)),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         expected = {"y": both["y"][:, rows], "h": both["h"][rows]}
