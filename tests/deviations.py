@@ -196,6 +196,14 @@ def _late_capture() -> Any:
     return model([branch, helper.make_node("Exp", ["x"], ["t"])], initializer=[tensor("c", True, bool)])
 
 
+@case("input of a body with an outer name", "graph.repeated")
+def _hiding_input() -> Any:
+    add_row = helper.make_node("Add", ["x", "row"], ["t"])
+    body = helper.make_graph([add_row], "body", [info("x", (2, 3)), info("row", (3,))], [info("t", (2, 3))])
+    scan = helper.make_node("Scan", ["x", "rows"], ["s"], body=body, num_scan_inputs=1)
+    return model([scan, helper.make_node("Mul", ["s", "x"], ["y"])], initializer=[tensor("rows", np.ones((2, 3)))])
+
+
 # Versions
 
 

@@ -10,6 +10,9 @@ from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Value
 from dovetail.ir.op import Op, bodies
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
+INLINE_ELEMENTS = 8
+"""The most elements of a tensor whose values are printed."""
+
 
 def show(model: Model) -> str:
     """Print a model with inferred types; weights by type and shape only."""
@@ -39,7 +42,7 @@ def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
 def is_inlined(node: Node) -> bool:
     """Return whether a node is a constant that is printed where it is read."""
     data = node.outputs[0].constant if len(node.outputs) == 1 else None
-    return data is not None and data.size <= 8 and bool(node.outputs[0].uses)
+    return data is not None and data.size <= INLINE_ELEMENTS and bool(node.outputs[0].uses)
 
 
 def _value_text(value: Value) -> str:
@@ -99,6 +102,8 @@ def _raw_attribute(value: Any) -> str:
     if hasattr(value, "nodes"):
         return f"graph of {len(value.nodes)} node{'s' * (len(value.nodes) != 1)}"
     if hasattr(value, "data"):
+        if value.data.size <= INLINE_ELEMENTS:
+            return printable(str(value.data.tolist()))
         return f"{value.dtype}[{', '.join(map(str, value.data.shape))}]"
     return printable(str(value))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 
 from dovetail.errors import DovetailError, FormatError
-from dovetail.formats.foreign import ForeignGraph, ForeignNode
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
 
 _Scopes = tuple[dict[str, int], ...]
 
@@ -32,9 +33,10 @@ Deviate = Callable[[DovetailError], None]
 def check_names(graph: ForeignGraph, errors: list[DovetailError], deviate: Deviate) -> None:
     """Collect the faults in the names of ``graph`` and its subgraphs, and sort its nodes topologically.
 
-    FormatErrors [graph.repeated] (written twice, or hiding an outer name), [graph.dangling] (read, never written),
-    [graph.cycle]. ``deviate`` gets FormatErrors [graph.order] (read before it is written): where each name is written once,
-    every valid order means the same.
+    FormatErrors [graph.repeated] (written twice, or by a node of a subgraph under an outer name), [graph.dangling] (read, never
+    written), [graph.cycle]. ``deviate`` gets FormatErrors [graph.order] (read before it is written): where each name is written
+    once, every valid order means the same; and [graph.repeated] for the input of a body that has an outer name: within the body
+    every reader means the input, which is renamed.
     """
     _Scope(graph, (), errors, None, deviate).check()
 
@@ -57,6 +59,7 @@ class _Scope:
 
     def check(self) -> list[str]:
         """Return the names that this graph reads from outside, and that its outer graphs have not written yet."""
+        self._rename_hiding_inputs()
         for value in self.graph.inputs:
             self._write(value.key, -1, self.owner)
         for key in self.graph.constants:
@@ -69,6 +72,20 @@ class _Scope:
                 self._add_missing(value.key, f"no node produces the output {value.key!r}", self.owner, missing)
         self._report_late()
         return missing
+
+    def _rename_hiding_inputs(self) -> None:
+        hiding = dict.fromkeys(value.key for value in self.graph.inputs if self._is_outer(value.key))
+        if not hiding:
+            return
+        taken = {*_names_within(self.graph), *(name for scope in self.outer for name in scope)}
+        names = {}
+        for name in hiding:
+            self.deviate(FormatError("graph.repeated", f"the input {name!r} hides the outer value of that name", node=self.owner))
+            names[name] = next(new for new in (f"{name}_{count}" for count in itertools.count(2)) if new not in taken)
+            taken.add(names[name])
+        for value in self.graph.inputs:
+            _rename_value(value, names)
+        _rename_reads(self.graph, names)
 
     def _node(self, index: int, node: ForeignNode, missing: list[str]) -> None:
         written = self.written
@@ -127,6 +144,33 @@ class _Scope:
                 self.deviate(FormatError("graph.order", message, node=label(node)))
         if not cycle:
             self.graph.nodes = _sort_topologically(self.graph.nodes, self.all)
+
+
+def _names_within(graph: ForeignGraph) -> Iterator[str]:
+    """Yield every name that ``graph`` or a subgraph in it defines or reads."""
+    yield from (value.key for value in (*graph.inputs, *graph.outputs))
+    yield from graph.constants
+    for node in graph.nodes:
+        yield from (name for name in (*node.inputs, *node.outputs) if name is not None)
+        for _, inner in subgraphs(node):
+            yield from _names_within(inner)
+
+
+def _rename_reads(graph: ForeignGraph, names: Mapping[str, str]) -> None:
+    """Give the readers of ``names`` in ``graph`` their new names, up to subgraphs whose inputs have the old ones."""
+    for node in graph.nodes:
+        node.inputs = [None if name is None else names.get(name, name) for name in node.inputs]
+        for _, inner in subgraphs(node):
+            own = {value.key for value in inner.inputs}
+            _rename_reads(inner, {name: new for name, new in names.items() if name not in own})
+    for value in (*graph.outputs, *graph.values.values()):
+        _rename_value(value, names)
+    graph.values = {names.get(name, name): value for name, value in graph.values.items()}
+
+
+def _rename_value(value: ForeignValue, names: Mapping[str, str]) -> None:
+    value.names = tuple(names.get(name, name) for name in value.names)
+    value.key = names.get(value.key, value.key)
 
 
 def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:

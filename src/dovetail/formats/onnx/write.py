@@ -80,6 +80,9 @@ def export_at(model: Model, target: int) -> ForeignModel:
         if domain == CONTRIB:
             # A model without onnxruntime's own operators gets none in place of ONNX's.
             return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
+        if not domain and ONNX.first_version(domain, kind) is None:
+            # No opset defines it: it is the custom operator of a model without a domain for it, and means what its file means.
+            return target
         return since_version(domain, kind, imports.get(domain, 1))
 
     foreign = export_model(model, ONNX, version_of)

@@ -262,6 +262,19 @@ class ConvTranspose(
             begins = b.Divide(b.Add(surplus, [0 if self.auto_pad == "same_upper" else 1] * count), [2] * count)
         return begins, b.Maximum(b.Subtract(rest, begins), b.constant([0]))
 
+    def _is_size_times_stride(self, x: Value, w: Value, output_shape: Value) -> bool:
+        """Tell whether inference knows that ``output_shape`` is what same_* means without it, and leaves no element out."""
+        sizes, count = x.dims[2:], len(w.dims) - 2
+        strides, dilations = self.steps(count)
+        target, extra = output_shape.value, self._per_axis("output_padding", count, 0)
+        if target is None or len(target) != len(sizes):
+            return False
+        spans = [extent_of(kernel, dilation) for kernel, dilation in zip(w.dims[2:], dilations, strict=True)]
+        return all(
+            symbolic.equal(_plain(out), size * stride) is True and isinstance(span, int) and span + more >= stride
+            for out, size, stride, span, more in zip(target, sizes, strides, spans, extra, strict=True)
+        )
+
     def canonical(self, x: View, w: View, bias: View | None = None, output_shape: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
@@ -291,6 +304,8 @@ class ConvTranspose(
             return _apply_with_output_padding(b, resolved, x, w, bias)
         if self.auto_pad.startswith("same"):
             if output_shape is not None:
+                if self._is_size_times_stride(x, w, output_shape):
+                    return b.add(self, x, w, bias)[0]
                 raise UnsupportedError("conv.output-shape", "output_shape with same_* padding must be known before run time")
             count = len(w.dims) - 2
             target = b.Multiply(_vector(b, sizes_of(b, x)), list(self.steps(count)[0]))

@@ -213,19 +213,25 @@ class MaxPool(
                 return None
             return b.add(simple, x)
         y, indices = b.add(simple.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2), x)
-        shape = static(x.dims)
-        axis = self.axis % len(shape)
-        plane = prod(shape[2:])
+        axis = self.axis % len(x.dims)
         if axis > 0:
-            indices = b.Mod(indices, prod(shape[axis:]))
+            indices = b.Mod(indices, _extent(b, x, range(axis, len(x.dims))))
         if self.storage_order:
-            plane_indices = b.Mod(indices, plane)
+            spatial = range(2, len(x.dims))
+            plane_indices = b.Mod(indices, _extent(b, x, spatial))
             indices = b.Subtract(indices, plane_indices)
-            step = 1
-            for after, size in zip([prod(shape[at + 1 :]) for at in range(2, len(shape))], shape[2:], strict=True):
-                indices = b.Add(indices, b.Multiply(b.Mod(b.Divide(plane_indices, after), size), step))
-                step *= size
+            for at in spatial:
+                position = b.Mod(b.Divide(plane_indices, _extent(b, x, range(at + 1, len(x.dims)))), _extent(b, x, [at]))
+                indices = b.Add(indices, b.Multiply(position, _extent(b, x, range(2, at))))
         return [y, indices if self.index_element_type == "i64" else b.Cast(indices, to=self.index_element_type)][: self.outputs]
+
+
+def _extent(b: Builder, x: Value, axes: Sequence[int]) -> Any:
+    """Return the number of elements of ``x`` along ``axes``: an integer, or a vector of one element read at run time."""
+    sizes = [x.dims[axis] for axis in axes]
+    if all(isinstance(size, int) for size in sizes):
+        return prod(sizes)
+    return b.ReduceProd(b.Gather(b.Shape(x), list(axes), axis=0), [0], keepdims=True)
 
 
 def _to_column_major(indices: Array, sizes: tuple[int, ...]) -> Any:
