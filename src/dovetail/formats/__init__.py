@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
+from dovetail.formats import file_pair
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
@@ -152,6 +153,7 @@ def _save(model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None,
         if not isinstance(path, str | PathLike):
             raise FormatError("weights.format", "a weights file needs a path to write to")
         options["weights"] = os.path.splitext(os.fspath(path))[0] + ".safetensors"
+        file_pair.refuse_foreign(options["weights"], os.fspath(path))
     if not isinstance(path, str | PathLike) or format_of(path) == "onnx":
         from dovetail.formats.onnx.write import save as save_onnx
 
