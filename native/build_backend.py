@@ -76,7 +76,7 @@ def _build(build: Callable[..., str], arguments: tuple[Any, ...]) -> str:
     return wheel
 
 
-def report_installed() -> None:
+def print_core_warning() -> None:
     """Print the warning on stderr if the installed package lacks the core."""
     from dovetail import native_core
 
@@ -85,7 +85,7 @@ def report_installed() -> None:
 
 
 if __name__ == "__main__":
-    report_installed()
+    print_core_warning()
 else:
     # scikit-build-core is absent where the module runs as a script.
     if REASON:

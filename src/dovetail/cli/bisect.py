@@ -46,6 +46,8 @@ def bisect_engines(
             if len(chosen) > 1:
                 stem, suffix = os.path.splitext(path)
                 path = f"{stem}.{engine}{suffix}"
+            if part is None:
+                path = _free_path(path)
             command = _write(found, path, request["tolerance"])
         rows.append((found, command))
     if as_json:
@@ -63,11 +65,11 @@ def _write(found: Any, path: str, tolerance: float | None) -> str:
 
     stem = os.path.splitext(path)[0]
     path = _save(found.part, path)
-    arrays = f"{stem}.npz"
+    arrays = _free_path(f"{stem}.npz")
     write_arrays(arrays, found.inputs)
     words = ["dovetail", "compare", path]
     if found.reference_part is not None:
-        base = _save(found.reference_part, f"{stem}.reference{os.path.splitext(path)[1]}")
+        base = _save(found.reference_part, _free_path(f"{stem}.reference{os.path.splitext(path)[1]}"))
         words = ["dovetail", "compare", base, "--with", path]
     engines = found.engine if found.reference_part is not None else f"{found.reference},{found.engine}"
     words += ["--engines", engines, "--reference", found.reference, "--inputs", arrays]
@@ -85,16 +87,27 @@ def _save(model: Model, path: str) -> str:
 
     stem, suffix = os.path.splitext(path)
     for ending in dict.fromkeys((suffix, ".onnx", ".xml", ".dt")):
+        target = path if ending == suffix else _free_path(stem + ending)
         try:
-            save(model, stem + ending)
+            save(model, target)
         except DovetailError as error:
             if ending == ".dt":
                 raise
-            narrate(f"{stem + ending}: [{error.code}] {error.message}")
+            narrate(f"{target}: [{error.code}] {error.message}")
             continue
-        narrate(f"wrote {stem + ending}")
-        return stem + ending
+        narrate(f"wrote {target}")
+        return target
     raise AssertionError(path)
+
+
+def _free_path(path: str) -> str:
+    """Return the path, with a number before its suffix where a file has it: nobody named it as one to write over."""
+    stem, suffix = os.path.splitext(path)
+    number = 0
+    while os.path.lexists(path):
+        number += 1
+        path = f"{stem}.{number}{suffix}"
+    return path
 
 
 def _say(found: Any, command: str) -> None:

@@ -21,7 +21,8 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes.
 
     With --full the text has all that MODEL has, one node a line, and loads as .dt: ``dovetail show m.onnx --full > m.dt``.
-    Tensors of more than 16 elements go into m.safetensors beside it. ``dovetail convert m.onnx m.dt`` writes both together.
+    Tensors of more than 16 elements go into m.safetensors beside it, unless that is a file of another model or tool.
+    ``dovetail convert m.onnx m.dt`` writes both together.
     """
     from dovetail.ir.printer import show as show_model
     from dovetail.report.model_summary import describe
@@ -32,11 +33,13 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
         raise click.UsageError("--weights is for --full")
     loaded = load(model)
     if full:
+        from dovetail.formats.safetensors_file import SUFFIX
         from dovetail.formats.text import codec
 
-        side = weights or _weights_beside_stdout()
+        target = None if weights else _file_of_stdout()
+        side = weights or (target and os.path.splitext(target)[0] + SUFFIX)
         with progress(f"writing {model} as text"):
-            written = codec.write(loaded, sys.stdout.buffer, side)
+            written = codec.write(loaded, sys.stdout.buffer, side, beside=target)
         if written:
             narrate(f"wrote {side}")
     elif as_json:
@@ -46,12 +49,12 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     return 0
 
 
-def _weights_beside_stdout() -> str | None:
-    """Return the weights file for the file that stdout is redirected to; None where it is none, or has no known path."""
+def _file_of_stdout() -> str | None:
+    """Return the path of the file that stdout is redirected to; None where it is none, or has no known path."""
     try:
         descriptor = sys.stdout.fileno()
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode) and os.path.samefile(path, f"/proc/self/fd/{descriptor}")
     except (OSError, ValueError):
         return None
-    return os.path.splitext(path)[0] + ".safetensors" if is_file else None
+    return path if is_file else None

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, BinaryIO, TypeAlias
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
+from dovetail.formats import file_pair
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
@@ -188,6 +189,7 @@ def _save(
         if not isinstance(path, str | PathLike):
             raise FormatError("weights.format", "a weights file needs a path to write to")
         options["weights"] = os.path.splitext(os.fspath(path))[0] + ".safetensors"
+        file_pair.refuse_foreign(options["weights"], os.fspath(path))
     is_ir = format == "xml"
     if not is_ir and (not isinstance(path, str | PathLike) or format_of(path) == "onnx"):
         from dovetail.formats.onnx.write import save as save_onnx

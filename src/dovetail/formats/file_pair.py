@@ -16,10 +16,15 @@ disk, and the signature names the draft by its digest: the next read reads the d
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
+import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO, TypeVar
+
+import numpy as np
 
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats import atomic_write, files
@@ -28,6 +33,7 @@ from dovetail.formats.safetensors_file import signature_in_header
 from dovetail.formats.weights_file import DIGEST, PairSignature, WeightsFile, signature_in_trailer
 
 T = TypeVar("T")
+_MODEL_SUFFIXES = (".onnx", ".xml", ".dt", ".pb", ".ort")
 PROPERTY = "dovetail.external_data"
 """The metadata property of an ONNX model for the digest of its weights file."""
 RT_INFO = ("dovetail", "weights")
@@ -66,11 +72,14 @@ def signature_of(data: files.Bytes) -> PairSignature | None:
     return signature_in_trailer(data) or signature_in_header(data)
 
 
-def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[str], bytes]) -> None:
+def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[str], bytes], *, is_named: bool) -> None:
     """Write a weights file and its model file; see :func:`atomic_write.replace_files`.
 
-    ``model_of`` returns the model file that contains a digest.
+    ``model_of`` returns the model file that contains a digest; ``is_named``: the caller named the weights file. Raises
+    FormatError [path.foreign] like :func:`refuse_foreign` where it did not.
     """
+    if not is_named:
+        refuse_foreign(side_path, path)
     weights.lay_out()
     with atomic_write.replace_files([path, side_path]) as (main, side), weights.hashing() as digest_of:
         weights.copy_to(side)
@@ -78,6 +87,77 @@ def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[s
         model = model_of(digest)
         main.write(model)
         sign(side, weights, digest, model)
+
+
+def refuse_foreign(side_path: str, path: str) -> None:
+    """Raise FormatError [path.foreign] where a weights file that nobody named would replace a file of another model or tool.
+
+    The file at ``side_path`` is replaced where the model file at ``path`` refers to it, or where an earlier save wrote it and no
+    model file of the folder refers to it (a save that was interrupted, a model file that was removed).
+    """
+    side = _content_of(side_path)
+    if side is None:
+        # Nothing is there, or what replace_files refuses.
+        return
+    signature = signature_of(np.frombuffer(side, np.uint8))
+    name = os.path.basename(side_path)
+    if signature is None:
+        belongs = _refers_without_digest(path, name)
+        owner = "no save of dovetail"
+    else:
+        owners = [] if _refers(path, signature) else [file for file in _files_beside(side_path) if _refers(file, signature)]
+        belongs = not owners
+        owner = "" if belongs else f"a save of {os.path.basename(owners[0])!r}"
+    if not belongs:
+        message = (
+            f"the weights need the file {name!r}, which exists and is of {owner}: choose another name for the model, or move it"
+        )
+        raise FormatError("path.foreign", message, file=path)
+
+
+def _content_of(path: str) -> bytes | mmap.mmap | None:
+    """Map a regular file; None where there is none that can be read."""
+    flags = os.O_RDONLY | files.NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if status.st_size else b""
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _refers(path: str, signature: PairSignature) -> bool:
+    """Tell whether a model file has the digest of the weights file."""
+    content = _content_of(os.path.realpath(path))
+    return content is not None and content.find(signature.weights.encode()) >= 0
+
+
+def _refers_without_digest(path: str, name: str) -> bool:
+    """Tell whether a model file refers to a weights file of another tool: ONNX by its name, IR by its own name."""
+    content = _content_of(os.path.realpath(path))
+    if content is None:
+        return False
+    is_ir = content[:4096].find(b"<net") >= 0
+    if is_ir and name == os.path.splitext(os.path.basename(path))[0] + ".bin":
+        return True
+    return not is_ir and content.find(os.fsencode(name)) >= 0
+
+
+def _files_beside(side_path: str) -> list[str]:
+    """Return the model files in the folder of a weights file: those of its stem, and those with a suffix of models."""
+    folder = os.path.dirname(side_path) or os.curdir
+    stem = os.path.splitext(os.path.basename(side_path))[0]
+    with suppress(OSError):
+        names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name != os.path.basename(side_path))
+        return [os.path.join(folder, name) for name in names if name.startswith(stem) or name.endswith(_MODEL_SUFFIXES)]
+    return []
 
 
 def sign(side: BinaryIO, weights: WeightsFile, digest: str, model: bytes) -> None:

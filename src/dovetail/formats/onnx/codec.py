@@ -122,7 +122,7 @@ def write(
 
     ``external``: tensors of at least ``threshold`` bytes are written to one separate file, of this name or ``<name>.data``;
     None: only where the model would exceed one protobuf message. Files are replaced as a whole, or not at all. Raises
-    FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], and what
+    FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], [path.foreign], and what
     :func:`dovetail.formats.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.onnx],
     [attribute.value], [attribute.range], [data.external], [proto.size].
     """
@@ -140,7 +140,8 @@ def write(
                 put_properties(final.metadata_props, {file_pair.PROPERTY: digest})
                 return _serialize(final)
 
-            file_pair.write(path, os.path.join(os.path.dirname(path), side.location), side.file, model_of)
+            target_path = os.path.join(os.path.dirname(path), side.location)
+            file_pair.write(path, target_path, side.file, model_of, is_named=isinstance(external, str))
             return None
         pieces: list[Any] = [_serialize(proto)]
     else:

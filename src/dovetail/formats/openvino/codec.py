@@ -127,7 +127,7 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
         final.layers(model)
         return final.document(model, _IN_SAFETENSORS + digest)
 
-    file_pair.write(file, target, weights, model_of)
+    file_pair.write(file, target, weights, model_of, is_named=weights_path is not None)
 
 
 def write_streams(model: ForeignModel, xml: BinaryIO, weights: BinaryIO) -> None:

@@ -95,14 +95,17 @@ def save(model: Model, path: files.StrPath, *, weights: files.StrPath | None = N
             stream.write(_encode(first_line(None, ""), lines))
         return
     location = os.path.relpath(side, os.path.dirname(file) or os.curdir).replace(os.sep, "/")
-    file_pair.write(file, side, container, lambda digest: _encode(first_line(location, digest), lines))
+    file_pair.write(
+        file, side, container, lambda digest: _encode(first_line(location, digest), lines), is_named=weights is not None
+    )
 
 
-def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None) -> bool:
+def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None, *, beside: files.StrPath | None = None) -> bool:
     """Write ``model`` to a stream, and its larger tensors to the file ``weights``, which the text names without its folder.
 
-    Returns whether there are such tensors. Raises UnsupportedError [text.value], and FormatError [text.weights] where there are
-    and ``weights`` is None.
+    ``beside`` is the file of the stream where the caller derived ``weights`` from its name. Returns whether there are such
+    tensors.
+    Raises UnsupportedError [text.value], FormatError [text.weights] where there are and ``weights`` is None, and [path.foreign].
     """
     container = SafetensorsFile()
     lines = TextWriter(container).lines(model)
@@ -112,6 +115,8 @@ def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None) 
     if weights is None:
         message = f"tensors of {container.size} bytes need a file beside the text: name one with --weights"
         raise FormatError("text.weights", message)
+    if beside is not None:
+        file_pair.refuse_foreign(os.fspath(weights), os.fspath(beside))
     container.lay_out()
     with atomic_write.replace_file(weights) as side, container.hashing() as digest_of:
         container.copy_to(side)
