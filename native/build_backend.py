@@ -1,6 +1,6 @@
 """PEP 517 build backend: scikit-build-core, which builds a pure Python package where the core cannot be compiled.
 
-The core needs a C++ compiler and Python's headers. Where one of them is absent, or where DOVETAIL_PURE_PYTHON=1 asks for it, the
+The core needs a C++ compiler and Python's headers. Where one of them is absent, or where DOVETAIL_PURE_PYTHON=1 is set, the
 package is built without the core and the build says so. Where both are there, a failure to compile or link is an error.
 
 Run as a script, it prints a warning if the installed package lacks the core, with the reason and the remedy.
@@ -47,7 +47,7 @@ def missing_prerequisites() -> list[str]:
 def reason_for_pure_python() -> str:
     """Return why the package is built without the core, or an empty text."""
     if is_true(os.environ.get(PURE, "")):
-        return f"{PURE}={os.environ[PURE]} asks for it"
+        return f"{PURE}={os.environ[PURE]} is set"
     missing = missing_prerequisites()
     return f"the build lacks {' and '.join(missing)}" if missing else ""
 

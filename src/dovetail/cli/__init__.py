@@ -6,6 +6,7 @@ import importlib
 import io
 import logging
 import os
+import signal
 import sys
 from typing import Any
 
@@ -123,6 +124,9 @@ INTERNAL = 7
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line: an error of ours becomes its message and its exit code, without a traceback unless ``--debug``."""
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell that starts a job in the background, and nohup, leave SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     given = _move_flags_first(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given[:2]
     try:

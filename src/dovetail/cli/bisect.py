@@ -101,7 +101,7 @@ def _save(model: Model, path: str) -> str:
 
 
 def _free_path(path: str) -> str:
-    """Return the path, with a number before its suffix where a file has it: nobody named it as one to write over."""
+    """Return the path, with a number before its suffix where a file has it. No argument names that file."""
     stem, suffix = os.path.splitext(path)
     number = 0
     while os.path.lexists(path):

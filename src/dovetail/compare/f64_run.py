@@ -62,7 +62,7 @@ def magnitude_of(item: Any) -> float:
 
 
 def _widen(graph: Graph) -> None:
-    """Widen the constants and attributes of a graph that is nobody else's. Types are left: running does not read them."""
+    """Widen the constants and attributes of a graph in place. Types are left: a run does not read them."""
     for node in graph.nodes:
         for _, body in bodies(node.op):
             _widen(body)

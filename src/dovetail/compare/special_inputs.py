@@ -40,7 +40,7 @@ def special_inputs(
         if dtype.is_float and dtype.bits >= 16:
             found[value.name] = _with_special_floats(array, dtype, kind, generator)
         elif dtype.is_integer and dtype.bits >= 8 and kind == EXTREMES:
-            found[value.name] = _placed(array.copy(), _extreme_integers(dtype), generator)
+            found[value.name] = _with_special(array.copy(), _extreme_integers(dtype), generator)
         else:
             continue
         is_changed = True
@@ -70,7 +70,7 @@ def _with_special_floats(array: Any, dtype: DType, kind: str, generator: np.rand
     if kind == TIES:
         # The few halves of ordinary numbers are equal to each other.
         wide = np.round(wide * 2) / 2
-    return _placed(wide, special, generator).astype(array.dtype)
+    return _with_special(wide, special, generator).astype(array.dtype)
 
 
 def _extreme_integers(dtype: DType) -> list[Any]:
@@ -80,7 +80,7 @@ def _extreme_integers(dtype: DType) -> list[Any]:
     return [low, high, *rounded, low + 1, high - 1]
 
 
-def _placed(array: Any, special: list[Any], generator: np.random.Generator) -> Any:
+def _with_special(array: Any, special: list[Any], generator: np.random.Generator) -> Any:
     """Write ``special`` values, in turn, to some elements of ``array``."""
     flat = array.reshape(-1)
     first = int(generator.integers(len(special)))

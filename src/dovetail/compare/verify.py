@@ -205,14 +205,14 @@ class _Conversion:
         self.tolerance, self.random = tolerance, random
         self.states = state_outputs(model)
         self.notes: list[str] = []
-        self._written: Model | None = None
+        self._written_model: Model | None = None
 
     @property
-    def written(self) -> Model:
+    def written_model(self) -> Model:
         """The target, loaded again."""
-        if self._written is None:
-            self._written = load(self.target)
-        return self._written
+        if self._written_model is None:
+            self._written_model = load(self.target)
+        return self._written_model
 
     def visible(self, outputs: Arrays) -> dict[str, Any]:
         return {name: x for name, x in outputs.items() if name not in self.states}
@@ -227,11 +227,11 @@ class _Conversion:
             self.notes.append(second.message)
             return Verification(first.name, [Comparison(self.target, own_runtime(self.target), rows)], tuple(self.notes))
         self.notes += second.notes
-        found = [self._compared(self.target, second.name, reference, self.visible(second.run(inputs)), inputs)]
+        found = [self._compare_run(self.target, second.name, reference, self.visible(second.run(inputs)), inputs)]
         if first.name != "dovetail":
             try:
                 ours = self.visible(_ours(self.source).run(inputs))
-                found.append(self._compared(self.source, "dovetail", reference, ours, inputs))
+                found.append(self._compare_run(self.source, "dovetail", reference, ours, inputs))
             except UnsupportedError as error:
                 self.notes.append(f"dovetail does not run {self.source}: [{error.code}] {error.message}")
         result = Verification(first.name, found, tuple(self.notes))
@@ -256,7 +256,7 @@ class _Conversion:
             except EngineError:
                 return error
 
-    def _compared(self, file: str, runtime: str, reference: Arrays, outputs: Arrays, inputs: Arrays) -> Comparison:
+    def _compare_run(self, file: str, runtime: str, reference: Arrays, outputs: Arrays, inputs: Arrays) -> Comparison:
         rows = compare(reference, outputs, self.tolerance, self.random)
         if self.tolerance is None and any(_is_near(row) for row in rows):
             rows = self._judge(rows, file, runtime, reference, inputs)
@@ -266,7 +266,7 @@ class _Conversion:
         """Let floats agree where both files are the same in f64, and the difference is one rounding of the largest value."""
         try:
             exact, largest = run_wide_with_magnitude(self.model, inputs)
-            again = exact if file == self.source else run_wide(self.written, inputs_by_name(self.written, inputs))
+            again = exact if file == self.source else run_wide(self.written_model, inputs_by_name(self.written_model, inputs))
         except DovetailError:
             return rows
         wide = {name: np.asarray(x) for name, x in flatten_outputs(exact).items()}
@@ -346,7 +346,7 @@ class _Conversion:
         except DovetailError:
             return []
         try:
-            outputs = dict(compile(self.written)(inputs_by_name(self.written, sample)))
+            outputs = dict(compile(self.written_model)(inputs_by_name(self.written_model, sample)))
         except DovetailError as error:
             self.notes.append(f"{kind}: dovetail runs {self.source}, and not {self.target}: [{error.code}] {error.message}")
             return []

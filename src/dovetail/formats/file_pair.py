@@ -90,7 +90,7 @@ def write(path: str, side_path: str, weights: WeightsFile, model_of: Callable[[s
 
 
 def refuse_foreign(side_path: str, path: str) -> None:
-    """Raise FormatError [path.foreign] where a weights file that nobody named would replace a file of another model or tool.
+    """Raise FormatError [path.foreign] where a weights file that no argument names would replace a file of another model or tool.
 
     The file at ``side_path`` is replaced where the model file at ``path`` refers to it, or where an earlier save wrote it and no
     model file of the folder refers to it (a save that was interrupted, a model file that was removed).
