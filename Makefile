@@ -14,11 +14,12 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small bench-map fuzz sanitize install clean
+.PHONY: help demo check test lint models model-table native quick bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small bench-map fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
 	@echo "make check         the inner loop: lint, types, unit tests, every law over one case of each operator"
+	@echo "make quick         the tests of check, without lint and types"
 	@echo "make test          every law over every case and all tests, but for the slow ones"
 	@echo "make models        the slow tests: whole networks, other instruction sets, very large graphs"
 	@echo "make lint          ruff, mypy and clang-format"
@@ -44,11 +45,18 @@ help:
 
 demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
-	@$(venv) native/build_backend.py
+	@$(venv) native/python/build_backend.py
 
 # The unit tests of what most changes touch; tests/README.md has the tiers and their times.
 checked := layers public_interface error_codes documents gaps op_mapping catalog engine fusion aliasing arena in_place \
 	plan_facts plan_copies specialization files onnx_codec openvino_codec kernels_conv kernels_matmul elementwise native
+
+quick_tests = $(venv) -m pytest $(parallel) --quick -m "not slow and not whole_model" \
+	$$(grep -l "^test_case = hold" tests/laws/*.py) tests/laws/test_refusals.py $(checked:%=tests/unit/test_%.py)
+
+# The tests of `make check` alone, which need no tool of `lint`.
+quick: .venv/.installed-$(EXTRAS)
+	$(quick_tests)
 
 # mypy has one core beside the tests.
 check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
@@ -57,8 +65,7 @@ check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
 	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	@mkdir -p build
 	@$(venv) -m mypy >build/mypy.log 2>&1 & mypy=$$!; \
-		$(venv) -m pytest $(parallel) --quick -m "not slow and not whole_model" $$(grep -l "^test_case = hold" tests/laws/*.py) \
-			tests/laws/test_refusals.py $(checked:%=tests/unit/test_%.py); status=$$?; \
+		$(quick_tests); status=$$?; \
 		wait $$mypy || { cat build/mypy.log; exit 1; }; exit $$status
 
 test: .venv/.installed-$(EXTRAS)
@@ -149,7 +156,7 @@ install: .venv/.installed-$(EXTRAS)
 .venv/.installed-%: .venv/.made $(built_from)
 	$(venv) -m pip install --quiet --editable '.[$(subst +,$(comma),$*)]'
 	@$(venv) -m dovetail --version
-	@$(venv) native/build_backend.py
+	@$(venv) native/python/build_backend.py
 	@touch $@
 
 # Some distributions split ensurepip off; there the system's own pip, where it exists, puts one in.

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The quick tier on every Python from 3.11 up that this machine has, beside the one of .venv: a native core with warnings as
+# errors, by g++ and, where it is installed, by clang++. Each Python has a copy of the tree in build/pythons.
+#
+#     tests/pythons.sh [3.13 ...]      the named versions alone
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=$PWD
+folder=$here/build/pythons
+own=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true)
+export EXTRAS=test CMAKE_ARGS="${CMAKE_ARGS:-} -DCMAKE_COMPILE_WARNING_AS_ERROR=ON"
+
+# The newest executable of each version: in PATH, then pyenv's.
+declare -A pythons=()
+for python in $(compgen -c python3. | grep -E '^python3\.[0-9]+$' | sort -u) "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python; do
+    version=$("$python" -c 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
+    if [ "${version#3.}" -ge 11 ] && [ "$version" != "$own" ]; then pythons[$version]=$python; fi
+done
+if [ "${#pythons[@]}" -eq 0 ]; then
+    echo "tests/pythons.sh: this machine has no Python from 3.11 up beside $own" >&2
+    exit 1
+fi
+
+compilers=(g++)
+if command -v clang++ >/dev/null; then compilers+=(clang++); fi
+number=0
+for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
+    if [ $# -gt 0 ] && [[ " $* " != *" $version "* ]]; then continue; fi
+    # The compilers in turn: each serves a version, and each version has the core of one.
+    compiler=${compilers[$((number % ${#compilers[@]}))]}
+    number=$((number + 1))
+    copy=$folder/$version
+    rm -rf "$copy" && mkdir -p "$copy"
+    git ls-files -z | tar -c --null -T - | tar -x -C "$copy"
+    echo "== Python $version, $compiler"
+    (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" && make quick)
+done
