@@ -21,7 +21,8 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes.
 
     With --full the text has all that MODEL has, one node a line, and loads as .dt: ``dovetail show m.onnx --full > m.dt``.
-    Tensors of more than 16 elements go into m.safetensors beside it, unless that is a file of another model or tool. ``dovetail convert m.onnx m.dt`` writes both together.
+    Tensors of more than 16 elements go into m.safetensors beside it, unless that is a file of another model or tool.
+    ``dovetail convert m.onnx m.dt`` writes both together.
     """
     from dovetail.ir.printer import show as show_model
     from dovetail.report.model_summary import describe
