@@ -105,7 +105,9 @@ def refuse_foreign(side_path: str, path: str) -> None:
         belongs = _refers_without_digest(path, name)
         owner = "no save of dovetail"
     else:
-        owners = [] if _refers(path, signature) else [file for file in _files_beside(side_path) if _refers(file, signature)]
+        others = [file for file in _files_beside(side_path) if os.path.realpath(file) != os.path.realpath(path)]
+        # A concurrent save may replace the model file between two looks: it is never another owner.
+        owners = [] if _refers(path, signature) else [file for file in others if _refers(file, signature)]
         belongs = not owners
         owner = "" if belongs else f"a save of {os.path.basename(owners[0])!r}"
     if not belongs:

@@ -104,8 +104,8 @@ def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None, 
     """Write ``model`` to a stream, and its larger tensors to the file ``weights``, which the text names without its folder.
 
     ``beside`` is the file of the stream where the caller derived ``weights`` from its name. Returns whether there are such
-    tensors.
-    Raises UnsupportedError [text.value], FormatError [text.weights] where there are and ``weights`` is None, and [path.foreign].
+    tensors. Raises UnsupportedError [text.value], FormatError [text.weights] where there are and ``weights`` is None, and
+    [path.foreign].
     """
     container = SafetensorsFile()
     lines = TextWriter(container).lines(model)
