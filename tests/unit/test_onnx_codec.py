@@ -79,12 +79,23 @@ def canonical(message: Any) -> Any:
             continue
         if hasattr(content, "ListFields"):
             found[field.name] = canonical(content)
+        elif field.name == "dim_param":
+            found[field.name] = canonical_size(content)
         elif isinstance(content, (str, bytes, int, float)):
             if content != "" or field.name == "dim_value":
                 found[field.name] = content
         elif len(content):
             found[field.name] = [canonical(item) if hasattr(item, "ListFields") else item for item in content]
     return found
+
+
+def canonical_size(text: str) -> str:
+    """A name, or what an expression computes, whatever way it is written."""
+    tokens = text.replace("Min(", "min(").replace("Max(", "max(")
+    try:
+        return str(symbolic.parse(tokens)) if "(" in tokens or set("+-*/ ") & set(tokens) else text
+    except DovetailError:
+        return text
 
 
 def assert_comes_back(source: Any, proto: ModelProto) -> None:

@@ -55,7 +55,13 @@ def run_time_matrices(
             assert roi is not None
             ends = _f32(b, roi)
             region = _element(b, ends, index), _element(b, ends, index + len(axes))
-        yield axis, _matrix(b, op, RunTimeAxis(size, out, scale, region, shrinks), x.dtype)
+        entry = RunTimeAxis(size, out, scale, region, shrinks)
+        matrix = _matrix(b, op, entry, x.dtype)
+        if op.convention == "openvino":
+            rows, columns = (b.Range(0, count, 1, output_type=dtypes.i64) for count in (out, size))
+            copy = b.Cast(b.Equal(b.Unsqueeze(rows, [1]), b.Unsqueeze(columns, [0])), to=matrix.dtype)
+            matrix = b.Where(_is_copied(b, entry), copy, matrix)
+        yield axis, matrix
 
 
 def resize_at_run_time(
@@ -147,8 +153,17 @@ def _resample(b: Builder, op: Resize, x: Value, axis: int, entry: RunTimeAxis, p
         y = _sum_of_taps(b, op, x, axis, entry, positions, element)
     if op.convention == "openvino":
         count = b.Range(0, entry.out, 1, output_type=dtypes.i64)
-        y = b.Where(b.Equal(entry.size, entry.out), element(count), y)
+        y = b.Where(_is_copied(b, entry), element(count), y)
     return y
+
+
+def _is_copied(b: Builder, axis: RunTimeAxis) -> Any:
+    """Test whether the convention of OpenVINO copies an axis: it keeps its length, and is not cropped."""
+    keeps = b.Equal(axis.size, axis.out)
+    if axis.roi is None:
+        return keeps
+    begin, end = axis.roi
+    return b.And(keeps, b.And(b.Equal(begin, 0.0), b.Equal(end, 1.0)))
 
 
 def _sum_of_taps(

@@ -365,7 +365,7 @@ class RNN(
     def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
         (f,) = self.make_activations(m, direction)
         factor = m.prepare_weights(r)
-        return lambda projected, h: (f(projected + m.matmul(h, factor)),), self.input_bias(m, bias, size)
+        return lambda projected, h: (f(m.matmul(h, factor) + projected),), self.input_bias(m, bias, size)
 
 
 class GRU(
@@ -424,8 +424,8 @@ class GRU(
         gates, candidate_weights = m.prepare_weights(r[: 2 * size]), m.prepare_weights(r[2 * size :])
 
         def step(projected: Data, h: Data) -> tuple[Any, ...]:
-            update, reset = split_gates(f(projected[..., : 2 * size] + m.matmul(h, gates)), 2, size)
-            candidate = g(projected[..., 2 * size :] + m.matmul(reset * h, candidate_weights))
+            update, reset = split_gates(f(m.matmul(h, gates) + projected[..., : 2 * size]), 2, size)
+            candidate = g(m.matmul(reset * h, candidate_weights) + projected[..., 2 * size :])
             return ((1 - update) * candidate + update * h,)
 
         return step, input_bias
@@ -502,7 +502,7 @@ class LSTM(
             return x if peephole_of[gate] is None else x + peephole_of[gate] * c
 
         def step(projected: Data, h: Data, c: Data) -> tuple[Any, ...]:
-            gates = dict(zip(self.weights_format, split_gates(projected + m.matmul(h, factor), 4, size), strict=True))
+            gates = dict(zip(self.weights_format, split_gates(m.matmul(h, factor) + projected, 4, size), strict=True))
             input_gate = f(with_peephole(gates["i"], "i", c))
             forget_gate = 1 - input_gate if self.input_forget else f(with_peephole(gates["f"], "f", c))
             c = forget_gate * c + input_gate * g(gates["c"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import remove_dead
+from dovetail.ir.edit import copy_graph, remove_dead, set_input
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
 from dovetail.limits import refuse_table
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
+from dovetail.ops.elementwise.broadcast import Elementwise
 from dovetail.ops.recurrent.lstm_loop import write_as_lstm
 from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
@@ -253,6 +254,8 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
         return slice_inside_body(b, node)
+    if (copied := _copy_slices(b, node)) is not None:
+        return copied
     if trips is None or _is_non_negative(trips):
         return None
     if trips.value is not None and np.size(trips.value) == 1:
@@ -260,6 +263,44 @@ def legalize_loop(b: Builder, node: Node) -> Any:
         if low is not None and low >= 0:
             return None
     return b.add(node.op, b.apply("Maximum", trips, 0), *node.inputs[1:])
+
+
+VIEWS = ("Gather", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze")
+"""The operators whose output the CPU plugin may make an alias of their input."""
+
+
+def _copy_slices(b: Builder, node: Node) -> Any:
+    """Copy each view of a slice that is the first operand of an elementwise operator in the body; None where there is none.
+
+    OpenVINO's CPU plugin (2026.4) computes in place there, and writes the next slice over a state that is not copied yet:
+    ``Add(Squeeze(slice), state)`` adds the slice to itself.
+    """
+    op: Any = node.op
+    if not op.carried or not op.scan_inputs or not any(True for _ in _operands_in_place(op, op.body)):
+        return None
+    body = copy_graph(op.body)
+    for reader, view in list(_operands_in_place(op, body)):
+        mark = body.nodes.index(reader)
+        inner = Builder(graph=body)
+        copy = inner.apply("Or" if view.dtype is dtypes.boolean else "Maximum", view, view)
+        body.nodes.insert(mark, body.nodes.pop())
+        set_input(reader, 0, copy)
+    return b.add(op.with_(body=body), *node.inputs)
+
+
+def _operands_in_place(op: Any, body: Graph) -> Iterator[tuple[Node, Value]]:
+    """Yield each elementwise node of a loop's body whose first operand is a view of a slice, with that operand."""
+    first = 1 + op.carried
+    views = {id(value) for value in body.inputs[first : first + len(op.scan_inputs)]}
+    slices = set(views)
+    for inner in body.nodes:
+        operand = inner.inputs[0] if inner.inputs else None
+        if operand is None or id(operand) not in views:
+            continue
+        if type(inner.op).__name__ in VIEWS:
+            views.update(id(output) for output in inner.outputs)
+        elif isinstance(inner.op, Elementwise) and id(operand) not in slices and inner.inputs[1:] not in ([], [operand]):
+            yield inner, operand
 
 
 @OPENVINO.exporter("Loop")
