@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from numpy.typing import ArrayLike
 
 from dovetail.dtypes import DType
-from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
+from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.import_node import Reading, constant_of
@@ -122,6 +122,11 @@ class ImportContext:
             raise UnsupportedError(
                 "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
             )
+
+    def warn(self, code: str, message: str | None) -> None:
+        """Add a warning to those of the model; a message of None says that there is nothing to report."""
+        if message is not None:
+            self.scope.warnings.append(Diagnostic(code, message, self.node.label, self.scope.file, severity="warning"))
 
     def deviate(self, error: DovetailError) -> None:
         """Report a deviation; raise it where none are collected."""

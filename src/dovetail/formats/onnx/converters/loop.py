@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.errors import Diagnostic, FormatError, UnsupportedError
+from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
@@ -62,8 +62,7 @@ def _check_condition(ctx: ImportContext, condition: Value | None, going: Foreign
     if actual is None or not isinstance(declared, Tensor) or declared.shape is None or len(declared.shape) == len(actual):
         return
     message = f"{going.name} is declared {declared}, and the condition of the loop is {condition.type}"  # type: ignore[union-attr]
-    warning = Diagnostic("type.declared", message, ctx.node.label, ctx.scope.file, severity="warning")
-    ctx.scope.warnings.append(warning)
+    ctx.warn("type.declared", message)
 
 
 @ONNX.importer("Scan", *SCAN_VERSIONS)

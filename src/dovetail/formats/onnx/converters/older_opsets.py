@@ -76,12 +76,15 @@ def replace_maximum_minimum(b: Any, node: Node) -> Any:
 
 @ONNX.fallback("Clip")
 def replace_clip(b: Any, node: Node) -> Any:
-    """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats."""
+    """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats.
+
+    A bound left out is a finite one, so that infinities are clipped.
+    """
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
-    if low is None and high is None:
-        ends = finite_range(x.dtype)
-        low, high = (b.constant(np.asarray(end, x.dtype.numpy), x.dtype) for end in ends)
+    if x.dtype.is_float and (low is None or high is None):
+        lowest, highest = (b.constant(np.asarray(end, x.dtype.numpy), x.dtype) for end in finite_range(x.dtype))
+        return b.Clip(x, lowest if low is None else low, highest if high is None else high)
     y = x if low is None else b.Maximum(x, low)
     return y if high is None else b.Minimum(y, high)
 

@@ -20,6 +20,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.broadcast import scalar_like
+from dovetail.ops.elementwise.cast import rounding_difference
 from dovetail.ops.elementwise.clip import finite_range
 
 _BROADCASTING = {
@@ -243,6 +244,7 @@ def import_convert(ctx: ImportContext) -> Op | None:
     A cast from nf4 names the source type.
     """
     to, x = ctx.attribute("destination_type", "DType"), ctx.input(0)
+    ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
     source = x.dtype if x.dtype == "nf4" else None
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
@@ -254,6 +256,7 @@ def import_convert(ctx: ImportContext) -> Op | None:
 @OPENVINO.importer("ConvertLike", 1)
 def import_convert_like(ctx: ImportContext) -> Value | None:
     to, x = ctx.input(1).dtype, ctx.input(0)
+    ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
     if to not in ("f8e4m3", "f8e5m2", "f8e8m0") and x.dtype != "nf4":
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
