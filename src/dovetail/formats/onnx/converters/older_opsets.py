@@ -254,10 +254,13 @@ def replace_bernoulli(b: Any, node: Node) -> Any:
 
 @ONNX.fallback("TopK")
 def replace_top_k(b: Any, node: Node) -> Any:
-    """Write TopK of the smallest elements before version 11: TopK of the negated tensor."""
+    """Write TopK of the smallest elements before version 11: TopK of the negated tensor.
+
+    ONNX leaves open where NaN is. Other attributes are decomposed first: version 11 needs no negation.
+    """
     op: Any = node.op
     x, k = node.inputs
-    if op.largest or x is None or x.dtype not in ("f16", "f32", "f64"):
+    if op.largest or op.sort == "index" or op.index_element_type != "i64" or x is None or x.dtype not in ("f16", "f32", "f64"):
         return None
     values, indices = b.add(op.with_(largest=True), b.Negative(x), k)
     return [b.Negative(values), indices]
