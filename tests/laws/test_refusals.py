@@ -883,7 +883,6 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     "written": [
         ("roll.axes", lambda b, x: saved(b, b.Roll(x("f32", 2), [1], x("i64", 1)))),
         ("roll.axes", lambda b, x: saved(b, b.Roll(x("f32", OPEN), [1], [0]))),
-        ("pad.mode", lambda b, x: saved(b, b.Pad(x("f32", 3), x("i64", 2), mode="symmetric"))),
     ],
     "Attention": [
         ("attention.rank", lambda b, x: b.Attention(*(x("f32", 2, 3) for _ in range(3)))),

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import ArrayLike
 
+from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import op_mapping
@@ -133,6 +134,20 @@ class ImportContext:
         if self.scope.deviations is None:
             raise error
         self.scope.deviate(error, self.node)
+
+    def as_scalars(self, *indices: int) -> list[Value | None] | None:
+        """Return the inputs with those at ``indices`` reshaped to scalars, a deviation; None where all are scalars.
+
+        The specification wants scalars, and runtimes take vectors of one element too.
+        """
+        xs = list(self.inputs)
+        for index in indices:
+            x = xs[index] if index < len(xs) else None
+            if x is None or x.shape is None or len(x.shape) != 1 or symbolic.equal(x.shape[0], 1) is False:
+                continue
+            self.deviate(RuleError("input.rank", f"{self.node.kind}: input {index} must be a scalar, got {x.type}"))
+            xs[index] = self.b.Reshape(x, [])
+        return xs if any(x is not y for x, y in zip(xs, self.inputs, strict=True)) else None
 
     # Other nodes and graphs
 

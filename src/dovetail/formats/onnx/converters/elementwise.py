@@ -11,6 +11,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
+from dovetail.formats.import_node import Reading
 from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
@@ -99,6 +100,21 @@ def legalize_where(b: Builder, node: Node) -> Value | None:
         selected, otherwise = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
         result = b.Or(selected, otherwise, broadcast=op.broadcast)
     return result
+
+
+@ONNX.importer("Clip", 11, 12, 13)
+def import_clip(ctx: ImportContext) -> Reading | None:
+    """Import Clip; bounds of one element are scalars for every runtime."""
+    xs = ctx.as_scalars(1, 2)
+    return None if xs is None else ctx.apply_mapping(*xs)
+
+
+@ONNX.importer("CumSum", 11, 14)
+@ONNX.importer("CumProd", 26)
+def import_cumulative(ctx: ImportContext) -> Reading | None:
+    """Import CumSum and CumProd; an axis of one element is a scalar for every runtime."""
+    xs = ctx.as_scalars(1)
+    return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
 
 
 @ONNX.legalize(*REDUCTIONS)

@@ -13,6 +13,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
+from dovetail.formats.import_node import Reading
 from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
@@ -232,6 +233,13 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
         # OpenVINO refuses empty constants: a new axis of size 1 is reduced instead of none.
         return b.add(op.with_(noop_with_empty_axes=True, keepdims=False), b.Unsqueeze(x, [-1]), [-1])[0]
     return b.add(op.with_(noop_with_empty_axes=True), x, listed)[0]
+
+
+@OPENVINO.importer("CumSum", 3)
+def import_cum_sum(ctx: ImportContext) -> Reading | None:
+    """Import CumSum; an axis of one element is a scalar for OpenVINO."""
+    xs = ctx.as_scalars(1)
+    return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
 
 
 # Casts
