@@ -62,7 +62,8 @@ def _check_condition(ctx: ImportContext, condition: Value | None, going: Foreign
     if actual is None or not isinstance(declared, Tensor) or declared.shape is None or len(declared.shape) == len(actual):
         return
     message = f"{going.name} is declared {declared}, and the condition of the loop is {condition.type}"  # type: ignore[union-attr]
-    ctx.warn("type.declared", message)
+    warning = Diagnostic("type.declared", message, ctx.node.label, ctx.scope.file, severity="warning")
+    ctx.scope.report_declaration(warning)
 
 
 @ONNX.importer("Scan", *SCAN_VERSIONS)
