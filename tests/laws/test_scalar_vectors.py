@@ -1,4 +1,4 @@
-"""A scalar input of an ONNX file that is written as a vector of one element loads, where onnxruntime gives it the same meaning."""
+"""A scalar input of an ONNX file that is written as a vector of one element loads, where onnxruntime takes it too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_scalars_as_vectors(case: Case) -> str:
                 theirs = oracles.run_onnxruntime(vectors, values)
                 for mine, expected in zip(theirs, answer(case), strict=True):
                     assert_close(mine, expected, max(case.tolerance or 0, 1e-5))
-            except Exception:  # noqa: BLE001  onnxruntime refuses the vector, by many classes, or takes it for something else
+            except Exception:  # onnxruntime refuses the vector, by many classes, or takes it for something else
                 continue
             ours = interpret(dovetail.load(onnx.load_from_string(vectors)), values)
             for mine, expected in zip(ours.values(), answer(case), strict=True):

@@ -225,10 +225,8 @@ class MelWeightMatrix(
         return [Tensor(self.output_datatype, getattr(plain_type, "shape", None))]
 
     def shape(self, bins: View, length: View, rate: View, low: View, high: View) -> Any:
-        for x, name in ((low, "low"), (high, "high")):
-            if x.shape:
-                raise RuleError("input.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
-        scalar_of(rate, "rate")
+        for x, name in ((low, "low"), (high, "high"), (rate, "rate")):
+            scalar_of(x, name)
         count, size = scalar_of(bins, "bins"), scalar_of(length, "length")
         return (None if size is None else size // 2 + 1, count)
 
