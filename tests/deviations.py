@@ -259,8 +259,8 @@ add("axis of shape [1]: CumSum", "input.rank", BOTH, lambda: one("CumSum", inits
 
 @case("signal of rank 2: STFT", "fourier.rank")
 def _stft() -> Any:
-    inits = [tensor("s", 1, np.int64), tensor("w", [1, 1])]
-    return model([helper.make_node("STFT", ["x", "s", "w"], ["y"])], y=4, opset=17, initializer=inits)
+    inits = [tensor("s", 1, np.int64), tensor("w", [1, 1]), tensor("n", 2, np.int64)]
+    return model([helper.make_node("STFT", ["x", "s", "w", "n"], ["y"])], y=4, opset=17, initializer=inits)
 
 
 add("index input of int32", "type.version", OPENVINO, lambda: one("Reshape", inits=[tensor("s", [3, 2], np.int32)]), False)
