@@ -200,7 +200,8 @@ def replace_reshape(b: Any, node: Node) -> Any:
     """Write Reshape with sizes that may be 0 before version 14, where a 0 copies the input's size at that axis.
 
     Sizes equal to the input's stay. One other size that may be 0 stays if no other size may: a non-empty tensor then refuses 0,
-    and an empty one has a 0 at that axis. Beside others it is written as -1, which an empty tensor refuses. A constant 0, and a
+    and an empty one has a 0 at that axis. Beside others it is written as -1, which an empty tensor refuses. Several stay where
+    each divides the input's size at its axis, which is 0 with it, or has no such axis: 0 is then refused. A constant 0, and a
     target computed at run time, cannot be expressed.
     """
     op: Any = node.op
@@ -211,8 +212,11 @@ def replace_reshape(b: Any, node: Node) -> Any:
         return None
     open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
     others = [axis for axis in open_axes if symbolic.equal(wanted[axis], _at(x.shape, axis)) is not True]
-    if len(others) > 1 or any(isinstance(wanted[axis], int) for axis in others):
+    if any(isinstance(wanted[axis], int) for axis in others):
         return None
+    if len(others) > 1:
+        divides = (axis >= len(x.shape) or symbolic.exact_quotient(x.shape[axis], wanted[axis]) is not None for axis in others)
+        return b.add(op.with_(special_zero=True), x, target) if -1 not in wanted and all(divides) else None
     if others and len(open_axes) > 1:
         if -1 in wanted:
             return None

@@ -71,11 +71,10 @@ def legalize_hardmax(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
+    if op.coerce_to_2d:
+        return op.decompose(b, x)
     rank = len(x.dims)
     axis = axis_in(op.axis, rank)
-    if op.coerce_to_2d:
-        flat = b.Reshape(x, [0] * axis + [-1])
-        return b.Reshape(b.Hardmax(flat, axis=-1), shape_value(b, x), special_zero=False)
     return b.Cast(b.Equal(axis_indices(b, x, axis), b.ArgMax(x, axis=axis, keepdims=True)), to=x.dtype)
 
 
