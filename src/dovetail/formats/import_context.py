@@ -156,6 +156,20 @@ class ImportContext:
         self._read.update(self.node.attributes)
         return self._reader.apply_mappings(replace(self.node, attributes=attributes), list(inputs))
 
+    def add_operator(self, kind: str, version: int, inputs: list[Value | None], attributes: dict[str, Any]) -> Value:
+        """Add the first output of an operator of the format's own domain, by its op mappings."""
+        self._read.update(attributes)
+        keys: list[str | None] = [None if x is None else x.name for x in inputs]
+        node = replace(
+            self.node, kind=kind, version=version, domain="", inputs=keys, outputs=self.node.outputs[:1], attributes=attributes
+        )
+        op, xs = self._reader.apply_mappings(node, inputs)
+        return self.b.add(op, *xs)[0]
+
+    def select_attributes(self, *names: str) -> dict[str, Any]:
+        """Return the foreign attributes among ``names``, as they are."""
+        return {name: self.node.attributes[name] for name in names if name in self.node.attributes}
+
     def import_subgraph(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
         """Import a closed subgraph.
 
