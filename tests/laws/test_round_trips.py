@@ -49,6 +49,8 @@ from dovetail.validate import validate
 
 OLDER = (9, 10, 12)
 """Opsets of ``check_older_opsets``."""
+EVERY_OPSET = range(10, 27)
+"""Opsets of ``check_decompositions_load``."""
 REORDERED = 1e-5
 """Relative difference that another order of a float sum may cause."""
 
@@ -208,6 +210,25 @@ def check_written_files_load(case: Case) -> str:
     return oracle
 
 
+@law(at_most(3))
+def check_decompositions_load(case: Case) -> str:
+    """What an operator is decomposed into passes the checker in every opset, not only in those in which the operator changes."""
+    skip_where_outside(case, "onnx")
+    oracle = ""
+    for opset in sorted(set(EVERY_OPSET) - set(opsets(type(case.op)))):
+        with suppress(UnsupportedError, oracles.Silent):
+            file = file_of(case, Onnx(opset))
+            oracles.check_onnx(file)
+            oracle = oracle or "onnx.checker"
+            if opset <= oracles.RUNTIME_OPSET and "onnxruntime" not in case.skip:
+                with suppress(oracles.Silent):
+                    oracles.onnxruntime_ports(file)
+                    oracle = "onnxruntime"
+    if not oracle:
+        pytest.skip("refused in every opset")
+    return oracle
+
+
 @law(at_most(5))
 def check_older_opsets(case: Case) -> None:
     """An operator written for an opset that may precede it means the same, or is refused by the name of its node."""
@@ -297,6 +318,7 @@ test_case = hold(
     check_older_opsets,
     check_ir_round_trip,
     check_edge_values,
+    check_decompositions_load,
 )
 
 
