@@ -21,8 +21,8 @@ MAX_ROUNDS = 8
 """Rewrites may need rewriting in turn; more rounds than the longest chain of rewrites are not needed."""
 
 COPY_LIMIT = 1024
-"""Bytes of a constant with several readers that a rewrite may store once more in another order; a larger one is moved at run time,
-as runtimes do when they load the file."""
+"""Bytes of a constant with several readers that a rewrite may store once more in another order. A larger one is moved at run
+time, and runtimes fold that when they load the file."""
 
 
 class Legalizer:

@@ -250,7 +250,7 @@ class Builder(OperatorMethods):
         return [self.constant(array, dtype) for array, dtype in arrays]
 
     def _is_shared(self, x: Value | None) -> bool:
-        """Tell whether a constant of more than ``copy_limit`` bytes has several readers, so that a copy of it would be one more."""
+        """Tell whether a constant of more than ``copy_limit`` bytes has several readers."""
         if x is None or self.copy_limit is None or len(x.uses) < 2 or x.constant is None or x.constant.nbytes <= self.copy_limit:
             return False
         return len({id(user) for user, _ in x.uses}) > 1
