@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, load
 
@@ -102,3 +103,61 @@ def test_upsample_by_factors_of_the_run_upwards(mode: str, sizes: Any, tmp_path:
     for opset in (10, 11, 18, 21):
         dovetail.save(dovetail.load(model), tmp_path / "model.onnx", opset=opset)
         np.testing.assert_allclose(run_onnxruntime(tmp_path / "model.onnx", feeds)["y"], expected, atol=1e-6)
+
+
+def narrow_weights(*kinds: str) -> dovetail.Model:
+    b = dovetail.Builder("m")
+    y = b.input("x", "f32", ("n", 2))
+    for index, kind in enumerate(kinds):
+        y = b.Multiply(y, b.Cast(b.constant(np.ones((1, 2)), kind, name=f"w{index}"), to=dovetail.dtypes.f32))
+    b.output("y", y)
+    return b.model
+
+
+@pytest.mark.parametrize(
+    ("kinds", "lowest"), [(("f8e4m3", "f8e8m0"), 24), (("f4e2m1", "f8e4m3"), 23), (("f8e4m3", "f8e5m2"), 21)]
+)
+def test_weights_of_narrow_floats_choose_the_lowest_opset_that_has_them(
+    kinds: tuple[str, ...], lowest: int, tmp_path: Path
+) -> None:
+    """By default the lowest opset that can express the model; a refusal names one that works for all of its nodes."""
+    model, path = narrow_weights(*kinds), tmp_path / "model.onnx"
+    dovetail.save(model, path)
+    onnx.checker.check_model(path, full_check=True)
+    written = {item.domain: item.version for item in load(path).opset_import}[""]
+    assert written == lowest
+    with pytest.raises(dovetail.UnsupportedError) as caught:
+        dovetail.save(model, path, opset=17)
+    hint = int(str(caught.value).splitlines()[0].rpartition("opset ")[2].split()[0])
+    dovetail.save(model, path, opset=hint)
+    x = np.float32([[1, 2]])
+    np.testing.assert_array_equal(dovetail.run(path, {"x": x})["y"], x)
+
+
+@pytest.mark.parametrize("opset", [21, 23, 24, 25, 26])
+def test_dynamically_quantized_products_upwards(opset: int, tmp_path: Path) -> None:
+    """What is written passes onnx.checker, and onnxruntime gives the same bits."""
+    rng = np.random.default_rng(0)
+    product = helper.make_node("DynamicQuantizeMatMul", ["x", "w", "s", "z"], ["a"], domain="com.microsoft")
+    layer = helper.make_node(
+        "DynamicQuantizeLSTM", ["t", "lw", "lr", "lb", "", "", "", "", "ls", "lz", "ls", "lz"], ["y"], "", "", "com.microsoft",
+        hidden_size=8,
+    )  # fmt: skip
+    constants = {
+        "w": rng.integers(-100, 100, (4, 4)).astype(np.int8),
+        "s": np.float32(0.02),
+        "z": np.int8(0),
+        "axes": np.array([1]),
+        "lw": rng.integers(0, 255, (1, 4, 32)).astype(np.uint8),
+        "lr": rng.integers(0, 255, (1, 8, 32)).astype(np.uint8),
+        "lb": np.zeros((1, 64), np.float32),
+        "ls": np.float32([0.01]),
+        "lz": np.uint8([128]),
+    }
+    nodes = [product, helper.make_node("Unsqueeze", ["a", "axes"], ["t"]), layer]
+    model = proto_of(nodes, [("x", FLOAT, [3, 4])], [("y", FLOAT, None)], constants, opset=20, com_microsoft=1)
+    feeds = {"x": rng.standard_normal((3, 4)).astype(np.float32)}
+    path = tmp_path / "model.onnx"
+    dovetail.save(dovetail.load(model), path, opset=opset)
+    onnx.checker.check_model(path, full_check=True)
+    np.testing.assert_array_equal(run_onnxruntime(path, feeds)["y"], run_onnxruntime(model, feeds)["y"])
