@@ -30,6 +30,7 @@ LAWS = {
     "openvino": "evaluate says what OpenVINO says",
     "onnx": "ONNX gives back the graph",
     "ir": "IR gives back the graph",
+    "edges": "a written form means the same for NaN, infinities, ties and -0",
     "gradient": "a gradient is the slope in a random direction",
     "gradient in onnxruntime": "a gradient model runs in onnxruntime",
     "second gradient": "the gradient of a gradient is its slope",

@@ -253,6 +253,16 @@ add("empty auto_pad", "attribute.value", BOTH, lambda: one("MaxPool", auto_pad="
 add("inputs left out after the last", "node.inputs", OPENVINO, lambda: model([helper.make_node("Neg", ["x", "", ""], ["y"])]))
 add("outputs left out after the last", "node.outputs", OPENVINO, lambda: model([helper.make_node("Neg", ["x"], ["y", ""])]))
 add("too many inputs", "node.inputs", OPENVINO, lambda: model([helper.make_node("Neg", ["x", "x"], ["y"])]), False)
+add("bound of shape [1]: Clip", "input.rank", BOTH, lambda: one("Clip", inits=[tensor("lo", [0])]))
+add("axis of shape [1]: CumSum", "input.rank", BOTH, lambda: one("CumSum", inits=[tensor("a", [1], np.int64)], opset=14))
+
+
+@case("signal of rank 2: STFT", "fourier.rank")
+def _stft() -> Any:
+    inits = [tensor("s", 1, np.int64), tensor("w", [1, 1]), tensor("n", 2, np.int64)]
+    return model([helper.make_node("STFT", ["x", "s", "w", "n"], ["y"])], y=4, opset=17, initializer=inits)
+
+
 add("index input of int32", "type.version", OPENVINO, lambda: one("Reshape", inits=[tensor("s", [3, 2], np.int32)]), False)
 
 # Tensors, texts, metadata

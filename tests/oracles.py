@@ -50,7 +50,7 @@ def contrib_schemas() -> dict[tuple[str, str, int], Any]:
 
     found = {}
     for schema in state.get_all_operator_schema():
-        if schema.domain == "com.microsoft":
+        if schema.domain in ("com.microsoft", "com.microsoft.nchwc"):
             attributes = {
                 name: SimpleNamespace(required=item.required, default_value=onnx.AttributeProto.FromString(item._default_value))
                 for name, item in schema.attributes.items()

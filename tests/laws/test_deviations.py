@@ -26,6 +26,8 @@ FORMATS_PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
 UNLIKE = {"flag of 2": "differs", "no import, and versions differ": "differs"}
 """Files that both runtimes accept, and read differently."""
+REFUSED_AS_SPECIFIED = {"signal of rank 2: STFT"}
+"""Files whose form by the specification, which is what dovetail writes, OpenVINO refuses (STFT of rank 3 with a window)."""
 
 
 def place(item: Deviation, folder: Path) -> Path:
@@ -127,7 +129,7 @@ def test_what_is_saved_departs_no_more(item: Deviation, tmp_path: Path) -> None:
     if again.suffix == ".onnx":
         onnx.checker.check_model(again)
     for name in OPENVINO if again.suffix == ".xml" else RUNTIMES:
-        if name == "openvino" and item.accepted == ("onnxruntime",):
+        if name == "openvino" and (item.accepted == ("onnxruntime",) or item.name in REFUSED_AS_SPECIFIED):
             continue
         assert_same(RUNTIMES[name](again), ours(path), f"{item.name}: {name}")
 

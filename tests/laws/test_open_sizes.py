@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from case_laws import hold, law
-from case_runner import at_most, is_constant, model_of
+from case_runner import at_most, is_constant, model_of, opsets
 from cases import Case
 from dovetail import dtypes
 from dovetail.errors import DovetailError, UnsupportedError
@@ -38,6 +38,7 @@ NEEDS_SIZES = {
     "GatherTree": ("beams.times", "one step back for each time"),
     "GroupQueryAttention": ("attention.heads", "the number of heads is a size of the data"),
     "PRelu": ("op.unsayable", "the axis of the slopes is known by its size"),
+    "NonMaxSuppression": ("op.unsayable", "opset 11 gathers without a batch"),
     "Resize": ("resize.dynamic", "factors and sizes disagree for some sizes"),
 }
 """Operators that need fixed sizes, in one format at least: the code of the refusal, and the reason."""
@@ -82,4 +83,27 @@ def check_open_sizes(case: Case) -> None:
         pytest.skip("no format has the operator")
 
 
-test_case = hold(check_open_sizes)
+@law(at_most(3))
+def check_open_sizes_at_opsets(case: Case) -> None:
+    """Each opset from 11 that takes fixed sizes takes open ones; older ones cannot compute them, as they compare no integers."""
+    try:
+        model = open_model(case)
+    except DovetailError:
+        pytest.skip("the operator's rule needs the sizes")
+    converted = 0
+    for opset in (opset for opset in opsets(type(case.op)) if opset >= 11):
+        try:
+            to_onnx(model_of(case), opset)
+        except UnsupportedError:
+            continue
+        converted += 1
+        try:
+            to_onnx(model, opset)
+        except UnsupportedError as error:
+            code, reason = NEEDS_SIZES.get(type(case.op).__name__, ("", ""))
+            assert error.code == code, f"opset {opset}: refused without need: {error}; {reason}"
+    if not converted:
+        pytest.skip("no opset has the operator")
+
+
+test_case = hold(check_open_sizes, check_open_sizes_at_opsets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +16,21 @@ import pytest
 import oracles
 from assertions import assert_close, differences
 from case_laws import hold, law
-from case_runner import answer, assert_same_answer, at_most, case_of, feeds, model_of, opsets, skip_where_outside, sound
+from case_runner import (
+    answer,
+    assert_same_answer,
+    at_most,
+    case_of,
+    feeds,
+    is_constant,
+    model_of,
+    opsets,
+    skip_where_outside,
+    sound,
+)
 from cases import Case
-from dovetail.errors import UnsupportedError
+from dovetail import dtypes
+from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import import_foreign, op_mapping
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_errors import ExportErrors
@@ -27,6 +40,7 @@ from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.formats.openvino.converters import OPENVINO
+from dovetail.interpreter.evaluate import apply
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Model
@@ -35,6 +49,8 @@ from dovetail.validate import validate
 
 OLDER = (9, 10, 12)
 """Opsets of ``check_older_opsets``."""
+EVERY_OPSET = range(10, 27)
+"""Opsets of ``check_decompositions_load``."""
 REORDERED = 1e-5
 """Relative difference that another order of a float sum may cause."""
 
@@ -194,6 +210,25 @@ def check_written_files_load(case: Case) -> str:
     return oracle
 
 
+@law(at_most(3))
+def check_decompositions_load(case: Case) -> str:
+    """What an operator is decomposed into passes the checker in every opset, not only in those in which the operator changes."""
+    skip_where_outside(case, "onnx")
+    oracle = ""
+    for opset in sorted(set(EVERY_OPSET) - set(opsets(type(case.op)))):
+        with suppress(UnsupportedError, oracles.Silent):
+            file = file_of(case, Onnx(opset))
+            oracles.check_onnx(file)
+            oracle = oracle or "onnx.checker"
+            if opset <= oracles.RUNTIME_OPSET and "onnxruntime" not in case.skip:
+                with suppress(oracles.Silent):
+                    oracles.onnxruntime_ports(file)
+                    oracle = "onnxruntime"
+    if not oracle:
+        pytest.skip("refused in every opset")
+    return oracle
+
+
 @law(at_most(5))
 def check_older_opsets(case: Case) -> None:
     """An operator written for an opset that may precede it means the same, or is refused by the name of its node."""
@@ -213,8 +248,77 @@ def check_older_opsets(case: Case) -> None:
         pytest.skip(f"refused: {refusals[-1]}")
 
 
+EDGES = {
+    "NaN": (np.nan, 1, 1, -np.inf, -1, 0.0, -0.0, np.inf, 0.5, np.nan, 3),
+    "infinities": (-np.inf, 2, np.inf, -0.0, 1, 1, 0.0, -np.inf, -1.5),
+    "ties": (1, 1, -0.0, 0.0, -1, -1, 0.5, 2.5, -0.5),
+    "negative infinity": (-np.inf,),
+}
+"""Elements of the rows of ``check_edge_values``, repeated."""
+OPEN_EDGES: dict[str, tuple[tuple[str, ...], str]] = {
+    "Det": (("NaN", "infinities", "negative infinity"), "LU factors and cofactors cancel infinities differently"),
+    "Resize": (("NaN", "infinities", "negative infinity"), "opsets without it sum all elements of an axis, with weights of 0"),
+    "TopK": (("NaN",), "ONNX leaves open where NaN is, and opsets below 11 have the greatest elements only"),
+}
+"""Rows of ``check_edge_values`` for which another form may differ, by operator, with the reason."""
+
+
+@lru_cache(maxsize=64)
+def _read_file(key: int, target: Onnx | OpenVino) -> Model:
+    return target.read(file_of(case_of(key), target))
+
+
+def _edge_inputs(case: Case, elements: tuple[float, ...]) -> list[Any]:
+    """The case's inputs; each one of floats that is no constant has ``elements`` instead, shifted from input to input."""
+    return [
+        np.resize(np.roll(np.array(elements), index), x.shape).astype(x.dtype)
+        if x is not None and not constant and dtypes.dtype(x.dtype).is_float
+        else x
+        for index, (x, constant) in enumerate(zip(case.inputs, is_constant(case), strict=True))
+    ]
+
+
+@law()
+def check_edge_values(case: Case) -> None:
+    """Each written form computes the same as the operator for NaN, infinities, ties and -0."""
+    skip_where_outside(case, "edges")
+    model, forms = model_of(case), {}
+    for target in [*map(Onnx, opsets(type(case.op))), OpenVino()]:
+        if ("ir" if isinstance(target, OpenVino) else "onnx") not in case.skip:
+            with suppress(UnsupportedError):
+                once = _read_file(id(case), target)
+                if kinds(once) != kinds(model):
+                    forms[target] = once
+    compared = 0
+    for name, elements in EDGES.items() if forms else ():
+        inputs = _edge_inputs(case, elements)
+        if all(x is y for x, y in zip(inputs, case.inputs, strict=True)):
+            break
+        if name in OPEN_EDGES.get(type(case.op).__name__, ((), ""))[0]:
+            continue
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+                expected = apply(case.op, np, inputs)
+        except DovetailError:
+            continue
+        for target, form in forms.items():
+            with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+                outputs = interpret(form, feeds(case, inputs))
+            for mine, theirs in zip(outputs.values(), expected, strict=True):
+                assert_close(np.asarray(mine), theirs, case.tolerance, f"{target}: {name}")
+            compared += 1
+    if not compared:
+        pytest.skip("no form of other operators that takes floats")
+
+
 test_case = hold(
-    check_onnx_round_trip, check_oldest_opset_in_onnxruntime, check_written_files_load, check_older_opsets, check_ir_round_trip
+    check_onnx_round_trip,
+    check_oldest_opset_in_onnxruntime,
+    check_written_files_load,
+    check_older_opsets,
+    check_ir_round_trip,
+    check_edge_values,
+    check_decompositions_load,
 )
 
 

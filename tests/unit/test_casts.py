@@ -18,14 +18,15 @@ PAIRS = [(source, target) for source in FLOATS for target in INTEGERS]
 
 
 def expected(x: Any, target: str) -> list[int]:
-    """By Python's own integers; fewer than 8 bits are the low bits of the i64."""
+    """By Python's own integers; fewer than 8 bits are the low bits of the i64, rounded to nearest even."""
     kind = named(target)
     low, high = (kind if kind.bits >= 8 else dtypes.i64).range()
 
     def one(value: float) -> int:
         if math.isnan(value):
             return 0
-        whole = min(max(math.trunc(value), low), high) if math.isfinite(value) else low if value < 0 else high
+        rounded = (math.trunc if kind.bits >= 8 else round)(value) if math.isfinite(value) else 0
+        whole = min(max(rounded, low), high) if math.isfinite(value) else low if value < 0 else high
         return whole if kind.bits >= 8 else (whole - kind.range()[0]) % 2**kind.bits + kind.range()[0]
 
     return [one(float(value)) for value in x.astype(np.float64).tolist()]

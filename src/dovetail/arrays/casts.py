@@ -30,8 +30,8 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
     """Cast ``x`` to ``to`` by the rules of ONNX Cast-25.
 
     Floats go to integers toward zero; from beyond the range of the type to its nearest value, from NaN to 0, which ONNX leaves
-    open. Integers of fewer than 8 bits take the low bits of the i64, as onnx's own tests have it. Integers wrap, anything but
-    zero is True (NaN too).
+    open. Integers of fewer than 8 bits round to nearest, ties to even (ONNX's technical note on 4-bit types), and take the low
+    bits of the i64, as onnx's own tests have it. Integers wrap, anything but zero is True (NaN too).
     ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
     "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is rounded
     once, to nearest even. ``source`` is needed only for nf4, whose codes travel as u8. Strings: numpy only; number to text as
@@ -90,7 +90,7 @@ def _cast_number(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
     if x.dtype.kind == "f" and to.is_integer:
         if to.bits >= 8:
             return np.asarray(_saturate(np, x, to, to.numpy))
-        x = np.asarray(_saturate(np, x, dtypes.i64, np.dtype(np.int64)))
+        x = np.asarray(_saturate(np, np.rint(x), dtypes.i64, np.dtype(np.int64)))
     if to in _CODES:
         return (x.astype(np.int64) & (2**to.bits - 1)).astype(np.uint8)
     if not to.is_float or to.bits >= 32:
@@ -166,6 +166,6 @@ def _whole(text: Any, to: DType) -> int:
     real = _real(text, to)
     plain = str(text).strip().lstrip("+-").isdigit()
     low, high = to.range()
-    if math.isfinite(real) and low <= (value := int(text) if plain else int(real)) <= high:
+    if math.isfinite(real) and low <= (value := int(text) if plain else int(real) if to.bits >= 8 else round(real)) <= high:
         return value
     raise EngineError("array.not-a-number", f"{text!r} is no value of {to}")

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from numpy.typing import ArrayLike
 
+from dovetail import symbolic
 from dovetail.dtypes import DType
-from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
+from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.import_node import Reading, constant_of
@@ -123,11 +124,30 @@ class ImportContext:
                 "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
             )
 
+    def warn(self, code: str, message: str | None) -> None:
+        """Add a warning to those of the model; a message of None says that there is nothing to report."""
+        if message is not None:
+            self.scope.warnings.append(Diagnostic(code, message, self.node.label, self.scope.file, severity="warning"))
+
     def deviate(self, error: DovetailError) -> None:
         """Report a deviation; raise it where none are collected."""
         if self.scope.deviations is None:
             raise error
         self.scope.deviate(error, self.node)
+
+    def as_scalars(self, *indices: int) -> list[Value | None] | None:
+        """Return the inputs with those at ``indices`` reshaped to scalars, a deviation; None where all are scalars.
+
+        The specification wants scalars, and runtimes take vectors of one element too.
+        """
+        xs = list(self.inputs)
+        for index in indices:
+            x = xs[index] if index < len(xs) else None
+            if x is None or x.shape is None or len(x.shape) != 1 or symbolic.equal(x.shape[0], 1) is False:
+                continue
+            self.deviate(RuleError("input.rank", f"{self.node.kind}: input {index} must be a scalar, got {x.type}"))
+            xs[index] = self.b.Reshape(x, [])
+        return xs if any(x is not y for x, y in zip(xs, self.inputs, strict=True)) else None
 
     # Other nodes and graphs
 
@@ -135,6 +155,20 @@ class ImportContext:
         """Import the node by its op mappings, with these inputs and attributes in place of its own."""
         self._read.update(self.node.attributes)
         return self._reader.apply_mappings(replace(self.node, attributes=attributes), list(inputs))
+
+    def add_operator(self, kind: str, version: int, inputs: list[Value | None], attributes: dict[str, Any]) -> Value:
+        """Add the first output of an operator of the format's own domain, by its op mappings."""
+        self._read.update(attributes)
+        keys: list[str | None] = [None if x is None else x.name for x in inputs]
+        node = replace(
+            self.node, kind=kind, version=version, domain="", inputs=keys, outputs=self.node.outputs[:1], attributes=attributes
+        )
+        op, xs = self._reader.apply_mappings(node, inputs)
+        return self.b.add(op, *xs)[0]
+
+    def select_attributes(self, *names: str) -> dict[str, Any]:
+        """Return the foreign attributes among ``names``, as they are."""
+        return {name: self.node.attributes[name] for name in names if name in self.node.attributes}
 
     def import_subgraph(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
         """Import a closed subgraph.

@@ -20,6 +20,10 @@ from dovetail.ops.runtime_attributes import as_attributes
 MAX_ROUNDS = 8
 """Rewrites may need rewriting in turn; more rounds than the longest chain of rewrites are not needed."""
 
+COPY_LIMIT = 1024
+"""Bytes of a constant with several readers that a rewrite may store once more in another order. A larger one is moved at run
+time, and runtimes fold that when they load the file."""
+
 
 class Legalizer:
     """Legalizes the graphs of one model for one target."""
@@ -38,7 +42,7 @@ class Legalizer:
         """
         self.errors.add_graph(graph.nodes)
         for _ in range(MAX_ROUNDS):
-            if not rewrite(graph, self._rewrite_node, fold=True):
+            if not rewrite(graph, self._rewrite_node, fold=True, copy_limit=COPY_LIMIT):
                 break
         # Also nodes that the model itself left unread: they compute nothing.
         remove_dead(graph)

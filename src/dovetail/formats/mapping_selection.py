@@ -117,6 +117,8 @@ def _check_inputs(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
                 raise NoFit(f"{mapping.kind} needs the input {param.name!r}")
             if param.conversion == "enlarging" and _has_less_than_one(inputs.get(param.name)):
                 raise NoFit(f"{mapping.kind} needs {param.name} of at least 1")
+            if param.conversion == "planar" and _has_other_rank(inputs.get(param.name), 4):
+                raise NoFit(f"{mapping.kind} needs {param.name} of rank 4")
         elif param.conversion:
             export_value(param, op.__dict__.get(param.name), mapping)
 
@@ -124,6 +126,10 @@ def _check_inputs(op: Op, inputs: Arguments, mapping: OpMapping) -> None:
 def _has_less_than_one(x: Any) -> bool:
     data = None if x is None else constant_or_none(x)
     return data is not None and bool((data < 1).any())
+
+
+def _has_other_rank(x: Any, rank: int) -> bool:
+    return x is not None and x.shape is not None and len(x.shape) != rank
 
 
 def _check_attributes(op: Op, inputs: Arguments, mapping: OpMapping) -> None:

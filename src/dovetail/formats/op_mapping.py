@@ -17,10 +17,10 @@ only in the errors that it raises.
 Of several mappings of one foreign version the first that fits imports it; a mapping that begins with ``>`` only exports.
 
 Conversions: ``not`` (an inverted boolean), ``lower`` (SAME_UPPER is same_upper), ``natural`` (a non-negative integer),
-``positive`` (an integer above 0), ``enlarging`` (an input whose constant elements must be at least 1), ``front`` (a non-negative
-axis; every reader that accepts a negative one counts it from the end, which is a deviation), ``scalar`` (an input of rank 0, or
-an attribute that is one number), ``vector`` (an input of rank 1), ``unset`` (0 stands for no value), ``{foreign:core,...}`` (a
-table). docs/op_mapping.md has examples.
+``positive`` (an integer above 0), ``enlarging`` (an input whose constant elements must be at least 1), ``planar`` (an input of
+rank 4), ``front`` (a non-negative axis; every reader that accepts a negative one counts it from the end, which is a deviation),
+``scalar`` (an input of rank 0, or an attribute that is one number), ``vector`` (an input of rank 1), ``unset`` (0 stands for no
+value), ``{foreign:core,...}`` (a table). docs/op_mapping.md has examples.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _parse_param(op: type[Op], line: str, offset: int, text: str) -> ParamMappin
     )
 
 
-_CONVERSIONS = ("not", "lower", "natural", "positive", "enlarging", "front", "scalar", "vector", "unset")
+_CONVERSIONS = ("not", "lower", "natural", "positive", "enlarging", "planar", "front", "scalar", "vector", "unset")
 
 
 def _check_params(op: type[Op], line: str, params: Iterable[tuple[int, ParamMapping]]) -> None:

@@ -26,7 +26,7 @@ from dovetail.dtypes import DType, DTypeLike
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.edit import connect
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Operand, Value
-from dovetail.ir.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault, unknown_attribute
+from dovetail.ir.op import REGISTRY, Op, has, infer_types, infer_values, output_count, raise_fault, unknown_attribute
 from dovetail.ir.operator_methods import OperatorMethods, operator_class
 from dovetail.ir.signature import allows
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, Type
@@ -65,7 +65,8 @@ class Builder(OperatorMethods):
     """Writes nodes into ``graph``, a new one by default. With ``fold``, operators on constants are evaluated at once.
 
     ``strict`` refuses an operator with a subgraph that cannot run. ``location`` becomes the location of each node that is
-    written. ``folded_inputs`` holds the identities of the constants that folded operators have read.
+    written. ``folded_inputs`` holds the identities of the constants that folded operators have read. Constants of more than
+    ``copy_limit`` bytes that have several readers are not moved at once: they would be stored twice.
     """
 
     def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
@@ -73,6 +74,7 @@ class Builder(OperatorMethods):
         self.fold = fold
         self.strict = strict
         self.location = ""
+        self.copy_limit: int | None = None
         self.folded_inputs: set[int] = set()
         self._tokens: list[Token[Builder]] = []
 
@@ -239,11 +241,19 @@ class Builder(OperatorMethods):
         """Evaluate an operator on constants; None where it has other inputs or is not folded."""
         if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
+        if self.copy_limit is not None and has(op, "windows") and any(self._is_shared(x) for x in xs):
+            return None
         arrays = EXTENSIONS.fold_operator(op, xs)
         if arrays is None:
             return None
         self.folded_inputs.update(map(id, xs))
         return [self.constant(array, dtype) for array, dtype in arrays]
+
+    def _is_shared(self, x: Value | None) -> bool:
+        """Tell whether a constant of more than ``copy_limit`` bytes has several readers."""
+        if x is None or self.copy_limit is None or len(x.uses) < 2 or x.constant is None or x.constant.nbytes <= self.copy_limit:
+            return False
+        return len({id(user) for user, _ in x.uses}) > 1
 
 
 def _checked_name(name: str) -> str:

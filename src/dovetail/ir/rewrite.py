@@ -15,14 +15,15 @@ Rule: TypeAlias = Callable[[Builder, Node], Value | Sequence[Value | None] | Non
 """Returns the values that replace a node's outputs, or None to keep the node."""
 
 
-def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
+def rewrite(graph: Graph, rule: Rule, *, fold: bool = False, copy_limit: int | None = None) -> int:
     """Apply ``rule(b, node)`` to each node in order. Returns the number of replaced nodes.
 
     The values that a rule returns, one per output and written through ``b`` before the node, replace the node's outputs and take
-    their names. A rule that raises Unknown or Inexact keeps the node.
+    their names. A rule that raises Unknown or Inexact keeps the node. ``fold`` and ``copy_limit`` are those of the Builder.
     """
     old_nodes, graph.nodes = graph.nodes, []
     b = Builder(graph=graph, fold=fold)
+    b.copy_limit = copy_limit
     outputs = {id(value) for value in graph.outputs}
     inputs = {id(value) for value in graph.inputs}
     changed = 0

@@ -21,10 +21,14 @@ def with_min_opset(error: UnsupportedError, target: int, newest: int, write: Cal
             return frozenset(item.node for item in other.diagnostics)
         return frozenset()
 
-    items = [
-        _with_opset(item, _first_accepting(item, target, newest, nodes_refused_at), target, newest) for item in error.diagnostics
-    ]
-    message = items[0].message if len(items) == 1 else f"{len(items)} nodes that onnx cannot express at opset {target}"
+    firsts = [_first_accepting(item, target, newest, nodes_refused_at) for item in error.diagnostics]
+    items = [_with_opset(item, first, target, newest) for item, first in zip(error.diagnostics, firsts, strict=True)]
+    message = items[0].message
+    if len(items) > 1:
+        message = f"{len(items)} nodes that onnx cannot express at opset {target}"
+        known = [first for first in firsts if first is not None]
+        if len(known) == len(firsts) and not nodes_refused_at(max(known)):
+            message += f"; opset {max(known)} can"
     first = items[0]
     return UnsupportedError(first.code, message, node=first.node, op=first.op, file=first.file, diagnostics=items)
 

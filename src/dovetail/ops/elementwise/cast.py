@@ -64,6 +64,17 @@ def is_without_effect(source: DType, middle: DType, target: DType) -> bool:
     return not is_detour or (target.name in _INTEGERS and _has_range(source, target))
 
 
+def rounding_difference(x: View, to: DType) -> str | None:
+    """Describe how runtimes round a cast from ``x`` to ``to`` otherwise than Cast does; None where they agree."""
+    source = dtype_in(x.type)
+    if source is None or not source.is_float or not to.is_integer or to.bits >= 8:
+        return None
+    return (
+        f"a cast from {source} to {to} rounds to nearest, ties to even; onnxruntime and OpenVINO round ties away from zero, and "
+        "onnx.reference rounds toward zero"
+    )
+
+
 def _check_rounding(round_mode: str) -> None:
     if round_mode not in ("up", "down", "nearest", "even"):
         raise RuleError("cast.rounding", f"round_mode must be up, down, nearest or even, got {round_mode!r}")
@@ -86,8 +97,9 @@ class Cast(
     """Convert the elements of ``x`` to the type ``to``.
 
     Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
-    specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
-    than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+    specifications leave open. To integers of fewer than 8 bits they are rounded to nearest, ties to even, and take the low bits
+    of the i64. Integers wrap; every number other than 0 is True. To floats, numbers are rounded to nearest, ties to even, and
+    beyond the range to infinity.
 
     To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
     f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with

@@ -121,13 +121,18 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
         return arrays.round_half_even(xp, x) if self.mode == "half_to_even" else arrays.round_half_away(xp, x)
 
     def lower(self, b: Builder, x: Value) -> Any:
-        """Round ties away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not."""
+        """Round ties away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not.
+
+        A zero keeps the sign of ``x``.
+        """
         if self.mode == "half_to_even":
             return None
         size = b.Abs(x)
         whole = b.Floor(size)
         away = b.GreaterEqual(b.Subtract(size, whole), scalar_like(b, 0.5, x))
-        return b.Multiply(b.Sign(x), b.Where(away, b.Add(whole, 1), whole))
+        nearest = b.Where(away, b.Add(whole, 1), whole)
+        is_zero = b.Less(nearest, scalar_like(b, 1, x))
+        return b.Where(is_zero, b.Multiply(x, scalar_like(b, 0, x)), b.Multiply(b.Sign(x), nearest))
 
 
 class Sqrt(UnaryOp, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):

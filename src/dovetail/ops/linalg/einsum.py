@@ -38,14 +38,14 @@ class _Factor(NamedTuple):
 class Einsum(
     Op,
     sig="*xs: N -> y: N",
-    onnx="Einsum-12,28(*xs; equation | broadcast=false)",
+    onnx="Einsum-12,28(*xs; equation | broadcast=true/false)",
     openvino="Einsum-7(*xs; equation | broadcast=true/false)",
 ):
     """Compute the Einstein summation of ``equation``: products of the ``xs``, summed over the labels missing in the result.
 
     A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
     explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
-    axes of one letter broadcast too, and ellipses may stand for different numbers of axes.
+    axes of one letter broadcast too, as in every runtime, and ellipses may stand for different numbers of axes.
     Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
     """
 
@@ -144,6 +144,10 @@ class Einsum(
         }
         spans = {sum(map(str.isdigit, term_labels)) for term_labels, term in self._ellipsis_terms(equation)}
         return plain if len(ellipsis_ranks | spans) <= 1 else self
+
+    def has_equal_ellipses(self, *xs: View) -> bool:
+        """Tell whether all ellipses stand for equal numbers of axes."""
+        return len({sum(map(str.isdigit, labels)) for labels, _ in self._ellipsis_terms(self.parse(xs))}) <= 1
 
     def _ellipsis_terms(self, equation: _Equation) -> list[tuple[tuple[str, ...], str]]:
         terms = self.equation.replace(" ", "").partition("->")[0].split(",")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail import arrays, dtypes, symbolic
 from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
@@ -120,7 +120,7 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
     """OneHotEncoder writes a 1 at the index of each element's category along a new last axis, and 0 elsewhere.
 
     Numbers are searched in ``cats_int64s`` after truncation to integers, strings in ``cats_strings``. An element of no
-    category gives zeros, or an error at run time where ``zeros`` is false.
+    category, such as NaN, gives zeros, or an error at run time where ``zeros`` is false.
     Source: ONNX ai.onnx.ml OneHotEncoder 1.
     """
 
@@ -148,7 +148,10 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
             is_category = np.asarray(is_category, bool)
             is_known = bool(np.all(is_category.any(-1)))
         else:
-            is_category = xp.expand_dims(xp.astype(x, xp.int64), axis=-1) == xp.asarray(self.cats_int64s, dtype=xp.int64)
+            keys = arrays.cast(xp, x, dtypes.i64)
+            is_category = xp.expand_dims(keys, axis=-1) == xp.asarray(self.cats_int64s, dtype=xp.int64)
+            if arrays.element(x).is_float:
+                is_category = is_category & ~xp.expand_dims(xp.isnan(x), axis=-1)
             is_known = bool(xp.all(xp.any(is_category, axis=-1)))
         if not self.zeros and not is_known:
             raise RuleError("feature.categories", "an element has no category, and zeros of OneHotEncoder is false")
@@ -163,7 +166,10 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
             categories[:] = self.cats_strings
         dtype = dtypes.string if self.cats_strings else dtypes.i64
         keys = x if x.dtype is dtype else b.Cast(x, to=dtype)
-        return b.Cast(b.Equal(b.Unsqueeze(keys, [-1]), b.constant(categories, dtype)), to=dtypes.f32)
+        is_category = b.Equal(b.Unsqueeze(keys, [-1]), b.constant(categories, dtype))
+        if x.dtype.is_float:
+            is_category = b.And(is_category, b.Not(b.Unsqueeze(b.IsNaN(x), [-1])))
+        return b.Cast(is_category, to=dtypes.f32)
 
 
 class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVectorizer-1(*xs; inputdimensions?)"):

@@ -242,7 +242,8 @@ class SVMClassifier(
 class SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32", is_registered=False):
     """Compute the squared distance of each row of ``x`` and each row of ``v``. Internal operator.
 
-    ``|x|^2 + |v|^2 - 2 x . v`` in f64 needs no array of all differences, and is exact to f32.
+    ``|x|^2 + |v|^2 - 2 x . v`` in f64 needs no array of all differences, and is exact to f32; rows with infinities take the
+    differences.
     """
 
     def shape(self, x: View, v: View) -> Any:
@@ -251,6 +252,9 @@ class SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32", is_registered=False):
     def evaluate(self, xp: Namespace, x: Array, v: Array) -> Any:
         rows, vectors = (arrays.to_numpy(array).astype(np.float64) for array in (x, v))
         squares = (rows**2).sum(1)[:, None] + (vectors**2).sum(1) - 2 * (rows @ vectors.T)
+        is_infinite = np.isinf(rows).any(1)
+        if is_infinite.any():
+            squares[is_infinite] = ((rows[is_infinite][:, None] - vectors) ** 2).sum(2)
         return arrays.from_numpy(xp, np.maximum(squares, 0).astype(np.float32))
 
     def decompose(self, b: Builder, x: Value, v: Value) -> Any:

@@ -28,7 +28,7 @@ class GridSample(
     Op,
     sig="x: T, grid: F -> y: T",
     onnx=(
-        "GridSample-16(x, grid; align_corners=0, mode~{nearest:nearest,bilinear:linear,bicubic:cubic}=bilinear, "
+        "GridSample-16(x~planar, grid; align_corners=0, mode~{nearest:nearest,bilinear:linear,bicubic:cubic}=bilinear, "
         "padding_mode=zeros)",
         "GridSample-20,22(x, grid; align_corners=0, mode=linear, padding_mode=zeros)",
     ),

@@ -59,14 +59,25 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
         return xp.expand_dims(indices, axis=axis) if self.keepdims else indices
 
     def lower(self, b: Builder, x: Value) -> Any:
-        """Reduce the indices that hold the extremum to the smallest or greatest one."""
+        """Reduce the indices that hold the extremum to the smallest or greatest one.
+
+        The indices of NaN are moved by the size of the axis, before or behind all others, so that NaN is chosen before any
+        number, however the target's reductions and comparisons treat it. A row in which nothing equals its extremum is a row of
+        infinities, whose reduction OpenVINO starts from a finite number: its index is ``size`` or -1. The remainder by the size
+        is the index in all cases.
+        """
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
         hit = b.Equal(x, b.apply(self.reduction, x, [axis]))
-        indices = _axis_indices(b, x, axis)
-        candidates = b.Where(hit, indices, b.constant(-1, dtypes.i64) if self.select_last_index else _axis_size(b, x, axis))
-        return b.apply("ReduceMax" if self.select_last_index else "ReduceMin", candidates, [axis], keepdims=self.keepdims)
+        indices, size = axis_indices(b, x, axis), _axis_size(b, x, axis)
+        candidates = b.Where(hit, indices, b.constant(-1, dtypes.i64) if self.select_last_index else size)
+        reduce = "ReduceMax" if self.select_last_index else "ReduceMin"
+        if not x.dtype.is_float:
+            return b.apply(reduce, candidates, [axis], keepdims=self.keepdims)
+        moved = b.Add(indices, size) if self.select_last_index else b.Subtract(indices, size)
+        index = b.Mod(b.apply(reduce, b.Where(b.IsNaN(x), moved, candidates), [axis], keepdims=True), size)
+        return index if self.keepdims else b.Squeeze(index, [axis])
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
@@ -79,7 +90,7 @@ def _axis_size(b: Builder, x: Value, axis: int) -> Any:
     return shape_value(b, x, [axis])
 
 
-def _axis_indices(b: Builder, x: Value, axis: int) -> Any:
+def axis_indices(b: Builder, x: Value, axis: int) -> Any:
     """Return 0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
     size = x.dims[axis]
     behind = list(range(1, len(x.dims) - axis))

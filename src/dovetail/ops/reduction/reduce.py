@@ -111,7 +111,10 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
         return y if self.keepdims else xp.squeeze(y, axis=reduced)
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
-        """Count constant axes from the front, since early versions take no negative axes."""
+        """Count constant axes from the front, since early versions take no negative axes. Reduce a new axis instead of none."""
+        if self.noop_with_empty_axes and (axes is None or axes.shape == (0,)):
+            plain = self.with_(noop_with_empty_axes=False, keepdims=False)
+            return b.add(plain, b.Unsqueeze(x, [0]), b.constant(np.zeros(1, np.int64)))[0]
         if axes is None or axes.constant is None or x.shape is None or not any(axis < 0 for axis in np.ravel(axes.constant)):
             return None
         return b.add(self, x, b.constant(np.array(self.axes_of(len(x.shape), axes.constant), np.int64)))[0]

@@ -34,16 +34,20 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
     def canonical(self, x: View) -> Op:
         """Drop ``coerce_to_2d`` where all later axes have size 1."""
         if x.shape is None:
-            return self
+            return self.with_(coerce_to_2d=self.coerce_to_2d and self.axis != -1)
         axis = axis_in(self.axis, len(x.shape))
         alone = all(isinstance(size, int) and size == 1 for size in x.shape[axis + 1 :])
         return self.with_(axis=axis, coerce_to_2d=self.coerce_to_2d and not alone)
 
     def decompose(self, b: Builder, x: Value) -> Any:
         """Compute over the last axis: flatten the later axes into it, or transpose ``axis`` to the end."""
+        last: Any = type(self)
+        if x.shape is None and self.coerce_to_2d:
+            flat = b.Reshape(x, self._flat_target(b, x))
+            # The sizes before ``axis`` stay. A copied 0 thus is the size itself, and 0 behind ``axis`` is refused.
+            return b.Reshape(b.add(last(axis=-1), flat)[0], b.Shape(x))
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
-        last: Any = type(self)
         if self.coerce_to_2d:
             rest = total(x.dims[axis:])
             # The copied sizes cancel, so that -1 is the product of the other sizes even if one of them is 0.
@@ -54,6 +58,12 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
         transposed = x if axis == rank - 1 else b.Transpose(x, order)
         y = b.add(last(axis=rank - 1, coerce_to_2d=True), transposed)[0]
         return y if axis == rank - 1 else b.Transpose(y, order)
+
+    def _flat_target(self, b: Builder, x: Value) -> Any:
+        """Return the target of a Reshape of ``x``, of unknown rank, that flattens ``axis`` and all later axes into one."""
+        if self.axis >= 0:
+            return [*([0] * self.axis), -1]
+        return b.Concat(b.Slice(b.Shape(x), [0], [self.axis], [0]), b.constant([-1]), axis=0)
 
 
 class Softmax(

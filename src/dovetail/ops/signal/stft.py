@@ -37,10 +37,10 @@ class STFT(
 ):
     """Compute the short-time Fourier transform: [batch, frames, frequencies, 2], real and imaginary part last.
 
-    ``x`` [batch, elements, parts] is real with one part and complex with two. Frames of ``frame_length`` elements (by default
-    the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many as lie within the signal, and are
-    multiplied by ``window``. With ``onesided`` a real signal gives the first frame_length // 2 + 1 frequencies, which determine
-    the others.
+    ``x`` [batch, elements, parts] is real with one part, or without the last axis, and complex with two. Frames of
+    ``frame_length`` elements (by default the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many
+    as lie within the signal, and are multiplied by ``window``. With ``onesided`` a real signal gives the first
+    frame_length // 2 + 1 frequencies, which determine the others.
     Sources: ONNX STFT 17; OpenVINO STFT-15.
     """
 
@@ -65,9 +65,10 @@ class STFT(
         if isinstance(every, int) and every < 1:
             raise RuleError("fourier.step", f"frame_step must be at least 1, got {every}")
         if x.shape is not None:
-            if len(x.shape) != 3:
-                raise RuleError("fourier.rank", f"rank must be 3 (batch, signal, parts), got {len(x.shape)}")
-            if all(symbolic.equal(x.shape[2], count) is False for count in ((1,) if self.onesided else (1, 2))):
+            if len(x.shape) not in (2, 3):
+                raise RuleError("fourier.rank", f"rank must be 3 (batch, signal, parts) or 2, got {len(x.shape)}")
+            allowed = (1,) if self.onesided else (1, 2)
+            if len(x.shape) == 3 and all(symbolic.equal(x.shape[2], count) is False for count in allowed):
                 expected = "1" if self.onesided else "1 or 2"
                 raise RuleError("fourier.parts", f"size of the last axis (complex parts) must be {expected}, got {x.shape[2]}")
         size = self.length_of(x, window, length)
@@ -92,6 +93,8 @@ class STFT(
         if not isinstance(size, int) or not isinstance(every, int):
             raise UnsupportedError("fourier.size", "the decomposition needs frame_length and frame_step before run time")
         self.shape(x, step, window, length)
+        if len(x.dims) == 2:
+            x = b.Unsqueeze(x, [2])
         whole = x.dims[1]
         refuse_table((size,), 8, "the sample indices of a frame")
         if isinstance(whole, int):
@@ -222,10 +225,8 @@ class MelWeightMatrix(
         return [Tensor(self.output_datatype, getattr(plain_type, "shape", None))]
 
     def shape(self, bins: View, length: View, rate: View, low: View, high: View) -> Any:
-        for x, name in ((low, "low"), (high, "high")):
-            if x.shape:
-                raise RuleError("input.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
-        scalar_of(rate, "rate")
+        for x, name in ((low, "low"), (high, "high"), (rate, "rate")):
+            scalar_of(x, name)
         count, size = scalar_of(bins, "bins"), scalar_of(length, "length")
         return (None if size is None else size // 2 + 1, count)
 

@@ -171,11 +171,12 @@ class Pad(
             return b.apply("Pad", data, self._pads_of_all_axes(b, data, pads, rows), constant_value, mode=self.mode)
         if self.mode == "constant":
             return None
-        for axis, pair in rows.items():
+        for index, (axis, pair) in enumerate(rows.items()):
             if pair == (0, 0):
                 continue
             if not all(isinstance(pad, int) for pad in pair):
-                raise UnsupportedError("pad.mode", f"mode {self.mode} needs constant pads along axis {axis}")
+                data = b.Gather(data, self._source_indices_at_run_time(b, data, pads, axis, index, len(rows)), axis=axis)
+                continue
             if self.mode == "wrap" and min(pair) < 0:
                 data = b.Slice(data, [max(-pair[0], 0)], [min(pair[1], 0) or INT64_MAX], [axis])
                 pair = (max(pair[0], 0), max(pair[1], 0))
@@ -188,7 +189,26 @@ class Pad(
         if isinstance(length, int):
             return Pad(self.mode).evaluate(np, np.arange(length), np.array([before, after]))
         size = b.Gather(b.Shape(data), b.constant(np.array(axis)), axis=0)
-        indices = b.Range(b.constant(-before), b.Add(size, after), b.constant(1))
+        return self._indices_within(b, b.Range(b.constant(-before), b.Add(size, after), b.constant(1)), size)
+
+    def _source_indices_at_run_time(self, b: Builder, data: Value, pads: Value, axis: int, index: int, count: int) -> Any:
+        """Return the source indices for pads that are computed at run time, number ``index`` of ``count``.
+
+        With ``wrap`` crops come first.
+        """
+        vector = pads if pads.dtype == "i64" else b.Cast(pads, to=dtypes.i64)
+        before, after = (b.Gather(vector, b.constant(np.array(position)), axis=0) for position in (index, index + count))
+        size = b.Gather(b.Shape(data, output_type=dtypes.i64), b.constant(np.array(axis)), axis=0)
+        if self.mode != "wrap":
+            return self._indices_within(b, b.Range(b.Negative(before), b.Add(size, after), b.constant(1)), size)
+        zero = b.constant(0, dtypes.i64)
+        first, end = b.Maximum(b.Negative(before), zero), b.Add(size, b.Minimum(after, zero))
+        kept = b.Maximum(b.Subtract(end, first), zero)
+        begin, stop = b.Negative(b.Maximum(before, zero)), b.Add(kept, b.Maximum(after, zero))
+        return b.Add(first, self._indices_within(b, b.Range(begin, stop, b.constant(1)), kept))
+
+    def _indices_within(self, b: Builder, indices: Value, size: Value) -> Any:
+        """Map indices, which may be outside of an axis of ``size`` elements, to those of its elements."""
         last = b.Subtract(size, 1)
         match self.mode:
             case "edge":

@@ -29,14 +29,34 @@ def _refuse(ctx: ImportContext, name: str, reason: str) -> UnsupportedError:
 
 @ONNX.importer("FusedMatMul", 1, domain=_DOMAIN)
 def import_fused_matmul(ctx: ImportContext) -> Value:
-    """Import FusedMatMul: alpha * A @ B, with A and B transposed by ``transA`` and ``transB``."""
-    for name in ("transBatchA", "transBatchB"):
-        if ctx.attribute(name, "bool", False):
-            raise _refuse(ctx, name, "transposed batches")
+    """Import FusedMatMul: alpha * A @ B, with A and B transposed by ``transA`` and ``transB``.
+
+    ``transBatchA`` and ``transBatchB`` say that the first axis stands behind those of the batch.
+    """
     transpose_a, transpose_b = (ctx.attribute(name, "bool", False) for name in ("transA", "transB"))
-    product: Value = ctx.b.MatMul(ctx.input(0), ctx.input(1), transpose_a=transpose_a, transpose_b=transpose_b)
+    first, second = (_move_batch(ctx, index, name) for index, name in enumerate(("transBatchA", "transBatchB")))
+    product: Value = ctx.b.MatMul(first, second, transpose_a=transpose_a, transpose_b=transpose_b)
     alpha = ctx.attribute("alpha", "float", 1.0)
     return product if alpha == 1 else ctx.b.Multiply(product, ctx.b.constant(alpha, product.dtype))
+
+
+@ONNX.importer("NhwcMaxPool", 1, domain=_DOMAIN)
+def import_nhwc_max_pool(ctx: ImportContext) -> Any:
+    """Import NhwcMaxPool: MaxPool of data whose channels are last."""
+    rank = len(ctx.input(0).dims)
+    x = ctx.b.Transpose(ctx.input(0), [0, rank - 1, *range(1, rank - 1)])
+    names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+    y = ctx.add_operator("MaxPool", 12, [x], ctx.select_attributes(*names))
+    return ctx.b.Transpose(y, [0, *range(2, rank), 1])
+
+
+def _move_batch(ctx: ImportContext, index: int, name: str) -> Value:
+    x = ctx.input(index)
+    if not ctx.attribute(name, "bool", False) or len(x.dims) < 3:
+        return x
+    rank = len(x.dims)
+    moved: Value = ctx.b.Transpose(x, [*range(1, rank - 1), 0, rank - 1])
+    return moved
 
 
 @ONNX.importer("Gelu", 1, domain=_DOMAIN)

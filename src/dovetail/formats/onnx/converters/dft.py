@@ -1,4 +1,4 @@
-"""DFT over one axis, which is counted with the axis of real and imaginary parts."""
+"""DFT over one axis, which is counted with the axis of real and imaginary parts; STFT of signals without that axis."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes, symbolic
-from dovetail.errors import UnsupportedError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
@@ -147,3 +147,20 @@ def export_dft(ctx: ExportContext, node: Node) -> list[ForeignNode]:
         return [ctx.add_node(node, "", "DFT", version, inputs, {**attributes, "axis": positive_axis})]
     inputs.append(ctx.add_constant(node, ForeignTensor(dtypes.i64, np.array(positive_axis, np.int64), ""), "axis"))
     return [ctx.add_node(node, "", "DFT", version, inputs, attributes)]
+
+
+@ONNX.importer("STFT", 17)
+def import_stft(ctx: ImportContext) -> Any:
+    """Import STFT of a signal without an axis for parts, which torch's exporter writes: a deviation."""
+    x = ctx.input(0)
+    if x.shape is None or len(x.shape) != 2:
+        return None
+    ctx.deviate(RuleError("fourier.rank", f"STFT: the signal must have rank 3 (batch, signal, parts), got {x.type}"))
+    return ctx.apply_mapping(ctx.b.Unsqueeze(x, [2]), *ctx.inputs[1:], **ctx.node.attributes)
+
+
+@ONNX.legalize("STFT")
+def legalize_stft(b: Any, node: Node) -> Any:
+    """Write STFT of a signal with an axis for its one part."""
+    x = node.input(0)
+    return b.add(node.op, b.Unsqueeze(x, [2]), *node.inputs[1:]) if x.shape is not None and len(x.shape) == 2 else None

@@ -11,13 +11,14 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
+from dovetail.formats.import_node import Reading
 from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.broadcast import scalar_like
-from dovetail.ops.elementwise.cast import FNUZ
+from dovetail.ops.elementwise.cast import FNUZ, Cast, rounding_difference
 
 REDUCTIONS = (
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
@@ -101,6 +102,21 @@ def legalize_where(b: Builder, node: Node) -> Value | None:
     return result
 
 
+@ONNX.importer("Clip", 11, 12, 13)
+def import_clip(ctx: ImportContext) -> Reading | None:
+    """Import Clip; bounds of one element are scalars for every runtime."""
+    xs = ctx.as_scalars(1, 2)
+    return None if xs is None else ctx.apply_mapping(*xs)
+
+
+@ONNX.importer("CumSum", 11, 14)
+@ONNX.importer("CumProd", 26)
+def import_cumulative(ctx: ImportContext) -> Reading | None:
+    """Import CumSum and CumProd; an axis of one element is a scalar for every runtime."""
+    xs = ctx.as_scalars(1)
+    return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
+
+
 @ONNX.legalize(*REDUCTIONS)
 def legalize_reduction(b: Builder, node: Node) -> Value | None:
     """Write the axes as an i64 vector, and reset the meaning of an empty list where the axes are not empty."""
@@ -123,19 +139,21 @@ def _as_vector(b: Builder, axes: Value) -> Value:
     return b.Reshape(axes, [-1]) if axes.shape == () else axes
 
 
-@ONNX.importer("Cast", 19, 21, 23)
+@ONNX.importer("Cast", 19, 21, 23, 24, 25, 28)
 def import_cast(ctx: ImportContext) -> Op | None:
-    """Import Cast before version 25: infinities became NaN in types without infinity."""
-    from dovetail.ops.elementwise.cast import Cast
-
+    """Import Cast; before version 24 infinities became NaN in types without infinity."""
     to, saturate = ctx.attribute("to", "DType"), ctx.attribute("saturate", "bool", True)
+    ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
+    if ctx.node.version >= 24:
+        return None
     return Cast(to, saturate=saturate, saturate_infinity=not saturate) if to in FNUZ and saturate else None
 
 
-@ONNX.importer("CastLike", 19, 21, 23)
+@ONNX.importer("CastLike", 19, 21, 23, 24, 25)
 def import_cast_like(ctx: ImportContext) -> Value | None:
     to, saturate = ctx.input(1).dtype, ctx.attribute("saturate", "bool", True)
-    if to not in FNUZ or not saturate:
+    ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
+    if to not in FNUZ or not saturate or ctx.node.version >= 24:
         return None
     result: Value = ctx.b.Cast(ctx.input(0), to=to, saturate_infinity=False)
     return result

@@ -11,8 +11,13 @@ from dovetail.ops.linalg.einsum import Einsum
 
 @ONNX.legalize("Einsum")
 def legalize_einsum(b: Any, node: Node) -> Any:
-    """Write the output subscripts explicitly where there are capital letters: onnxruntime requires it."""
+    """Write the output subscripts explicitly where there are capital letters: onnxruntime requires it.
+
+    Ellipses for unequal numbers of axes, which onnxruntime refuses, are decomposed.
+    """
     op = node.op
     assert isinstance(op, Einsum)
+    if op.broadcast and not op.has_equal_ellipses(*node.inputs):  # type: ignore[arg-type]
+        return op.decompose(b, *node.inputs)
     operands, arrow, _ = op.equation.partition("->")
     return None if arrow or operands == operands.lower() else b.add(op.with_explicit_result(), *node.inputs)

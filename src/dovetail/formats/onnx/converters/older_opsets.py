@@ -76,12 +76,15 @@ def replace_maximum_minimum(b: Any, node: Node) -> Any:
 
 @ONNX.fallback("Clip")
 def replace_clip(b: Any, node: Node) -> Any:
-    """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats."""
+    """Write Clip by Maximum and Minimum: before version 11 both bounds are constants; before version 12 inputs are floats.
+
+    A bound left out is a finite one, so that infinities are clipped.
+    """
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
-    if low is None and high is None:
-        ends = finite_range(x.dtype)
-        low, high = (b.constant(np.asarray(end, x.dtype.numpy), x.dtype) for end in ends)
+    if x.dtype.is_float and (low is None or high is None):
+        lowest, highest = (b.constant(np.asarray(end, x.dtype.numpy), x.dtype) for end in finite_range(x.dtype))
+        return b.Clip(x, lowest if low is None else low, highest if high is None else high)
     y = x if low is None else b.Maximum(x, low)
     return y if high is None else b.Minimum(y, high)
 
@@ -197,7 +200,8 @@ def replace_reshape(b: Any, node: Node) -> Any:
     """Write Reshape with sizes that may be 0 before version 14, where a 0 copies the input's size at that axis.
 
     Sizes equal to the input's stay. One other size that may be 0 stays if no other size may: a non-empty tensor then refuses 0,
-    and an empty one has a 0 at that axis. Beside others it is written as -1, which an empty tensor refuses. A constant 0, and a
+    and an empty one has a 0 at that axis. Beside others it is written as -1, which an empty tensor refuses. Several stay where
+    each divides the input's size at its axis, which is 0 with it, or has no such axis: 0 is then refused. A constant 0, and a
     target computed at run time, cannot be expressed.
     """
     op: Any = node.op
@@ -208,8 +212,11 @@ def replace_reshape(b: Any, node: Node) -> Any:
         return None
     open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
     others = [axis for axis in open_axes if symbolic.equal(wanted[axis], _at(x.shape, axis)) is not True]
-    if len(others) > 1 or any(isinstance(wanted[axis], int) for axis in others):
+    if any(isinstance(wanted[axis], int) for axis in others):
         return None
+    if len(others) > 1:
+        divides = (axis >= len(x.shape) or symbolic.exact_quotient(x.shape[axis], wanted[axis]) is not None for axis in others)
+        return b.add(op.with_(special_zero=True), x, target) if -1 not in wanted and all(divides) else None
     if others and len(open_axes) > 1:
         if -1 in wanted:
             return None
@@ -251,10 +258,13 @@ def replace_bernoulli(b: Any, node: Node) -> Any:
 
 @ONNX.fallback("TopK")
 def replace_top_k(b: Any, node: Node) -> Any:
-    """Write TopK of the smallest elements before version 11: TopK of the negated tensor."""
+    """Write TopK of the smallest elements before version 11: TopK of the negated tensor.
+
+    ONNX leaves open where NaN is. Other attributes are decomposed first: version 11 needs no negation.
+    """
     op: Any = node.op
     x, k = node.inputs
-    if op.largest or x is None or x.dtype not in ("f16", "f32", "f64"):
+    if op.largest or op.sort == "index" or op.index_element_type != "i64" or x is None or x.dtype not in ("f16", "f32", "f64"):
         return None
     values, indices = b.add(op.with_(largest=True), b.Negative(x), k)
     return [b.Negative(values), indices]

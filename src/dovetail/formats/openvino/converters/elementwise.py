@@ -13,6 +13,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
+from dovetail.formats.import_node import Reading
 from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
@@ -20,6 +21,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.broadcast import scalar_like
+from dovetail.ops.elementwise.cast import rounding_difference
 from dovetail.ops.elementwise.clip import finite_range
 
 _BROADCASTING = {
@@ -233,6 +235,13 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
     return b.add(op.with_(noop_with_empty_axes=True), x, listed)[0]
 
 
+@OPENVINO.importer("CumSum", 3)
+def import_cum_sum(ctx: ImportContext) -> Reading | None:
+    """Import CumSum; an axis of one element is a scalar for OpenVINO."""
+    xs = ctx.as_scalars(1)
+    return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
+
+
 # Casts
 
 
@@ -243,6 +252,7 @@ def import_convert(ctx: ImportContext) -> Op | None:
     A cast from nf4 names the source type.
     """
     to, x = ctx.attribute("destination_type", "DType"), ctx.input(0)
+    ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
     source = x.dtype if x.dtype == "nf4" else None
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
@@ -254,6 +264,7 @@ def import_convert(ctx: ImportContext) -> Op | None:
 @OPENVINO.importer("ConvertLike", 1)
 def import_convert_like(ctx: ImportContext) -> Value | None:
     to, x = ctx.input(1).dtype, ctx.input(0)
+    ctx.warn("cast.ties", rounding_difference(ctx.input(0), to))
     if to not in ("f8e4m3", "f8e5m2", "f8e8m0") and x.dtype != "nf4":
         return None
     f8 = to in ("f8e4m3", "f8e5m2")

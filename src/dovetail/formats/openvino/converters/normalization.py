@@ -15,6 +15,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
 from dovetail.ops.nn.dropout import is_inference
 from dovetail.ops.nn.normalization import MeanVarianceNormalization
+from dovetail.ops.reduction.argminmax import axis_indices
 
 
 @OPENVINO.importer("MVN", 2)
@@ -66,18 +67,15 @@ def legalize_batch_normalization(b: Any, node: Node) -> Any:
 
 @OPENVINO.legalize("Hardmax")
 def legalize_hardmax(b: Any, node: Node) -> Any:
-    """Write Hardmax as a comparison with the first greatest element."""
+    """Write Hardmax as a comparison of each index with that of the first greatest element."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
+    if op.coerce_to_2d:
+        return op.decompose(b, x)
     rank = len(x.dims)
     axis = axis_in(op.axis, rank)
-    if op.coerce_to_2d:
-        flat = b.Reshape(x, [0] * axis + [-1])
-        return b.Reshape(b.Hardmax(flat, axis=-1), shape_value(b, x), special_zero=False)
-    is_greatest = b.Equal(x, b.ReduceMax(x, [axis], keepdims=True))
-    before = b.CumSum(b.Cast(is_greatest, to=dtypes.i32), b.constant(axis), exclusive=True)
-    return b.Cast(b.And(is_greatest, b.Equal(before, 0)), to=x.dtype)
+    return b.Cast(b.Equal(axis_indices(b, x, axis), b.ArgMax(x, axis=axis, keepdims=True)), to=x.dtype)
 
 
 @OPENVINO.legalize("Dropout")

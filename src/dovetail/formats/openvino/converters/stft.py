@@ -72,6 +72,8 @@ def legalize_stft(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, step, window, length = (*node.inputs, None, None)[:4]
     assert x is not None and step is not None
+    if len(x.dims) == 2:
+        return b.add(op, b.Unsqueeze(x, [2]), *node.inputs[1:])
     if not op.onesided or symbolic.equal(x.dims[2], 1) is not True:
         return op.decompose(b, *node.inputs)
     size = op.length_of(x, window, length)
