@@ -5,15 +5,18 @@
 ``planted_error``: a compile error ends the installation and is shown. ``no_compiler``, ``no_headers``: the package is installed
 without the core, and the build says what is missing. ``requested``: the same for DOVETAIL_PURE_PYTHON=1. ``pip_23``,
 ``newest_pip``: both install the core. ``read_only``: so does a source tree that cannot be written. ``debian_13``,
-``debian_13_bare``: README's commands in a Debian 13 in a folder (debootstrap, as root), with python3-dev and without.
+``debian_13_bare``: README's commands in a Debian 13 in a folder, by debootstrap, with python3-dev and without. ``no_headers``,
+``read_only`` and these two need root.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -91,12 +94,11 @@ def no_compiler(folder: Path) -> str:
 
 
 def no_headers(folder: Path) -> str:
-    """Hide the headers from the build: a sitecustomize of the build's Python moves sysconfig's include folder."""
-    hidden = folder / "hidden"
-    hidden.mkdir()
-    moved = f"lambda name, *rest: {str(folder)!r} if name in ('include', 'platinclude') else path(name, *rest)"
-    (hidden / "sitecustomize.py").write_text(f"import sysconfig\npath = sysconfig.get_path\nsysconfig.get_path = {moved}\n")
-    python, result = install(folder, copy_tree(folder), {"PYTHONPATH": str(hidden)})
+    """Hide the headers by an empty file system over their folder, in a mount namespace of the installation."""
+    python = make_environment(folder)
+    shown = f"mount -t tmpfs none {shlex.quote(sysconfig.get_path('include'))}"
+    command = shlex.join([str(python), "-m", "pip", "install", "-v", str(copy_tree(folder))])
+    result = run(["unshare", "--mount", "sh", "-c", f"{shown} && {command}"], folder)
     is_right = result.code == 0 and "python3-dev" in result.text and "pure Python" in version_of(python, folder)
     return "" if is_right else result.text[-2000:]
 
@@ -139,7 +141,7 @@ def _debian(folder: Path, packages: str) -> Result:
     if made.code != 0:
         return made
     shutil.copytree(copy_tree(folder), system / "tree")
-    for name in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"):
+    for name in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
         if Path(name).exists():
             shutil.copy2(name, system / name[1:])
     script = "git init -q . && make demo && make test"

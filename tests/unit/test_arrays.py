@@ -646,9 +646,9 @@ def test_shifts_past_the_width_leave_nothing(xp: Any, direction: str) -> None:
     pairs = list(itertools.product([0, 1, 37, 255], [0, 1, 7, 8, 200]))
     x, y = (np.array(side, np.uint8) for side in zip(*pairs, strict=True))
     want = np.array([(a << b) % 256 if direction == "left" else a >> b for a, b in pairs], np.uint8)
-    same(through(xp, arrays.bit_shift, x, y, direction), want)
+    same(through(xp, arrays.bit_shift, x, y, direction, 8), want)
     if direction == "right":
-        signed = through(xp, arrays.bit_shift, np.array([-128, -1, 5], np.int8), np.array([1, 100, 100], np.int8), direction)
+        signed = through(xp, arrays.bit_shift, np.array([-128, -1, 5], np.int8), np.array([1, 100, 100], np.int8), direction, 8)
         same(signed, np.array([-64, -1, 0], np.int8))
 
 

@@ -71,7 +71,8 @@ def ir_model(
         f'<?xml version="1.0"?><net name="m" version="11"><layers>{"".join(layers)}</layers><edges>{"".join(edges)}</edges></net>'
     )
     (folder / "m.bin").write_bytes(b"")
-    return load(path)
+    # Strict: a node that breaks a rule ends the load.
+    return load(path, strict=True)
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:

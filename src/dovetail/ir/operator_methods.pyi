@@ -286,13 +286,23 @@ class OperatorMethods:
     ) -> Value:
         """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
 
+    def DefaultInput(
+        self, /, *, default: np.ndarray[Any, Any], dtype: DTypeLike, declared: Type | None = None,
+    ) -> Value:
+        """Return an optional input of the model: ``data`` where the caller passes no array.
+
+        It is an initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no
+        constant of shape inference and of rewrites, until :func:`dovetail.formats.default_inputs.freeze_defaults` makes it one.
+        """
+
     def Foreign(
         self, /, *inputs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
-        attributes: Sequence[tuple[str, Any]], outputs: int, fault: DovetailError | None = None,
+        attributes: Sequence[tuple[str, Any]], outputs: int, captures: Sequence[str] = (), fault: DovetailError | None = None,
     ) -> list[Value]:
         """Keep an operator without rules: it is printed, checked and exported unchanged, but not converted, run or differentiated.
 
-        ``fault`` is the error of a known operator whose rule refuses its inputs, in a subgraph that may never run.
+        ``captures``: the names that the last inputs have in the subgraphs among the attributes, which stay in the form of their file.
+        ``fault`` is the error of a known operator whose rule refuses the node, or that dovetail does not support exactly.
         """
 
     def Identity(
@@ -1920,6 +1930,7 @@ class OperatorMethods:
         mode: str = 'nearest', coordinate_transformation_mode: str = 'half_pixel', nearest_mode: str = 'round_prefer_floor',
         cubic_coeff_a: float = -0.75, antialias: bool = False, narrow: bool = False, exclude_outside: bool = False,
         extrapolation_value: float = 0.0, axes: Sequence[int] | Value | None = None, keep_aspect_ratio_policy: str = 'stretch',
+        convention: str = 'onnx',
     ) -> Value:
         """Resize ``x`` to ``sizes`` elements along ``axes`` (default: all), or with ``scales`` to floor(size * scale).
 
@@ -1936,7 +1947,11 @@ class OperatorMethods:
         ``narrow`` it also narrows them by s where s > 1 beside an axis of s < 1, and output elements that no weight reaches are 0.
 
         With ``keep_aspect_ratio_policy`` not_larger or not_smaller all axes share the least or greatest ratio, and sizes are
-        rounded, ties up. Positions are computed in f32. Integers support ``nearest`` only, since sources disagree on rounding.
+        rounded, ties up. Positions are computed in f32. ``linear`` and ``cubic`` compute integers in f32, and round once: to nearest,
+        ties to even, saturated.
+
+        The ``convention`` ``openvino`` has lengths of floor(size * (scale + 1e-6)), copies an axis that keeps its length, and fixes
+        the rounding of integers, which ONNX leaves open.
         Sources: ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
         """
 

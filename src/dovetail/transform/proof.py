@@ -54,6 +54,7 @@ class Proof:
         self._tolerance = tolerance
         self._random = random_outputs(model)
         self._cases: list[Case] | None = None
+        self._special_cases: list[Case] | None = None
         self.sizes: list[dict[str, int]] = []
         self.notes: list[str] = []
         self._seconds = 0.0
@@ -79,7 +80,7 @@ class Proof:
         in the interpreter: kernels add in the order of their layouts. ``before`` is the last graph that was not refuted.
         """
         model = copy_model(self._model, after)
-        cases = self.cases
+        cases = [*self.cases, *(self.special_cases if is_exact else ())]
         try:
             program = compile(model, engine="native") if self._is_native and cases else None
             answers = []
@@ -92,14 +93,15 @@ class Proof:
             return f"the run fails: [{error.code}] {error.message}"
         for case, (native, exact) in zip(cases, answers, strict=True):
             case.last, case.exact = native, exact
+        if not is_exact:
+            for case in self._special_cases or ():
+                case.exact = None
         return ""
 
     def _compare(
         self, case: Case, model: Model, program: Program | None, before: Graph, *, is_exact: bool
     ) -> str | tuple[Outputs, Outputs | None]:
         """Return the answers of a model for one case, natively and by the interpreter where it ran; a difference as text."""
-        if case.is_special and not is_exact:
-            return {}, None
         native = {} if program is None or case.is_special else dict(program(case.inputs))
         if reason := self._difference(case.original, native):
             return reason
@@ -134,10 +136,22 @@ class Proof:
         names = list(first)
         if names:
             self._add_other_sizes(seed, first, names)
+
+    @property
+    def special_cases(self) -> list[Case]:
+        """The cases of special values and of no elements, found where an exact transformation is compared first."""
+        if self._special_cases is None:
+            self._special_cases = []
+            if self.cases:
+                self._add_special_cases(self._seed)
+        return self._special_cases
+
+    def _add_special_cases(self, seed: int) -> None:
+        first = self.sizes[0]
         self._add_special(special_inputs(self._model, self.cases[0].inputs, NOT_FINITE, seed))
         if self._seconds > MAX_SECONDS:
             return
-        if names:
+        if first:
             self._add_special(empty_inputs(self._model, first, seed))
         for kind in (TIES, EXTREMES):
             self._add_special(special_inputs(self._model, self.cases[0].inputs, kind, seed))
@@ -150,7 +164,8 @@ class Proof:
             run_row_major(self._model, inputs)
         except DovetailError:
             return
-        self.cases.append(Case(inputs, {}, is_special=True))
+        assert self._special_cases is not None
+        self._special_cases.append(Case(inputs, {}, is_special=True))
 
     def _add_other_sizes(self, seed: int, first: Mapping[str, int], names: list[str]) -> None:
         apart = {name: OTHER_SIZES[index % len(OTHER_SIZES)] + index // len(OTHER_SIZES) for index, name in enumerate(names)}

@@ -63,7 +63,7 @@ def _check_condition(ctx: ImportContext, condition: Value | None, going: Foreign
         return
     message = f"{going.name} is declared {declared}, and the condition of the loop is {condition.type}"  # type: ignore[union-attr]
     warning = Diagnostic("type.declared", message, ctx.node.label, ctx.scope.file, severity="warning")
-    ctx.scope.warnings.append(warning)
+    ctx.scope.report_declaration(warning)
 
 
 @ONNX.importer("Scan", *SCAN_VERSIONS)
