@@ -148,9 +148,8 @@ def refuse_live_memory(model: Model, inputs: Iterable[Any]) -> None:
         trial = _Trial(model, None)
         node = trial.weigh(map(type_of, inputs)).node
         if node < trial.length:
-            raise EngineError(
-                "run.memory", f"the run needs more memory than allowed; {limits.describe('memory')}", node=model.graph.nodes[node].label
-            )
+            message = f"the run needs more memory than allowed; {limits.describe('memory')}"
+            raise EngineError("run.memory", message, node=model.graph.nodes[node].label)
 
 
 def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
@@ -191,8 +190,8 @@ def _by_product(names: list[str], sizes: Sizes) -> Iterator[dict[str, int]]:
         factor = rest[one] // max(1, sizes[other])
         for first in range(1, int(DENSE_LIMIT**0.5) + 1):
             for second in range(first, min(DENSE_LIMIT // first, PAIR_LIMIT) + 1):
-                for change in ({one: first, other: second}, {one: second, other: first}):
-                    pairs.append((PAIR_COST * first * second * factor, second, change))
+                changes = ({one: first, other: second}, {one: second, other: first})
+                pairs += [(PAIR_COST * first * second * factor, second, change) for change in changes]
     every = sorted([*singles, *pairs], key=lambda candidate: (1 in candidate[2].values(), candidate[0], candidate[1]))
     yield from (change for _, _, change in every)
 
@@ -219,7 +218,7 @@ def _at_sizes(x: View, sizes: Sizes) -> View:
         return View(x.type)
     shape = tuple(symbolic.evaluate(size, sizes) for size in x.type.shape)
     value = x.value
-    if value is not None and getattr(value, "dtype", None) == object:
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         elements = [symbolic.evaluate(item, sizes) for item in value.reshape(-1).tolist()]
         value = np.array([*elements, None], object)[:-1].reshape(value.shape)
     return View(Tensor(x.type.dtype, shape), value)
@@ -356,20 +355,20 @@ class _Trial:
                 yield open_type
 
     def _infer(self, types: Iterable[Type]) -> Progress:
-        for value, type in zip(self.graph.inputs, types, strict=True):
-            value.type = type
+        for value, type_at_sizes in zip(self.graph.inputs, types, strict=True):
+            value.type = type_at_sizes
         for index, node in enumerate(self.graph.nodes):
             self.budget -= 1
             if type(node.op).__name__ in ("Constant", "Foreign"):
                 continue
             self.budget -= INFER
             try:
-                types = infer_types(node.op, tuple(node.inputs), node.outputs[0].name if node.outputs else "")
-                values = infer_values(node.op, tuple(node.inputs), types)
+                output_types = infer_types(node.op, tuple(node.inputs), node.outputs[0].name if node.outputs else "")
+                values = infer_values(node.op, tuple(node.inputs), output_types)
             except DovetailError as error:
                 return Progress(index, error.diagnostics[0].message)
-            for y, found, value in zip(node.outputs, types, values, strict=True):
-                y.type, y._value = found, value
+            for y, output_type, value in zip(node.outputs, output_types, values, strict=True):
+                y.type, y._value = output_type, value
         return Progress(self.length)
 
     def _weigh(self) -> Progress:

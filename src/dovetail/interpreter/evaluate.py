@@ -17,7 +17,7 @@ from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.graph import EXTENSIONS, Graph, Node, Value
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
-from dovetail.limits import active, bytes_of, current, refuse_memory
+from dovetail.limits import active, bytes_of, current, refuse_array, refuse_memory
 
 FOLD_LIMIT = 1 << 23
 """The most bytes by which a folded constant may exceed its inputs."""
@@ -246,6 +246,9 @@ def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool =
             # A view with stride 0 takes no memory itself, but its readers may copy it.
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
+            elif xp is not np and prod(size for size in getattr(y, "shape", ()) if isinstance(size, int) and size) >= 1 << 60:
+                # A tracer has no memory yet, but XLA ends the process where a product of sizes exceeds its integers.
+                refuse_array(y.shape, 8, "a result")
         return ys
     except DovetailError as error:
         raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None

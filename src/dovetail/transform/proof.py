@@ -12,10 +12,10 @@ from dovetail.compare.random_inputs import choose_sizes, flatten_outputs, random
 from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
-from dovetail.limits import active, counting, current
 from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
+from dovetail.limits import active, counting, current
 from dovetail.program import Program, compile
 from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
 
