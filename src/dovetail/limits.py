@@ -23,6 +23,12 @@ FREE_INFERENCES = 16
 MAX_AXES = 64
 """The maximum number of axes of a numpy array."""
 
+MAX_COUNT = (1 << 63) - 1
+"""The largest limit of bytes or counts, an integer of the native engine."""
+
+MAX_SECONDS = 10**9
+"""The largest limit of seconds."""
+
 FREE_ENDS = 16
 """Inputs and outputs of a node that do not count as further nodes."""
 
@@ -31,7 +37,7 @@ FREE_ENDS = 16
 class Limits:
     """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
 
-    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for a negative value or no number.
+    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for what is no number from 0 to MAX_COUNT (MAX_SECONDS for seconds).
     """
 
     nodes: int = 150_000
@@ -63,8 +69,11 @@ class Limits:
             if value is None and field.name in _OPTIONAL:
                 continue
             kinds = (int, float) if field.name == "seconds" else (int,)
-            if isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0:
-                raise EngineError("limits.value", f"the limit {field.name} must be a number of at least 0, got {value!r}")
+            is_number = isinstance(value, kinds) and not isinstance(value, bool)
+            highest = MAX_SECONDS if field.name == "seconds" else MAX_COUNT
+            if not is_number or not 0 <= value <= highest:
+                got = str(value)[:40] if is_number else repr(value)
+                raise EngineError("limits.value", f"the limit {field.name} must be a number from 0 to {highest}, got {got}")
 
     def with_settings(self, settings: Iterable[str]) -> Limits:
         """Return these limits with changes written as ``name=value``, the syntax of the command line.
@@ -79,7 +88,7 @@ class Limits:
             try:
                 changes[name] = float(text) if name == "seconds" else int(text)
             except ValueError:
-                raise EngineError("limits.value", f"the limit {name} must be a number of at least 0, got {text!r}") from None
+                raise EngineError("limits.value", f"the limit {name} must be a number, got {text[:40]!r}") from None
         return replace(self, **changes)
 
     def describe(self, name: str) -> str:
@@ -240,11 +249,27 @@ def machine_memory() -> int:
 
 _machine: int | None = None
 _CURRENT: ContextVar[Usage | None] = ContextVar("dovetail_usage", default=None)
+_DEFAULTS: ContextVar[Limits] = ContextVar("dovetail_limits", default=DEFAULT)
+
+
+def default_limits() -> Limits:
+    """Return the limits of models that are loaded or built without limits of their own."""
+    return _DEFAULTS.get()
+
+
+@contextmanager
+def defaulting_to(limits: Limits) -> Iterator[None]:
+    """Make ``limits`` the default inside the block: a command sets them for every model that it loads or builds."""
+    token = _DEFAULTS.set(limits)
+    try:
+        yield
+    finally:
+        _DEFAULTS.reset(token)
 
 
 def current() -> Usage:
     """Return the usage of the current operation, or a new one with the default limits."""
-    return _CURRENT.get() or Usage(DEFAULT)
+    return _CURRENT.get() or Usage(default_limits())
 
 
 def active() -> Usage | None:
@@ -259,7 +284,7 @@ def counting(limits: Limits | None = None) -> Iterator[Usage]:
     if usage is not None:
         yield usage
         return
-    token = _CURRENT.set(made := Usage(limits or DEFAULT))
+    token = _CURRENT.set(made := Usage(limits or default_limits()))
     try:
         yield made
     finally:
@@ -275,6 +300,8 @@ __all__ = [
     "bytes_of",
     "counting",
     "current",
+    "default_limits",
+    "defaulting_to",
     "machine_memory",
     "refuse_array",
     "refuse_memory",

@@ -6,6 +6,9 @@ import os
 
 from dovetail.errors import EngineError
 
+MAX_THREADS = 1 << 10
+"""The most threads of an engine."""
+
 
 def thread_count(threads: int | None) -> int:
     """Return ``threads``, else the variable DOVETAIL_THREADS, else the number of processors that this process may use."""
@@ -17,6 +20,6 @@ def thread_count(threads: int | None) -> int:
             threads = int(variable)
         else:
             threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not isinstance(threads, int) or threads < 1:
-        raise EngineError("engine.threads", f"threads must be an integer of at least 1, got {threads!r}")
+    if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+        raise EngineError("engine.threads", f"threads must be an integer from 1 to {MAX_THREADS}, got {threads!r}")
     return threads

@@ -19,7 +19,7 @@ from dovetail.batch.rows import RowFault
 from dovetail.batch.shared_program import ModelContent, ProgramOptions, SharedProgram, default_cache_dir, shared_program
 from dovetail.batch.worker_threads import worker_thread_count
 from dovetail.errors import DovetailError, EngineError, RuleError, printable
-from dovetail.limits import DEFAULT, Limits, refuse_memory, within_memory
+from dovetail.limits import Limits, default_limits, refuse_memory, within_memory
 
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model
@@ -202,7 +202,7 @@ class Mapper:
             rows = {name: _select(data, index) for name, data in rows.items()}
         if 0 < len(index) < self.batch:
             row_bytes = sum(data[:1].nbytes for data in rows.values() if isinstance(data, np.ndarray))
-            refuse_memory(self.limits or DEFAULT, row_bytes * self.batch, f"a batch of {self.batch} rows")
+            refuse_memory(self.limits or default_limits(), row_bytes * self.batch, f"a batch of {self.batch} rows")
         run = BatchRun(self.program, self.signature, self.batch, rows, index)
         with within_memory("the results", self.path):
             outputs = run.outputs()

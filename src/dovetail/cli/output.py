@@ -14,7 +14,7 @@ import click
 
 from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.ir.graph import Model
-from dovetail.limits import DEFAULT, Limits
+from dovetail.limits import DEFAULT, Limits, defaulting_to
 
 JSON_VERSION = 1
 PROGRESS_SECONDS = 1.0
@@ -81,7 +81,8 @@ def _note_frozen(context: click.Context, option: click.Parameter, wanted: bool) 
 
 def _note_limits(context: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> None:
     try:
-        context.meta[_LIMITS] = DEFAULT.with_settings(settings)
+        limits = context.meta[_LIMITS] = DEFAULT.with_settings(settings)
+        context.with_resource(defaulting_to(limits))
     except DovetailError as error:
         raise click.BadParameter(error.message) from None
 

@@ -9,10 +9,11 @@ import ml_dtypes
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
+from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.op import bodies
+from dovetail.limits import active, counting, current
 
 NARROW = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
@@ -33,23 +34,24 @@ def run_wide_with_magnitude(model: Model, inputs: Mapping[str, Any]) -> tuple[di
     """Return the outputs of :func:`run_wide`, and the largest finite magnitude of any value of floats."""
     graph = copy_model(model).graph
     _widen(graph)
-    found: dict[int, Any] = {
+    wide_inputs = {
         id(inner): wide(np.asarray(inputs[x.name]) if not isinstance(inputs[x.name], list | dict) else inputs[x.name])
         for inner, x in zip(graph.inputs, model.inputs, strict=True)
     }
-    largest = max(map(magnitude_of, found.values()), default=0.0)
+    largest = max(map(magnitude_of, wide_inputs.values()), default=0.0)
     last, live = last_readers(graph), live_nodes(graph)
-    for index, node in enumerate(graph.nodes):
-        if index not in live:
-            continue
-        # Some rules, as those of ai.onnx.ml, make f32 of whatever goes in.
-        results = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
-        for y, result in zip(node.outputs, results, strict=False):
-            found[id(y)] = wide(result)
-            largest = max(largest, magnitude_of(found[id(y)]))
-        for key in last.get(index, ()):
-            found.pop(key, None)
-    return {value.name: found[id(inner)] for inner, value in zip(graph.outputs, model.outputs, strict=True)}, largest
+    with counting(None if active() else model.limits), RunArrays(wide_inputs.items()) as found:
+        for index, node in enumerate(graph.nodes):
+            if index not in live:
+                continue
+            current().check_time()
+            # Some rules, as those of ai.onnx.ml, make f32 of whatever goes in.
+            results = [wide(y) for y in evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])]
+            found.store(node, results)
+            largest = max(largest, *map(magnitude_of, results)) if results else largest
+            for key in last.get(index, ()):
+                found.release(key)
+        return {value.name: found[id(inner)] for inner, value in zip(graph.outputs, model.outputs, strict=True)}, largest
 
 
 def magnitude_of(item: Any) -> float:

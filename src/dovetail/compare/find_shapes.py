@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations, permutations, product
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import evaluate_node, last_readers
+from dovetail.errors import DovetailError, EngineError
+from dovetail.interpreter.evaluate import RunArrays, bytes_of_types, evaluate_node, last_readers, type_of
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import infer_types, infer_values
-from dovetail.ir.types import Size, Tensor
+from dovetail.ir.types import Size, Tensor, Type, View
+from dovetail.limits import current, refuse_memory
 
 CANDIDATES = (
     2,
@@ -53,6 +55,16 @@ CANDIDATES = (
 )
 """Candidate sizes beside those that the failing node reads. 1 is tried last, because it broadcasts with everything."""
 SIZE_LIMIT = 1 << 15
+DENSE_LIMIT = 1 << 12
+"""The largest size, and product of two sizes, that is tried against the rule of the failing node alone."""
+DENSE_TRIALS = 8
+"""The sizes that hold for the failing node and are tried on the model."""
+PAIR_LIMIT = 1 << 8
+"""The largest of two sizes that are tried together."""
+PAIR_COST = 4
+"""The factor by which a change of two sizes must be smaller than a change of one."""
+TRIAL_BYTES = 1 << 30
+"""The most bytes of the values that a trial holds at once, unless its inputs have a quarter of them."""
 SHIFT_LIMIT = 128
 """The largest size that is tried early because it would make two numbers of an error text equal."""
 SHIFTS = (1, 2, 3, 4, 8)
@@ -88,7 +100,8 @@ def find_sizes(model: Model, start: Sizes, free: Mapping[str, Size], arrays: Arr
     trial = _Trial(model, arrays)
     best, reached = dict(start), trial.reach(start)
     while reached.node < trial.length:
-        found = _step(model.graph, trial, best, reached, free) or _steps(model.graph, trial, best, reached, free)
+        searches = (search(model.graph, trial, best, reached, free) for search in (_smallest, _step, _steps))
+        found = next((candidate for candidate in searches if candidate is not None), None)
         if found is None:
             return dict(start)
         best, reached = found
@@ -123,6 +136,92 @@ def separate_sizes(model: Model, sizes: Sizes, free: Mapping[str, Size], arrays:
                     break
         taken.add(found[name])
     return found
+
+
+def refuse_live_memory(model: Model, inputs: Iterable[Any]) -> None:
+    """Raise EngineError [run.memory] where the values that live at once exceed a set limit, before another engine runs them.
+
+    ``inputs`` are the arrays of the model's inputs in order. Sizes that only a run decides do not count.
+    """
+    limits = current().limits
+    if limits.memory is not None:
+        trial = _Trial(model, None)
+        node = trial.weigh(map(type_of, inputs)).node
+        if node < trial.length:
+            message = f"the run needs more memory than allowed; {limits.describe('memory')}"
+            raise EngineError("run.memory", message, node=model.graph.nodes[node].label)
+
+
+def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
+    """Return the change of smallest product with which a later node is reached, from the rule of the failing node alone.
+
+    The sizes of the node's inputs are expressions of the open sizes, so that a candidate costs one inference of one node.
+    """
+    node = graph.nodes[reached.node]
+    symbols_read = _sizes_read_by(node)[0]
+    names = [name for name in free if name in symbols_read]
+    if not names or type(node.op).__name__ == "Foreign" or _holds(node, sizes) is not False:
+        return None
+    trials = 0
+    for changes in _by_product(names, sizes):
+        if not all(_may_be(free[name], size) for name, size in changes.items()):
+            continue
+        candidate = {**sizes, **changes}
+        trial.budget -= INFER
+        if trial.budget <= 0 or trials == DENSE_TRIALS:
+            return None
+        if _holds(node, candidate):
+            trials += 1
+            found = trial.reach(candidate)
+            if found.node > reached.node:
+                return candidate, found
+    return None
+
+
+def _by_product(names: list[str], sizes: Sizes) -> Iterator[dict[str, int]]:
+    """Yield changes of one size or of two, in increasing order of the product of all sizes.
+
+    Sizes of 1 come last, because 1 broadcasts with everything.
+    """
+    rest = {name: prod(max(1, sizes[other]) for other in names if other != name) for name in names}
+    singles = [(size * rest[name], size, {name: size}) for name in names for size in range(1, DENSE_LIMIT + 1)]
+    pairs = []
+    for one, other in combinations(names[:DEPTH], 2):
+        factor = rest[one] // max(1, sizes[other])
+        for first in range(1, int(DENSE_LIMIT**0.5) + 1):
+            for second in range(first, min(DENSE_LIMIT // first, PAIR_LIMIT) + 1):
+                changes = ({one: first, other: second}, {one: second, other: first})
+                pairs += [(PAIR_COST * first * second * factor, second, change) for change in changes]
+    every = sorted([*singles, *pairs], key=lambda candidate: (1 in candidate[2].values(), candidate[0], candidate[1]))
+    yield from (change for _, _, change in every)
+
+
+def _holds(node: Node, sizes: Sizes) -> bool | None:
+    """Return whether the rule of a node holds at these sizes; None where its inputs have sizes of another origin."""
+    try:
+        views = tuple(None if x is None else _at_sizes(x, sizes) for x in node.inputs)
+    except (symbolic.Inexact, ZeroDivisionError):
+        return None
+    open_sizes = (size for x in node.inputs if x is not None and isinstance(x.type, Tensor) for size in x.type.shape or ())
+    if any(not isinstance(size, int) and symbolic.evaluate(size, sizes) < 1 for size in open_sizes):
+        return False
+    try:
+        infer_types(node.op, views)
+    except DovetailError:
+        return False
+    return True
+
+
+def _at_sizes(x: View, sizes: Sizes) -> View:
+    """Return an input with its open sizes evaluated. Raises Inexact for a symbol that ``sizes`` lacks."""
+    if not isinstance(x.type, Tensor) or x.type.shape is None:
+        return View(x.type)
+    shape = tuple(symbolic.evaluate(size, sizes) for size in x.type.shape)
+    value = x.value
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        elements = [symbolic.evaluate(item, sizes) for item in value.reshape(-1).tolist()]
+        value = np.array([*elements, None], object)[:-1].reshape(value.shape)
+    return View(Tensor(x.type.dtype, shape), value)
 
 
 def _step(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free: Mapping[str, Size]) -> Candidate:
@@ -172,7 +271,8 @@ def _shifts(node: Node, sizes: Sizes, reached: Progress, free: Mapping[str, Size
 
 
 def _numbers(reached: Progress) -> list[int]:
-    return sorted(map(int, re.findall(r"\d{1,6}", reached.fault)))
+    """Return the numbers of an error text that may be sizes. A size of 0 makes most rules hold, and shows nothing."""
+    return sorted(number for number in map(int, re.findall(r"\d{1,6}", reached.fault)) if 0 < number <= SIZE_LIMIT)
 
 
 def _changes(graph: Graph, node: Node, free: Mapping[str, Size]) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -226,6 +326,7 @@ class _Trial:
         self.graph = copy_graph(model.graph)
         self.arrays = arrays
         self.length = len(self.graph.nodes)
+        self.last = last_readers(self.graph)
         self.budget = BUDGET
         self.known: dict[tuple[int, ...], Progress] = {}
 
@@ -233,42 +334,75 @@ class _Trial:
         """Return the first node that fails; the number of nodes where none does."""
         key = tuple(sizes.values())
         if key not in self.known:
-            found = self._infer(sizes)
+            current().check_time()
+            found = self._infer(self._types_at(sizes))
+            if found.node == self.length:
+                found = self._weigh()
             if self.arrays is not None and found.node == self.length:
                 found = self._run(self.arrays(sizes))
             self.known[key] = found
         return self.known[key]
 
-    def _infer(self, sizes: Sizes) -> Progress:
-        for value, open_type in zip(self.graph.inputs, self.types, strict=True):
+    def weigh(self, types: Iterable[Type]) -> Progress:
+        """Return the first node that needs more memory than the limit of a run, for inputs of these types."""
+        return self._weigh() if self._infer(types).node == self.length else Progress(self.length)
+
+    def _types_at(self, sizes: Sizes) -> Iterator[Type]:
+        for open_type in self.types:
             if isinstance(open_type, Tensor) and open_type.shape is not None:
-                value.type = Tensor(open_type.dtype, tuple(symbolic.evaluate(size, sizes) for size in open_type.shape))
+                yield Tensor(open_type.dtype, tuple(symbolic.evaluate(size, sizes) for size in open_type.shape))
+            else:
+                yield open_type
+
+    def _infer(self, types: Iterable[Type]) -> Progress:
+        for value, type_at_sizes in zip(self.graph.inputs, types, strict=True):
+            value.type = type_at_sizes
         for index, node in enumerate(self.graph.nodes):
             self.budget -= 1
             if type(node.op).__name__ in ("Constant", "Foreign"):
                 continue
             self.budget -= INFER
             try:
-                types = infer_types(node.op, tuple(node.inputs), node.outputs[0].name if node.outputs else "")
-                values = infer_values(node.op, tuple(node.inputs), types)
+                output_types = infer_types(node.op, tuple(node.inputs), node.outputs[0].name if node.outputs else "")
+                values = infer_values(node.op, tuple(node.inputs), output_types)
             except DovetailError as error:
                 return Progress(index, error.diagnostics[0].message)
-            for y, found, value in zip(node.outputs, types, values, strict=True):
-                y.type, y._value = found, value
+            for y, output_type, value in zip(node.outputs, output_types, values, strict=True):
+                y.type, y._value = output_type, value
+        return Progress(self.length)
+
+    def _weigh(self) -> Progress:
+        """Return the first node at which the values of the inferred graph need more memory than a trial may have."""
+        held: dict[int, int] = {id(value): bytes_of_types([value.type]) or 0 for value in self.graph.inputs}
+        memory = sum(held.values())
+        largest = max(TRIAL_BYTES, 4 * memory)
+        for index, node in enumerate(self.graph.nodes):
+            if not any(x is not None for x in node.inputs) and node.outputs and node.outputs[0].constant is not None:
+                continue
+            for y in node.outputs:
+                held[id(y)] = bytes_of_types([y.type]) or 0
+                memory += held[id(y)]
+            try:
+                refuse_memory(current().limits, memory, "the values")
+            except DovetailError:
+                return Progress(index, "the values exceed the memory of a run")
+            if memory > largest:
+                return Progress(index, "the values exceed the memory of a trial")
+            for key in self.last.get(index, ()):
+                memory -= held.pop(key, 0)
         return Progress(self.length)
 
     def _run(self, arrays: list[Any]) -> Progress:
-        found: dict[int, Any] = {id(value): array for value, array in zip(self.graph.inputs, arrays, strict=True)}
-        last = last_readers(self.graph)
-        for index, node in enumerate(self.graph.nodes):
-            self.budget -= RUN
-            try:
-                results = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
-            except DovetailError as error:
-                return Progress(index, error.diagnostics[0].message)
-            found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
-            for key in last.get(index, ()):
-                found.pop(key, None)
+        with RunArrays(zip(map(id, self.graph.inputs), arrays, strict=True)) as found:
+            for index, node in enumerate(self.graph.nodes):
+                self.budget -= RUN
+                current().check_time()
+                try:
+                    found.store(node, evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs]))
+                except DovetailError as error:
+                    return Progress(index, error.diagnostics[0].message)
+                for key in self.last.get(index, ()):
+                    found.release(key)
         return Progress(self.length)
 
 

@@ -14,7 +14,7 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
-from dovetail.limits import refuse_array
+from dovetail.limits import active, counting, refuse_array
 
 DEFAULT_LENGTH = 2
 """Length of a sequence input whose type has no length."""
@@ -61,14 +61,15 @@ def random_inputs(
             every = {**InitialStates(model)(every), **every}
         return [every[value.name] for value in model.inputs]
 
-    chosen = choose_sizes(model, given)
-    free = {name: symbol for name, symbol in _symbols(model).items() if name not in given}
-    runner = None if beside is None else in_order
-    if free:
-        chosen = find_sizes(model, chosen, free, runner)
-    if distinct and len(free) > 1:
-        chosen = separate_sizes(model, chosen, free, runner)
-    return arrays(chosen)
+    with counting(None if active() else model.limits):
+        chosen = choose_sizes(model, given)
+        free = {name: symbol for name, symbol in _symbols(model).items() if name not in given}
+        runner = None if beside is None else in_order
+        if free:
+            chosen = find_sizes(model, chosen, free, runner)
+        if distinct and len(free) > 1:
+            chosen = separate_sizes(model, chosen, free, runner)
+        return arrays(chosen)
 
 
 def flatten_outputs(arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,9 @@ from dovetail.program import compile
 TOLERANCE = 1e-4
 """The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""
 
+LIMIT_CODES = ("run.memory", "run.time", "run.text", "loop.trips", "array.size")
+"""The codes of a run that exceeds a limit: no other runtime then runs the model."""
+
 NOT_COMPARED = "not compared: random"
 """The reason of a row whose output depends on random numbers."""
 
@@ -211,13 +214,15 @@ class _Conversion:
     def written_model(self) -> Model:
         """The target, loaded again."""
         if self._written_model is None:
-            self._written_model = load(self.target)
+            self._written_model = load(self.target, limits=self.model.limits)
         return self._written_model
 
     def visible(self, outputs: Arrays) -> dict[str, Any]:
         return {name: x for name, x in outputs.items() if name not in self.states}
 
     def verify(self, inputs: Arrays, varied: Collection[str]) -> Verification:
+        # The runtimes know no limits: dovetail runs first, and refuses what exceeds those of the model.
+        ours = self._run_ours(inputs)
         first, outputs = run_either(self.source, inputs)
         self.notes += first.notes
         reference = self.visible(outputs)
@@ -229,17 +234,28 @@ class _Conversion:
         self.notes += second.notes
         found = [self._compare_run(self.target, second.name, reference, self.visible(second.run(inputs)), inputs)]
         if first.name != "dovetail":
-            try:
-                ours = self.visible(_ours(self.source).run(inputs))
-                found.append(self._compare_run(self.source, "dovetail", reference, ours, inputs))
-            except UnsupportedError as error:
-                self.notes.append(f"dovetail does not run {self.source}: [{error.code}] {error.message}")
+            if isinstance(ours, DovetailError):
+                if not isinstance(ours, UnsupportedError):
+                    raise ours
+                self.notes.append(f"dovetail does not run {self.source}: [{ours.code}] {ours.message}")
+            else:
+                found.append(self._compare_run(self.source, "dovetail", reference, self.visible(ours), inputs))
         result = Verification(first.name, found, tuple(self.notes))
         if not result.agrees or not varied:
             return result
         rows = self._special_rows(first, second, inputs, varied)
         found[0] = replace(found[0], rows=[*found[0].rows, *rows])
         return Verification(first.name, found, tuple(self.notes))
+
+    def _run_ours(self, inputs: Arrays) -> dict[str, Any] | DovetailError:
+        """Return the outputs of the source in dovetail, or its error. Raises the errors of a limit."""
+        try:
+            source = load(self.source, limits=self.model.limits)
+            return runtimes.ours(compile(source)).run(inputs)
+        except DovetailError as error:
+            if error.code in LIMIT_CODES:
+                raise
+            return error
 
     def _runner_of_target(self, is_source_refused: bool) -> Runner | EngineError:
         """Return a runner of the target's own runtime; the error where it cannot load the file."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.compare.find_shapes import refuse_live_memory
 from dovetail.compare.runtimes import Names, is_installed, runner
 from dovetail.debug.subject import Part
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
@@ -74,6 +75,7 @@ def _run_program(engine: str, part: Part, threads: int | None) -> list[Any]:
 
 
 def _run_peer(engine: str, part: Part, folder: str, threads: int | None) -> list[Any]:
+    refuse_live_memory(part.model, [part.inputs[x.name] for x in part.model.inputs])
     names = Names([x.name for x in part.model.inputs], [y.name for y in part.model.outputs])
     source: str | bytes
     is_ir = engine == "openvino" and part.model.format == "openvino"

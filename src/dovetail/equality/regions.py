@@ -15,7 +15,7 @@ from dovetail.equality.model_terms import number_terms
 from dovetail.equality.real_terms import real_terms
 from dovetail.equality.unequal_region import UnequalRegion
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import evaluate_node
+from dovetail.interpreter.evaluate import RunArrays, evaluate_node
 from dovetail.interpreter.session import InitialStates
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.op import draws
@@ -101,7 +101,9 @@ def _unequal_nodes(model: Model, own: dict[int, Value], other: dict[int, Value])
 def _run_both(models: tuple[Model, Model], seed: int, deadline: float) -> tuple[list[dict[int, Any]], str]:
     """Run both models on the same inputs. Returns the values of each by identity, and why they are incomplete."""
     results: list[dict[int, Any]] = [{}, {}]
-    limits = replace(current().limits, seconds=max(deadline - monotonic(), 0.1))
+    limits = current().limits
+    memory = MEMORY if limits.memory is None else min(limits.memory, MEMORY)
+    limits = replace(limits, seconds=max(deadline - monotonic(), 0.1), memory=memory)
     try:
         with counting(limits):
             return results, _run_in_turn(models, seed, results)
@@ -121,9 +123,12 @@ def _run_in_turn(models: tuple[Model, Model], seed: int, results: list[dict[int,
             if value.name not in arrays:
                 return f"input {value.name!r} is in one model alone"
             found[id(value)] = arrays[value.name]
+        # Both runs keep all their values, so the count of the first goes on during the second.
+        run_arrays = RunArrays(found.items())
         for node in model.graph.nodes:
             usage.check_time()
             ys = evaluate_node(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+            run_arrays.store(node, ys)
             for y, array in zip(node.outputs, ys, strict=False):
                 found[id(y)] = array
                 used += bytes_of(array) if node.inputs else 0
@@ -286,15 +291,15 @@ class _Runner:
 
     def _run(self, part: _Part, pair: Pair, index: int) -> Any:
         """Run one side. Raises KeyError where a value at the boundary is not known."""
-        arrays: dict[int, Any] = {}
+        known: dict[int, Any] = {}
         for value in part.inputs[index]:
             array = self._by_term.get(id(self._terms[index][id(value)]))
-            arrays[id(value)] = self._values[index][id(value)] if array is None else array
-        for node in sorted(part.nodes[index], key=lambda node: self._positions[index][id(node)]):
-            current().check_time()
-            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
-            arrays.update((id(y), array) for y, array in zip(node.outputs, ys, strict=False))
-        return arrays[id(pair[index])]
+            known[id(value)] = self._values[index][id(value)] if array is None else array
+        with RunArrays(known.items()) as arrays:
+            for node in sorted(part.nodes[index], key=lambda node: self._positions[index][id(node)]):
+                current().check_time()
+                arrays.store(node, evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs]))
+            return arrays[id(pair[index])]
 
 
 def _merge(regions: Sequence[UnequalRegion]) -> list[UnequalRegion]:

@@ -17,7 +17,7 @@ from dovetail.formats.model_source import ModelSource, Source, bytes_of, format_
 from dovetail.gc_pause import pause_gc
 from dovetail.ir.graph import INFERRED, Graph, Model
 from dovetail.ir.op import bodies
-from dovetail.limits import DEFAULT, Limits, counting, within_memory
+from dovetail.limits import Limits, counting, default_limits, within_memory
 
 
 def read(
@@ -86,7 +86,7 @@ def load(
     name = resolved.file or "the model"
     try:
         with mapping_policy(map):
-            model = _load(resolved, weights, deviations, limits or DEFAULT, freeze_defaults)
+            model = _load(resolved, weights, deviations, limits or default_limits(), freeze_defaults)
     except DovetailError as error:
         if strict and deviations.errors:
             raise_all([*deviations.errors, error], f"faults in {name}")
@@ -143,7 +143,7 @@ def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None,
     """
     deviations = Deviations()
     try:
-        model = _load(resolve_source(source), None, deviations, limits or DEFAULT)
+        model = _load(resolve_source(source), None, deviations, limits or default_limits())
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
     warnings = model.warnings[sum(len(error.diagnostics) for error in deviations.errors) :]

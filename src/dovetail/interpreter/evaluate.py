@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Several
+from collections.abc import Iterable, Iterator, Sequence as Several
 from functools import reduce
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.graph import EXTENSIONS, Graph, Node, Value
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
-from dovetail.limits import active, bytes_of, current, refuse_memory
+from dovetail.limits import active, bytes_of, current, refuse_array, refuse_memory
 
 FOLD_LIMIT = 1 << 23
 """The most bytes by which a folded constant may exceed its inputs."""
@@ -32,6 +32,10 @@ CHAIN_LIMIT = 1 << 27
 NODE_COST = 1 << 17
 _LARGE = 1 << 26
 """Bytes from which a result is checked against the memory limit of a run."""
+_INFERRED = 1 << 20
+"""Bytes of inputs from which types are inferred for that check where no limit is set: the run costs more than the inference."""
+_EXACT = 1 << 10
+"""The most elements of an input whose values the inference before a run reads."""
 
 FAILURES = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, symbolic.Inexact)
 """Python's errors from `evaluate` for inputs that it cannot compute with."""
@@ -101,36 +105,150 @@ def run(graph: Graph, inputs: Several[Array], xp: Namespace) -> list[Any]:
     """
     if isinstance(graph.fault, RuleError):
         raise graph.fault.with_traceback(None)
-    arrays_by_id: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
     live = live_nodes(graph)
     on_host = frozenset[int]() if arrays.is_numpy(xp) else host_nodes(graph)
     usage = active()
     timed = usage if usage is not None and usage.deadline is not None else None
-    with np.errstate(all="ignore"):
+    run_arrays = RunArrays(zip(map(id, graph.inputs), inputs, strict=True))
+    with np.errstate(all="ignore"), run_arrays as arrays_by_id:
         for index, node in enumerate(graph.nodes):
             if index not in live:
                 continue
             if timed is not None:
                 timed.check_time()
             xs = [None if x is None else arrays_by_id[id(x)] for x in node.inputs]
-            ys = evaluate_node(node, xp, xs, index in on_host)
-            for y, array in zip(node.outputs, ys, strict=False):
-                arrays_by_id[id(y)] = array
+            arrays_by_id.store(node, evaluate_node(node, xp, xs, index in on_host))
             for key in last.get(index, ()):
-                arrays_by_id.pop(key, None)
-    return [arrays_by_id[id(value)] for value in graph.outputs]
+                arrays_by_id.release(key)
+        return [arrays_by_id[id(value)] for value in graph.outputs]
+
+
+class RunArrays(dict[int, Any]):
+    """The arrays of one run by the identity of their value; those that the run allocates count against its memory limit.
+
+    Views count with the array that owns their memory; inputs and constants of the model do not count. As a context manager it
+    ends the count, whatever ends the run.
+    """
+
+    def __init__(self, inputs: Iterable[tuple[int, Any]] = ()) -> None:
+        super().__init__(inputs)
+        self._usage = current()
+        self._counted = 0
+        self._readers: dict[int, int] = {}
+        """Values by the identity of the array that owns their memory; absent for inputs and constants."""
+        self._foreign = {id(owner_of(array)) for array in self.values() if isinstance(array, np.ndarray)}
+
+    def __enter__(self) -> RunArrays:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._usage.memory -= self._counted
+        self._counted = 0
+
+    def store(self, node: Node, ys: Iterable[Any]) -> None:
+        """Store the outputs of a node. Raises EngineError [run.memory] beyond the memory limit of the run."""
+        added = 0
+        for y, array in zip(node.outputs, ys, strict=False):
+            self[id(y)] = array
+            for owner in _owners_in(array):
+                if id(owner) in self._foreign:
+                    continue
+                if y.constant is not None:
+                    self._foreign.add(id(owner))
+                    continue
+                readers = self._readers.get(id(owner), 0)
+                self._readers[id(owner)] = readers + 1
+                added += 0 if readers else owner.nbytes
+        if added:
+            self._counted += added
+            self._usage.memory += added
+            if self._usage.memory >= _LARGE or self._usage.limits.memory is not None:
+                try:
+                    refuse_memory(self._usage.limits, self._usage.memory, "the run")
+                except EngineError as error:
+                    raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None
+
+    def release(self, key: int) -> None:
+        """Remove the array of a value that has no further reader."""
+        for owner in _owners_in(self.pop(key, None)):
+            readers = self._readers.get(id(owner), 0)
+            if readers > 1:
+                self._readers[id(owner)] = readers - 1
+            elif readers:
+                del self._readers[id(owner)]
+                self._counted -= owner.nbytes
+                self._usage.memory -= owner.nbytes
+
+
+def owner_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the array that owns the memory of a view."""
+    while isinstance(base := array.base, np.ndarray):
+        array = base
+    return array
+
+
+def _owners_in(item: Any) -> Iterator[np.ndarray[Any, Any]]:
+    if isinstance(item, np.ndarray):
+        yield owner_of(item)
+    elif isinstance(item, list):
+        for element in item:
+            yield from _owners_in(element)
+
+
+def _refuse_results(node: Node, xs: Several[Array]) -> None:
+    """Raise EngineError [run.memory] before the node runs where its outputs exceed the memory limit of the run."""
+    usage = current()
+    types: Several[Type] = [y.type for y in node.outputs]
+    nbytes = bytes_of_types(types)
+    if nbytes is None:
+        known = sum(x.nbytes for x in xs if isinstance(x, np.ndarray))
+        if usage.limits.memory is None and known < _INFERRED:
+            return
+        views = tuple(
+            View(type_of(x), x if isinstance(x, np.ndarray) and x.dtype.kind in "iub" and x.size <= _EXACT else None)
+            if x is not None
+            else None
+            for x in xs
+        )
+        try:
+            types = infer_types(node.op, views)
+        except DovetailError:
+            return
+        nbytes = bytes_of_types(types)
+    if nbytes is not None and (nbytes >= _LARGE or usage.limits.memory is not None):
+        refuse_memory(usage.limits, usage.memory + nbytes, "the run")
+
+
+def bytes_of_types(types: Several[Type]) -> int | None:
+    """Return the bytes of tensors of these types; None where one of them has an open size."""
+    total = 0
+    for type in types:
+        if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
+            return None
+        nbytes = type.dtype.numpy.itemsize
+        for size in type.shape:
+            if not isinstance(size, int):
+                return None
+            nbytes *= size
+        total += nbytes
+    return total
 
 
 def evaluate_node(node: Node, xp: Namespace, xs: Several[Array], on_host: bool = False) -> tuple[Any, ...]:
     """Evaluate a node. Raises only DovetailErrors, which name the node."""
     try:
+        if xp is np and not (node.outputs and node.outputs[0].constant is not None):
+            _refuse_results(node, xs)
         with np.errstate(all="ignore"):
             ys = _evaluate_on_host(node, xs) if on_host else apply(node.op, xp, xs)
         for y in ys:
             # A view with stride 0 takes no memory itself, but its readers may copy it.
             if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
                 refuse_memory(current().limits, y.nbytes, "a result")
+            elif xp is not np and prod(size for size in getattr(y, "shape", ()) if isinstance(size, int) and size) >= 1 << 60:
+                # A tracer has no memory yet, but XLA ends the process where a product of sizes exceeds its integers.
+                refuse_array(y.shape, 8, "a result")
         return ys
     except DovetailError as error:
         raise error.at(node=node.label, op=describe_op(node.op, node.inputs)) from None

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail import symbolic
 from dovetail.errors import printable
 from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, View, is_static, shape_of, static
-from dovetail.limits import DEFAULT, Limits
+from dovetail.limits import Limits, default_limits
 
 if TYPE_CHECKING:
     from dovetail.dtypes import DType, DTypeLike
@@ -285,7 +285,7 @@ class Model:
         self.file = file
         self.warnings: list[Any] = []
         self.states: list[Any] = []
-        self.limits: Limits = DEFAULT
+        self.limits: Limits = default_limits()
 
     @property
     def inputs(self) -> list[Value]:

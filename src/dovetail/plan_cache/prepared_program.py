@@ -14,7 +14,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.errors import EngineError, FormatError
 from dovetail.forks import ForkLock
-from dovetail.limits import DEFAULT, Limits
+from dovetail.limits import Limits, default_limits
 from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
@@ -86,7 +86,7 @@ def compile_with_cache(
     cache = CacheFolder(folder)
     options = {**options, "threads": thread_count(options["threads"])}
     if max_memory is not None:
-        limits = replace(limits or DEFAULT, memory=max_memory)
+        limits = replace(limits or default_limits(), memory=max_memory)
     key = CacheKey(path, limits, options)
     return open_program(cache, key, limits, options) or compile_for_cache(cache, key, limits, options)
 
@@ -161,7 +161,7 @@ def open_program(
     try:
         if not _are_files_same(entry, key.path):
             return None
-        calls = restore_calls(entry, core, options["threads"], (limits or DEFAULT).trips, weights, packed)
+        calls = restore_calls(entry, core, options["threads"], (limits or default_limits()).trips, weights, packed)
         if not entry.comparison.is_equal():
             raise ValueError("its weights are not those of the model")
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:

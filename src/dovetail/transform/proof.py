@@ -12,9 +12,10 @@ from dovetail.compare.random_inputs import choose_sizes, flatten_outputs, random
 from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import evaluate_node, last_readers, live_nodes
+from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
+from dovetail.limits import active, counting, current
 from dovetail.program import Program, compile
 from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
 
@@ -227,19 +228,17 @@ def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
     elements by different views then have the same bits only if every operator reads the same layout.
     """
     graph = model.graph
-    arrays: dict[int, Any] = {id(x): inputs[x.name] for x in graph.inputs}
     last, live = last_readers(graph), live_nodes(graph)
-    for index, node in enumerate(graph.nodes):
-        if index not in live:
-            continue
-        xs = [None if x is None else arrays[id(x)] for x in node.inputs]
-        ys = evaluate_node(node, np, xs)
-        for y, array in zip(node.outputs, ys, strict=False):
-            is_array = isinstance(array, np.ndarray)
-            arrays[id(y)] = np.ascontiguousarray(array).reshape(array.shape) if is_array else array
-        for key in last.get(index, ()):
-            arrays.pop(key, None)
-    return {y.name: arrays[id(y)] for y in graph.outputs}
+    with counting(None if active() else model.limits), RunArrays((id(x), inputs[x.name]) for x in graph.inputs) as arrays:
+        for index, node in enumerate(graph.nodes):
+            if index not in live:
+                continue
+            current().check_time()
+            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+            arrays.store(node, [np.ascontiguousarray(y).reshape(y.shape) if isinstance(y, np.ndarray) else y for y in ys])
+            for key in last.get(index, ()):
+                arrays.release(key)
+        return {y.name: arrays[id(y)] for y in graph.outputs}
 
 
 def bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:

@@ -21,6 +21,8 @@ from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
 from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
 
+MAX_CONCATENATED = 1 << 10
+"""The most operands of a flattened concatenation. Nested ones that read a value twice have exponentially many."""
 MAX_UNIFORM = 1 << 22
 """The most elements of a constant that is tested for equal elements."""
 
@@ -234,6 +236,8 @@ def _concat(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
             parts.extend(inner for inner in x.node.inputs if inner is not None)
         elif not (isinstance(size := x.shape[op.axis], int) and size == 0):
             parts.append(x)
+        if len(parts) > max(MAX_CONCATENATED, len(xs)):
+            return None
     if len(parts) == 1 and are_equal_shapes(known_shape(parts[0]), types[0].shape):
         return parts[0]
     return b.intern(op, list(parts), types) if parts and len(parts) != len(xs) else None

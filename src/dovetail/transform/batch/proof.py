@@ -12,11 +12,12 @@ from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.special_inputs import NOT_FINITE, TIES, special_inputs
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import evaluate_node
+from dovetail.interpreter.evaluate import RunArrays, evaluate_node
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Tensor
+from dovetail.limits import current
 from dovetail.transform.batch.axes import FreedSize, axes_of, take_samples
 from dovetail.transform.verification import compile_for_verification
 
@@ -295,19 +296,20 @@ def _run_nodes(
 
     Values that depend on those are left out.
     """
-    arrays: dict[int, Any] = {id(value): inputs[value.name] for value in graph.inputs if value.name in inputs}
     failed = []
-    for node in graph.nodes:
-        if node is until:
-            break
-        if any(x is not None and id(x) not in arrays for x in node.inputs):
-            continue
-        try:
-            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
-        except DovetailError as error:
-            failed.append((node, error))
-            continue
-        arrays.update({id(y): noise.get(id(y), array) for y, array in zip(node.outputs, ys, strict=False)})
+    known = ((id(value), inputs[value.name]) for value in graph.inputs if value.name in inputs)
+    with RunArrays(known) as arrays:
+        for node in graph.nodes:
+            if node is until:
+                break
+            if any(x is not None and id(x) not in arrays for x in node.inputs):
+                continue
+            current().check_time()
+            try:
+                ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+                arrays.store(node, [noise.get(id(y), array) for y, array in zip(node.outputs, ys, strict=False)])
+            except DovetailError as error:
+                failed.append((node, error))
     return arrays, failed
 
 
