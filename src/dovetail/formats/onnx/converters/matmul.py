@@ -17,7 +17,8 @@ def legalize_einsum(b: Any, node: Node) -> Any:
     """
     op = node.op
     assert isinstance(op, Einsum)
-    if op.broadcast and not op.has_equal_ellipses(*node.inputs):  # type: ignore[arg-type]
-        return op.decompose(b, *node.inputs)
+    xs = [x for x in node.inputs if x is not None]
+    if op.broadcast and not op.has_equal_ellipses(*xs):
+        return op.decompose(b, *xs)
     operands, arrow, _ = op.equation.partition("->")
     return None if arrow or operands == operands.lower() else b.add(op.with_explicit_result(), *node.inputs)
