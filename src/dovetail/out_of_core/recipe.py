@@ -71,7 +71,7 @@ def read_recipe(source: Mapping[str, Any] | StrPath) -> Recipe:
         file = os.fspath(source)
         try:
             source = tomllib.loads(read_bytes(file, _MAX_RECIPE).decode())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RuleError("reshard.recipe", f"not a TOML file: {error}", file=file) from None
     try:
         return _check_recipe(source)
@@ -140,7 +140,7 @@ def _fusion_of(row: Any, keys: tuple[str, ...]) -> TensorFusion:
     if not isinstance(row, Mapping) or row.keys() != set(keys):
         raise RuleError("reshard.recipe", f"a row of {title} must have {', '.join(keys)}, got {row!r}")
     whole, parts, axis, sizes = (row.get(key) for key in (*keys, "sizes")[:4])
-    if not isinstance(whole, str) or not _is_list(parts, str) or not parts or not isinstance(axis, int):
+    if not isinstance(whole, str) or not _is_list(parts, str) or not parts or not _is_int(axis):
         raise RuleError("reshard.recipe", f"a row of {title} must have names and an axis, got {row!r}")
     if sizes is not None and not (_is_list(sizes, int) and len(sizes) == len(parts) and all(size > 0 for size in sizes)):
         raise RuleError("reshard.recipe", f"sizes must be a positive integer for each part, got {sizes!r}")
@@ -186,7 +186,10 @@ class _RecipeGraph:
         outputs: dict[str, list[Value]] = dict(zip(by_rank, results, strict=True))
         for fusion in recipe.fuse:
             for text in _star_texts(fusion.parts, outputs, f"fuse into {fusion.whole!r}"):
-                parts = [outputs.pop(_insert(name, text)) for name in fusion.parts]
+                names = [_insert(name, text) for name in fusion.parts]
+                if len(set(names)) < len(names):
+                    raise RuleError("reshard.recipe", f"fuse into {fusion.whole!r}: a tensor is a part once, got {names}")
+                parts = [outputs.pop(name) for name in names]
                 self._add(outputs, _insert(fusion.whole, text), self._concat_ranks(parts, fusion.axis))
         outputs = {
             name: values for name, values in outputs.items() if self._lookup(dict.fromkeys(recipe.drop, True), name) is None
