@@ -98,10 +98,11 @@ def _check_recipe(data: Mapping[str, Any]) -> Recipe:
         if not isinstance(table, Mapping) or not all(isinstance(name, str) and checks[key](item) for name, item in table.items()):
             raise RuleError("reshard.recipe", f"{key} must map names to {_VALUES[key]}, got {table!r}")
     try:
-        for name in tables["cast"].values():
-            dtype(name)
+        elements = [dtype(name) for name in tables["cast"].values()]
     except UnsupportedError as error:
         raise RuleError("reshard.recipe", error.message) from None
+    if any(element == "string" for element in elements):
+        raise RuleError("reshard.recipe", "cast must be to numbers, got string")
     drop = data.get("drop", [])
     if not isinstance(drop, list | tuple) or not all(isinstance(name, str) for name in drop):
         raise RuleError("reshard.recipe", f"drop must be a list of names, got {drop!r}")
