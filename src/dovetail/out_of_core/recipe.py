@@ -141,7 +141,7 @@ def _fusion_of(row: Any, keys: tuple[str, ...]) -> TensorFusion:
     if not isinstance(row, Mapping) or row.keys() != set(keys):
         raise RuleError("reshard.recipe", f"a row of {title} must have {', '.join(keys)}, got {row!r}")
     whole, parts, axis, sizes = (row.get(key) for key in (*keys, "sizes")[:4])
-    if not isinstance(whole, str) or not _is_list(parts, str) or not parts or not _is_int(axis):
+    if not isinstance(whole, str) or not _is_list(parts, str) or not parts or not isinstance(axis, int) or isinstance(axis, bool):
         raise RuleError("reshard.recipe", f"a row of {title} must have names and an axis, got {row!r}")
     if sizes is not None and not (_is_list(sizes, int) and len(sizes) == len(parts) and all(size > 0 for size in sizes)):
         raise RuleError("reshard.recipe", f"sizes must be a positive integer for each part, got {sizes!r}")
