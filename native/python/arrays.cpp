@@ -21,6 +21,7 @@
 
 #include "copy/copy_kernels.h"
 #include "copy/strided_copy.h"
+#include "python/gil.h"
 
 namespace nb = nanobind;
 
@@ -155,9 +156,10 @@ void run_copy(std::vector<copying::CopyRegion> regions, const Objects& reference
     const copying::CopyPlan plan(std::move(regions));
     if (plan.bytes() < kMinThreadedBytes) return plan.run(nullptr, nullptr);
     for (PyArrayObject* array : references) Py_INCREF(reinterpret_cast<PyObject*>(array));
-    PyThreadState* state = PyEval_SaveThread();
-    plan.run(nullptr, &pool());
-    PyEval_RestoreThread(state);
+    {
+        const dovetail::GilRelease released;
+        plan.run(nullptr, &pool());
+    }
     for (PyArrayObject* array : references) Py_DECREF(reinterpret_cast<PyObject*>(array));
 }
 

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "control_flow.h"
+#include "python/gil.h"
 #include "program.h"
 #include "python/signals.h"
 
@@ -339,7 +340,7 @@ private:
             } else {
                 const Signals signals;
                 const Budget budget(max_trips_, 0);
-                const nb::gil_scoped_release released;
+                const dovetail::GilRelease released;
                 program.run(lease.get(), bases, 0, program.size(), nullptr);
             }
         } catch (const Interrupted&) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "copy/window_copy.h"
+#include "python/gil.h"
 
 namespace nb = nanobind;
 
@@ -54,7 +55,7 @@ void copy_window(nb::handle dst, nb::handle src, const Numbers& sizes, std::int6
     const Buffer dst_buffer(dst, PyBUF_WRITABLE);
     const Buffer src_buffer(src, PyBUF_SIMPLE);
     dovetail::check(window, dst_buffer.bytes(), src_buffer.bytes());
-    std::optional<nb::gil_scoped_release> released;
+    std::optional<dovetail::GilRelease> released;
     if (dovetail::bytes_moved(window) >= kReleaseFromBytes) released.emplace();
     dovetail::copy(window, dst_buffer.data(), src_buffer.data());
 }
@@ -72,6 +73,8 @@ const char* compiler() {
 }  // namespace
 
 NB_MODULE(_native, m) {
+    // A daemon thread in a run holds its program when the interpreter ends.
+    nb::set_leak_warnings(false);
     m.attr("compiler") = compiler();
     dovetail::bind_program(m);
     dovetail::bind_arrays(m);

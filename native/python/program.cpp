@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "control_flow.h"
+#include "python/gil.h"
 #include "kernels/elementwise.h"
 #include "kernels/quantized.h"
 #include "program.h"
@@ -156,7 +157,7 @@ private:
         for (const auto address : addresses) bases.push_back(reinterpret_cast<std::byte*>(address));
         Signals signals;
         try {
-            const nb::gil_scoped_release released;
+            const dovetail::GilRelease released;
             program_->run(workspace_, bases.data(), first, last, times);
         } catch (const Interrupted&) {
             throw nb::python_error();
@@ -214,7 +215,7 @@ void bind_program(nb::module_& m) {
             [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
                const std::map<std::string, Attribute>& attributes, bool shared) {
                 const Spec spec = spec_of(kernel, inputs, outputs, attributes);
-                const nb::gil_scoped_release released;
+                const dovetail::GilRelease released;
                 program.add(spec, shared);
             },
             "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
@@ -254,7 +255,7 @@ void bind_program(nb::module_& m) {
                 new (self) ParametricProgram(specs_of(steps), specs_of(slopes));
             },
             "steps"_a, "slopes"_a)
-        .def("fill", &ParametricProgram::fill, "program"_a, "n"_a, nb::call_guard<nb::gil_scoped_release>());
+        .def("fill", &ParametricProgram::fill, "program"_a, "n"_a, nb::call_guard<dovetail::GilRelease>());
     nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())
         .def_prop_ro("arena", &Execution::arena)

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "python/gil.h"
 #include "thread_pool.h"
 
 namespace dovetail {
@@ -14,7 +15,7 @@ public:
     ~Signals() override { current() = previous_; }
 
     bool poll() override {
-        const nanobind::gil_scoped_acquire lock;
+        const GilAcquire lock;
         return PyErr_CheckSignals() != 0;
     }
 

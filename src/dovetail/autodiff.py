@@ -95,16 +95,17 @@ def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
         if value.node is not None:
             # A constant would be copied into the branches; an input is passed to them.
             weights[value.name] = value.node
-            graph.nodes.remove(value.node)
             graph.inputs.append(value)
             value.node = None
+    moved = set(map(id, weights.values()))
+    graph.nodes[:] = [node for node in graph.nodes if id(node) not in moved]
     try:
         graph = model.graph = specialize_ranks(graph)
     except UnsupportedError:
         return None
-    for value in [value for value in graph.inputs if value.name in weights]:
-        graph.inputs.remove(value)
-        graph.nodes.insert(0, connect(Node(weights[value.name].op, [], [value])))
+    constants = [value for value in graph.inputs if value.name in weights]
+    graph.inputs[:] = [value for value in graph.inputs if value.name not in weights]
+    graph.nodes[:0] = [connect(Node(weights[value.name].op, [], [value])) for value in reversed(constants)]
     return model
 
 
@@ -132,12 +133,13 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
     needed, quantized = _dependent_values(b.graph, sources)
+    dependent = needed | quantized
     wanted = {id(source) for source in sources}
     gradient_of: dict[int, Value] = {}
     problems: list[DovetailError] = []
     for node in reversed(tuple(b.graph.nodes)):
         incoming = [flow.pop(id(y), None) if id(y) not in wanted else flow.get(id(y)) for y in node.outputs]
-        if all(g is None for g in incoming) or not any(x is not None and id(x) in needed | quantized for x in node.inputs):
+        if all(g is None for g in incoming) or not any(x is not None and id(x) in dependent for x in node.inputs):
             continue
         try:
             if any(x is not None and id(x) in quantized for x in node.inputs):

@@ -37,8 +37,8 @@ FREE_ENDS = 16
 class Limits:
     """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
 
-    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for what is no number from 0 to MAX_COUNT
-    (MAX_SECONDS for seconds).
+    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for a number that is negative or above
+    MAX_COUNT (MAX_SECONDS for ``seconds``).
     """
 
     nodes: int = 150_000

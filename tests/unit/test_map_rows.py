@@ -23,7 +23,7 @@ from hypothesis import given, strategies as st
 
 import dovetail
 from dovetail.batch import job_lock
-from dovetail.batch.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows
+from dovetail.batch.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows, digest_of
 from dovetail.batch.job_lock import LOCK_NAME, FolderLock
 from dovetail.batch.part_runner import Failure, PartRunner, PartSummary, call_runner
 from dovetail.batch.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress, Scheduler
@@ -173,6 +173,7 @@ def test_a_job_resumes_only_as_it_was_started(folder: Path, finished: Path, tmp_
     record = json.loads((tmp_path / "_job.json").read_text())
     record["input"]["files"][1][1] -= 1
     record["model_files"]["model.onnx"] = record["digest"] = "0"
+    record["record_digest"] = digest_of(record)
     (tmp_path / "_job.json").write_text(json.dumps(record))
     with pytest.raises(EngineError, match=r"model file model.onnx; .*1\.npy"):
         run_map(folder, tmp_path)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,18 @@ from dovetail.errors import DovetailError, EngineError, FormatError
 
 MAX_ROWS = 1 << 40
 """Rows of a dataset. A file with more has a damaged header, and a job could not count its parts."""
+FREE_ROWS = 1 << 24
+ROWS_PER_BYTE = 1 << 12
+"""A dataset has at most FREE_ROWS rows, and ROWS_PER_BYTE more for each byte of its files: rows need no bytes in a file where
+an axis has size 0, or a chunk is missing, or all values are equal."""
+
+
+class RowType(NamedTuple):
+    """The type of one row of a column: a numpy name of its elements or ``string``, its number of axes, its shape if known."""
+
+    element: str
+    axes: int
+    shape: tuple[int, ...] | None = None
 
 
 class Source(ABC):
@@ -41,6 +53,8 @@ class Source(ABC):
             available = ", ".join(self.columns[:20]) or "none"
             message = f"the dataset must have the columns {', '.join(missing)}; its columns are {available}"
             raise EngineError("dataset.column", message)
+        self.row_types: dict[str, RowType] = {}
+        """The types of the columns for the model, as far as headers tell them."""
         self.row_bytes = 1
         """An estimate of the bytes of one row of the columns that are read."""
         self.chunk_rows: int | None = None
@@ -57,6 +71,15 @@ class Source(ABC):
 
         Raises EngineError [dataset.range], [dataset.changed].
         """
+
+    def check_files(self, start: int, stop: int) -> None:
+        """Raise EngineError [dataset.changed] where a file of these rows is not as at the start of the job."""
+        for file in self.files_of(start, stop):
+            self.folder.check(file)
+
+    def files_of(self, start: int, stop: int) -> Iterable[DataFile]:
+        """Return the files that ``read`` of these rows keeps open, or opens."""
+        return ()
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -75,8 +98,7 @@ class FileSource(Source):
     ) -> None:
         super().__init__(folder, columns, keep, names)
         self._starts = [0, *accumulate(counts)]
-        if self.rows > MAX_ROWS:
-            raise FormatError("dataset.size", f"a dataset must have at most {MAX_ROWS} rows, got {self.rows}", file=folder.root)
+        refuse_rows(self.rows, folder)
 
     @property
     def rows(self) -> int:
@@ -113,6 +135,15 @@ class FileSource(Source):
     def file_name(self, index: int) -> str:
         return self.folder.files[index].name
 
+    def files_of(self, start: int, stop: int) -> Iterable[DataFile]:
+        first = bisect.bisect_right(self._starts, start) - 1
+        indices = range(max(first, 0), min(bisect.bisect_left(self._starts, stop), len(self._starts) - 1))
+        return [file for index in indices for file in self.files_at(index)]
+
+    def files_at(self, index: int) -> Sequence[DataFile]:
+        """Return the files that hold the rows of one number of file."""
+        return self.folder.files[index : index + 1]
+
     def file_of(self, row: int) -> str | None:
         index = bisect.bisect_right(self._starts, row) - 1
         return self.file_name(index) if 0 <= row < self.rows else None
@@ -137,9 +168,18 @@ class ReaderSource(FileSource):
         self.__dict__.update(state, _reader=None, _lock=Lock())
 
 
+def refuse_rows(rows: int, folder: DataFolder) -> None:
+    """Raise FormatError [dataset.size] where a dataset has more rows than its bytes can mean."""
+    maximum = min(MAX_ROWS, FREE_ROWS + ROWS_PER_BYTE * sum(file.size for file in folder.files))
+    if rows > maximum:
+        raise FormatError(
+            "dataset.size", f"a dataset of these files must have at most {maximum} rows, got {rows}", file=folder.root
+        )
+
+
 def fingerprint_of(kind: str, columns: Sequence[str], files: Sequence[DataFile], counts: Sequence[int] | None) -> dict[str, Any]:
     """Return the fingerprint of a dataset from its files and, where they are known, the rows of each."""
-    rows: list[list[Any]] = [list(file) for file in files]
+    rows: list[list[Any]] = [[file.name, file.size, file.modified] for file in files]
     if counts is not None:
         rows = [[*row, count] for row, count in zip(rows, counts, strict=True)]
     return {"kind": kind, "columns": list(columns), "files": rows}

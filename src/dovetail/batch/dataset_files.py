@@ -23,11 +23,16 @@ _SHOWN = 5
 
 
 class DataFile(NamedTuple):
-    """A file: its name relative to the dataset's folder with ``/``, its size in bytes and its time of modification in ns."""
+    """A file: its name relative to the dataset's folder with ``/``, its size in bytes and its time of modification in ns.
+
+    ``changed`` is the time in ns of its last change, which no program sets, and ``identity`` its device and inode.
+    """
 
     name: str
     size: int
     modified: int
+    changed: int
+    identity: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +87,37 @@ class DataFolder:
             raise FormatError("dataset.unreadable", f"the file cannot be opened: {message}", file=file.name) from None
         stream = os.fdopen(descriptor, "rb")
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
+        try:
+            _refuse_change(file, status)
+        except EngineError:
             stream.close()
-            message = f"the file must have {file.size} bytes as at the start of the job, got {status.st_size}"
-            raise EngineError("dataset.changed", message, file=file.name)
+            raise
         return stream
+
+    def check(self, file: DataFile) -> None:
+        """Raise EngineError [dataset.changed] where a file is not as at the start of the job."""
+        with self.open(file):
+            pass
 
     def _open_steps(self, steps: Sequence[str], file: str) -> int:
         with Folder.walk(self.root, steps[:-1], file) as folder:
             return os.open(folder.at(steps[-1]), _READ, dir_fd=folder.descriptor)
+
+
+def _refuse_change(file: DataFile, status: os.stat_result) -> None:
+    """Raise EngineError [dataset.changed] for a status that differs from that of the start of the job.
+
+    A host with a copy of the dataset has other devices, inodes and times of change; the time of modification is copied.
+    """
+    if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
+        message = f"the file must have {file.size} bytes as at the start of the job, got {status.st_size}"
+        raise EngineError("dataset.changed", message, file=file.name)
+    is_copy = status.st_dev != file.identity[0]
+    known = (file.modified, 0, 0) if is_copy else (file.modified, file.changed, file.identity[1])
+    actual = (status.st_mtime_ns, 0, 0) if is_copy else (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    if actual != known:
+        message = "the file must be the one of the start of the job, and was written or replaced since"
+        raise EngineError("dataset.changed", message, file=file.name)
 
 
 def file_names(path: StrPath) -> list[str]:
@@ -147,7 +174,7 @@ def _resolve_steps(root: str, name: str) -> list[str]:
 
 
 def _data_file(name: str, status: os.stat_result) -> DataFile:
-    return DataFile(name, status.st_size, status.st_mtime_ns)
+    return DataFile(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, (status.st_dev, status.st_ino))
 
 
 def describe_change(old: dict[str, Any], new: dict[str, Any]) -> str:

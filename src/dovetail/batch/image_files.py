@@ -198,6 +198,9 @@ class ImageSource(Source):
     def file_of(self, row: int) -> str | None:
         return self.folder.files[row].name if 0 <= row < self.rows else None
 
+    def files_of(self, start: int, stop: int) -> Sequence[DataFile]:
+        return self.folder.files[start:stop]
+
     def fingerprint(self) -> dict[str, Any]:
         return fingerprint_of(self.kind, self.columns, self.folder.files, None)
 
@@ -276,7 +279,7 @@ class ImageSink(Sink):
     def remove(self) -> None:
         for part in sorted(self._numbers(*self._commit())):
             with open(self._path(_INDEX, f"{part_name(part)}.jsonl"), encoding="utf-8") as lines:
-                names = [name for line in lines for name in json.loads(line)["pictures"]]
+                names = [name for line in lines for name in _pictures_of(line, lines.name)]
             for name in names:
                 with suppress(FileNotFoundError), name_errors(self._path(name), may_be_missing=True):
                     os.unlink(self._path(name))
@@ -302,6 +305,18 @@ def _safe_name(name: str) -> str:
     except FormatError as error:
         raise EngineError("dataset.output", f"the column {FILE!r} must have names within a folder: {error.message}") from None
     return picture_name(name)
+
+
+def _pictures_of(line: str, file: str) -> list[str]:
+    """Return the names of pictures below the sink's folder that a line of its index has. Raises FormatError [job.record]."""
+    try:
+        names = [str(name) for name in json.loads(line)["pictures"]]
+        for name in names:
+            check_location(name)
+    except (ValueError, TypeError, KeyError, RecursionError, FormatError):
+        message = f"a line must be an object with the names of pictures in this folder, got {line[:80]!r}"
+        raise FormatError("job.record", message, file=file) from None
+    return names
 
 
 def _is_picture(values: RowValues) -> bool:

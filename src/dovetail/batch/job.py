@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.dataset_files import describe_change
 from dovetail.batch.job_lock import LOCK_NAME
-from dovetail.errors import EngineError, FormatError
+from dovetail.errors import DovetailError, EngineError, FormatError
 from dovetail.formats.atomic_write import replace_file
+from dovetail.formats.files import read_bytes
 
 # A worker imports only the formats that it reads and writes.
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 JOB_NAME = "_job.json"
 JOB_VERSION = 1
+MAX_RECORD_BYTES = 1 << 30
+"""Bytes of a record: it lists the files of the dataset."""
 PART_BYTES = BLOCK_BYTES = 32 << 20
 """Maximum bytes of the results of a part, and of the inputs of a block; a worker holds two of each."""
 MAX_PARTS = 100_000
@@ -135,24 +139,38 @@ def record_of(job: Job) -> dict[str, Any]:
     }
 
 
+def digest_of(record: Mapping[str, Any]) -> str:
+    """Return the digest of a record without its entry ``record_digest``: it tells an edited record from a whole one."""
+    entries = {name: value for name, value in record.items() if name != "record_digest"}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+
+
 def write_record(job: Job) -> None:
     """Write ``_job.json``, all or nothing."""
     with replace_file(os.path.join(job.output, JOB_NAME)) as stream:
-        stream.write(json.dumps(record_of(job), indent=1).encode())
+        record = record_of(job)
+        stream.write(json.dumps({**record, "record_digest": digest_of(record)}, indent=1).encode())
 
 
-def read_record(folder: str) -> dict[str, Any] | None:
-    """Return the record in ``folder``, or None where there is none. Raises FormatError [job.record]."""
+def read_record(folder: str, *, for_removal: bool = False) -> dict[str, Any] | None:
+    """Return the record in ``folder``, or None where there is none. Raises FormatError [job.record].
+
+    ``for_removal``: a record that was changed since is returned too.
+    """
     path = os.path.join(folder, JOB_NAME)
-    try:
-        with open(path, "rb") as stream:
-            record: Any = json.load(stream)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
-    except ValueError as error:
+    try:
+        record: Any = json.loads(read_bytes(path, MAX_RECORD_BYTES))
+    except DovetailError as error:
+        raise FormatError("job.record", error.message, file=path) from None
+    except (ValueError, RecursionError) as error:
         raise FormatError("job.record", f"the record of a job must be JSON: {error}", file=path) from None
     if not _is_record(record):
         raise FormatError("job.record", f"the record must be of a job of version {JOB_VERSION}", file=path)
+    if not for_removal and record.get("record_digest") != digest_of(record):
+        message = "the record was changed since the job wrote it, so its parts may hold other rows; restart the job"
+        raise FormatError("job.record", message, file=path)
     return dict(record)
 
 
@@ -215,7 +233,7 @@ def check_folder(output: str, input: str) -> None:
 
 def forget(folder: str) -> None:
     """Remove what the job in ``folder`` has written, its record last: until then it can resume."""
-    record = read_record(folder)
+    record = read_record(folder, for_removal=True)
     if record is None:
         return
     # Deferred as in Job.sink.

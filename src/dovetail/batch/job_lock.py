@@ -92,7 +92,7 @@ def boot_id() -> str:
 
 
 def _decode(data: bytes) -> dict[str, Any]:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         owner: Any = json.loads(data)
         return owner if isinstance(owner, dict) else {}
     return {}

@@ -24,10 +24,12 @@ from dovetail.batch.job import (
 )
 from dovetail.batch.job_lock import FolderLock
 from dovetail.batch.mapper import Mapper
+from dovetail.batch.row_columns import refuse_type
 from dovetail.batch.scheduler import MapProgress, Scheduler, check_fault_count, fault_text, parts_without
 from dovetail.batch.sinks import default_format
 from dovetail.batch.sources import kind_of, open_source
 from dovetail.errors import EngineError
+from dovetail.limits import default_limits, refuse_memory
 
 if TYPE_CHECKING:
     from dovetail.batch.dataset import Source
@@ -174,7 +176,9 @@ def open_rows(
     elif images not in (None, ImageValues()):
         raise EngineError("dataset.image", "options of images need an input of images")
     try:
-        return mapper, open_source(input, list(mapper.columns.values()), **arguments)
+        source = open_source(input, list(mapper.columns.values()), **arguments)
+        refuse_columns(source, mapper)
+        return mapper, source
     except EngineError as error:
         if error.code != "dataset.column" or columns or len(mapper.columns) > 1:
             raise
@@ -184,7 +188,21 @@ def open_rows(
             message = f"{error.message}; --column {name}=COLUMN (columns in Python) names that of the input {name}"
             raise EngineError(error.code, message, file=error.file) from None
     mapper.columns = dict.fromkeys(mapper.columns, source.selected[0])
+    refuse_columns(source, mapper)
     return mapper, source
+
+
+def refuse_columns(source: Source, mapper: Mapper) -> None:
+    """Raise EngineError for a column no row of which fits its input, and for a batch beyond the memory, before a row is decoded.
+
+    The codes are [batch.dtype], [batch.shape] and [run.memory].
+    """
+    for port in mapper.signature.inputs:
+        name = mapper.columns[port.name]
+        if name in source.row_types:
+            refuse_type(source.row_types[name], port, name)
+    rows = min(mapper.batch, source.rows)
+    refuse_memory(mapper.limits or default_limits(), source.row_bytes * rows, f"a batch of {rows} rows of the dataset")
 
 
 def _image_options(mapper: Mapper, images: ImageValues) -> ImageOptions:

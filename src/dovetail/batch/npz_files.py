@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from dovetail.batch.dataset import ReaderSource
 from dovetail.batch.dataset_files import DataFile, DataFolder
-from dovetail.batch.numpy_files import ArrayHeader, check_types, native_array, plain_array, read_header, read_rows, write_array
+from dovetail.batch.numpy_files import (
+    ArrayHeader,
+    check_types,
+    native_array,
+    plain_array,
+    read_header,
+    read_rows,
+    row_type_of,
+    write_array,
+)
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowValues
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
@@ -69,6 +78,7 @@ class NpzSource(ReaderSource):
         selected = tuple(headers[0]) if columns is None else columns
         super().__init__(folder, selected, keep, names, counts)
         self.row_bytes = max(1, sum(header.row_bytes for header in headers[0].values()))
+        self.row_types = {name: row_type_of([header[name] for header in headers]) for name in self.selected}
 
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
         with self._lock:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.batch.arrow_columns import arrow_rows, widen
-from dovetail.batch.dataset import FileSource, fingerprint_of
+from dovetail.batch.dataset import FileSource, RowType, fingerprint_of
 from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import Sink, column_of, file_name_of, part_name
 from dovetail.batch.rows import RowBlock, RowValues
@@ -70,6 +70,13 @@ def read_header(stream: Any, file: str) -> ArrayHeader:
     if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
         raise FormatError("dataset.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
     return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)
+
+
+def row_type_of(headers: Sequence[ArrayHeader]) -> RowType:
+    """Return the type of a row of the arrays of one column; its shape is known where all of them have the same."""
+    shapes = {header.shape[1:] for header in headers}
+    element = "string" if headers[0].dtype.kind == "U" else headers[0].dtype.newbyteorder("=").name
+    return RowType(element, len(headers[0].shape) - 1, shapes.pop() if len(shapes) == 1 else None)
 
 
 def native_array(values: NDArray[Any]) -> NDArray[Any]:
@@ -131,6 +138,7 @@ class NpySource(FileSource):
         self._tables = {name: tuple(tables[name]) for name in (*self.selected, *self.keep)}
         self._first = tuple(tables[names[0]])
         self.row_bytes = max(1, sum(headers[name][0].row_bytes for name in self._tables))
+        self.row_types = {name: row_type_of(headers[name]) for name in self.selected}
 
     def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
         values = {}
@@ -143,6 +151,9 @@ class NpySource(FileSource):
 
     def file_name(self, index: int) -> str:
         return self._first[index].name
+
+    def files_at(self, index: int) -> Sequence[DataFile]:
+        return [files[index] for files in self._tables.values()]
 
     def fingerprint(self) -> dict[str, Any]:
         counts = [stop - start for start, stop in zip(self._starts, self._starts[1:], strict=False)]

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from dovetail.batch.arrow_columns import MAX_DECODED_BYTES, arrow_table, decode_rows, element_of, plain_array, plain_type, pyarrow
-from dovetail.batch.dataset import MAX_ROWS, ReaderSource
+from dovetail.batch.dataset import MAX_ROWS, ReaderSource, RowType
 from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowFault, RowValues, fault_rows, take_rows
@@ -52,6 +52,10 @@ class ParquetSource(ReaderSource):
         _check_types(folder.files, [footer.schema for footer in footers], self.selected, self.keep)
         self._kept_types = {name: plain_type(schema.field(name).type) for name in self.keep}
         self.row_bytes = footers[0].row_bytes([*self.selected, *self.keep])
+        for name in self.selected:
+            element, axes = element_of(schema.field(name).type) or ("", 0)
+            if element:
+                self.row_types[name] = RowType(element, axes)
         sizes = {size for footer in footers for size in footer.group_rows[:-1]}
         largest = {max(footer.group_rows, default=0) for footer in footers}
         self.chunk_rows = max(largest) if len(sizes | largest) == 1 and max(largest) else None

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.batch.rows import RowFault, RowValues
-from dovetail.errors import DovetailError, EngineError
+from dovetail.errors import DovetailError, EngineError, FormatError
 from dovetail.formats.atomic_write import remove_abandoned_drafts, replace_file
 from dovetail.formats.files import StrPath
 
@@ -100,7 +100,7 @@ class Sink(ABC):
         for part in sorted(self._numbers(ERRORS, ".jsonl")):
             with name_errors(self.folder), open(self._path(ERRORS, f"{part_name(part)}.jsonl"), encoding="utf-8") as lines:
                 for line in lines:
-                    yield RowFault(**json.loads(line))
+                    yield _fault_of(line, lines.name)
 
     def remove(self) -> None:
         """Remove what the sink wrote, and no other file."""
@@ -156,6 +156,18 @@ class Sink(ABC):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with replace_file(path, keep_drafts=True) as stream:
                 yield stream
+
+
+def _fault_of(line: str, file: str) -> RowFault:
+    """Return the fault that a line of ``_errors`` has. Raises FormatError [job.record]."""
+    try:
+        entries = json.loads(line)
+        row, code, message = int(entries["row"]), str(entries["code"]), str(entries["message"])
+        return RowFault(row, code, message, entries["file"] and str(entries["file"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise FormatError(
+            "job.record", f"a fault must be an object of row, file, code and message, got {line[:80]!r}", file=file
+        ) from None
 
 
 class OneFileSink(Sink):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dovetail.batch.job import Job
+from dovetail.batch.job import BLOCK_BYTES, Job
 from dovetail.batch.job_lock import token_in
 from dovetail.batch.rows import RowBlock, RowFault, join_blocks, take_rows
 from dovetail.errors import DovetailError, EngineError
@@ -89,7 +89,8 @@ class PartRunner:
 
     def measure(self, batch: int) -> RowCost:
         """Run the first rows twice, and return the cost of a row in the second run."""
-        count = min(self.job.rows, max(batch, MEASURED_ROWS // batch * batch))
+        measured = min(MEASURED_ROWS, BLOCK_BYTES // max(self.job.source.row_bytes, 1))
+        count = min(self.job.rows, max(batch, measured // batch * batch))
         block = self.job.source.read(0, count)
         if not len(block.rows):
             return RowCost(0.0, 0.0, 0.0)
@@ -118,6 +119,8 @@ class PartRunner:
             self._run_block(start, min(start + block_rows, rows.stop), action)
             for start in range(rows.start, rows.stop, block_rows)
         ]
+        # A change during the read is noticed before the part exists.
+        self.job.source.check_files(rows.start, rows.stop)
         whole = join_blocks(blocks, list(blocks[0].columns), list(blocks[0].kept))
         with self._naming("job.write", f"write {action}"):
             job.sink.write(part, whole.rows, {**whole.kept, **whole.columns}, whole.faults)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from dovetail.batch.row_signature import RowPort
 from dovetail.batch.rows import RowFault
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError
+
+if TYPE_CHECKING:
+    from dovetail.batch.dataset import RowType
 
 MISSING_NAMES = frozenset({"NAType", "NaTType"})
 """The classes of pandas' missing values."""
@@ -116,6 +119,18 @@ def _fit_objects(items: Any, port: RowPort, name: str, cast: bool, faults: RowFa
     for number, row in enumerate(rows):
         array[number] = _filler(port) if row is None else row[()]
     return array, faults
+
+
+def refuse_type(kind: RowType, port: RowPort, name: str) -> None:
+    """Raise EngineError [batch.dtype], [batch.shape] where no row of the type ``kind`` fits the input ``port``."""
+    if (kind.element == "string") != (port.dtype == "string"):
+        raise EngineError("batch.dtype", f"column {name!r} must be {port.dtype}, got {kind.element}")
+    is_scalar = kind.axes == 0 and port.shape is not None and all(size == 1 for size in port.shape)
+    if kind.shape is not None:
+        if _fit_shape(kind.shape, port) is None:
+            raise EngineError("batch.shape", _wrong_shape(kind.shape, port, name).message)
+    elif port.shape is not None and len(port.shape) != kind.axes and not is_scalar:
+        raise EngineError("batch.shape", f"column {name!r} must have rows of {port}, got rows of {kind.axes} axes")
 
 
 def fit_row(item: Any, port: RowPort, name: str, cast: bool) -> np.ndarray[Any, Any]:

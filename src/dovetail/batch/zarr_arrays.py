@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.batch.dataset import MAX_ROWS, Source, fingerprint_of
+from dovetail.batch.dataset import MAX_ROWS, RowType, Source, fingerprint_of, refuse_rows
 from dovetail.batch.dataset_files import DataFolder
 from dovetail.batch.numpy_files import ARRAY, native_array, plain_array
 from dovetail.batch.part_files import Sink, column_of, file_name_of, part_name
@@ -50,6 +50,13 @@ class ZarrSource(Source):
             message = f"the arrays of the group must have equal leading axes, got {text}; name the columns to read"
             raise FormatError("dataset.schema", message, file=os.fspath(path))
         self._rows = next(iter(counts.values()), 0)
+        refuse_rows(self._rows, self.folder)
+        for name in self.selected:
+            array = arrays[name]
+            is_text = array.dtype.kind not in "biufc"
+            self.row_types[name] = RowType(
+                "string" if is_text else array.dtype.newbyteorder("=").name, len(array.shape) - 1, tuple(array.shape[1:])
+            )
         slabs = {_slab(array)[0] for array in arrays.values()}
         self.chunk_rows = max(slabs, default=1)
         self.row_bytes = max(1, sum(prod(array.shape[1:]) * _item_bytes(array) for array in arrays.values()))

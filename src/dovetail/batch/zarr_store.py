@@ -59,6 +59,7 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
         with self._folder.open(file) as stream:
             stream.seek(max(start, 0))
             data = stream.read(max(stop - start, 0))
+        self._folder.check(file)
         # A range is one chunk of a shard; the index of a shard, a suffix, is not compressed.
         if chunk is not None and not isinstance(byte_range, SuffixByteRequest):
             chunk[0].check(data, chunk[1], is_shard=byte_range is None)

@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -223,11 +223,20 @@ def say_error(error: Exception, *, as_json: bool, internal: int) -> int:
     """Tell what went wrong on stderr (with ``as_json`` also as an object on stdout). Returns the exit code."""
     code = error.exit_code if isinstance(error, DovetailError) else 3 if isinstance(error, OSError) else internal
     code = 6 if isinstance(error, MemoryError) else code
-    if as_json:
-        items = error.diagnostics if isinstance(error, DovetailError) else [Diagnostic(_code(error), _message(error))]
-        say_json("error", error=type(error).__name__, exit_code=code, faults=[fault(item) for item in items])
-    click.echo(error_text(error), err=True)
+    with suppress(OSError):
+        # What cannot be written is lost; the exit code remains.
+        _write_error(error, code, as_json)
     return code
+
+
+def _write_error(error: Exception, code: int, as_json: bool) -> None:
+    text = error_text(error)
+    try:
+        click.echo(text, err=True)
+    finally:
+        if as_json:
+            items = error.diagnostics if isinstance(error, DovetailError) else [Diagnostic(_code(error), _message(error))]
+            say_json("error", error=type(error).__name__, exit_code=code, faults=[fault(item) for item in items])
 
 
 def error_text(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -43,6 +44,11 @@ def freeze(value: Any) -> Hashable:
         return "error", str(value)
     if isinstance(value, np.generic):
         return freeze(np.asarray(value))
+    if is_dataclass(value):
+        # Tensors and graphs of unknown operators.
+        return (kind, *(freeze(getattr(value, field.name)) for field in fields(value)))
+    if not isinstance(value, Hashable):
+        return kind, id(value)
     return kind, value
 
 

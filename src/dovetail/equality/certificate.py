@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dovetail import __version__
 from dovetail.equality.attribute_keys import digest
 from dovetail.equality.symbols import interface_differences
-from dovetail.errors import FormatError, RuleError
+from dovetail.errors import DovetailError, FormatError, RuleError
+from dovetail.formats.files import read_bytes
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
 from dovetail.limits import counting
@@ -82,12 +83,10 @@ def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[
 def read_certificate(path: str | PathLike[str]) -> Any:
     """Read the JSON data of a certificate. Raises FormatError [certificate.format] for a file of other content."""
     try:
-        if os.path.getsize(path) > MAX_BYTES:
-            raise FormatError("certificate.format", f"a certificate has at most {MAX_BYTES >> 20} MiB", file=os.fspath(path))
-        with open(path, "rb") as file:
-            return json.loads(file.read())
-    except OSError as error:
-        raise FormatError("certificate.file", f"the file cannot be read: {error.strerror}", file=os.fspath(path)) from None
+        return json.loads(read_bytes(path, MAX_BYTES))
+    except DovetailError as error:
+        code = "certificate.format" if error.code == "file.size" else "certificate.file"
+        raise FormatError(code, f"the file cannot be read: {error.message}", file=os.fspath(path)) from None
     except (ValueError, RecursionError) as error:
         raise FormatError("certificate.format", f"the certificate is no JSON data: {error}", file=os.fspath(path)) from None
 

@@ -77,6 +77,9 @@ class Builder(OperatorMethods):
         self.copy_limit: int | None = None
         self.folded_inputs: set[int] = set()
         self._tokens: list[Token[Builder]] = []
+        self._borders: dict[int, Value] = {}
+        """The inputs and outputs of ``graph`` by identity, as the last call of ``_is_border`` read them."""
+        self._border_sizes = (0, 0)
 
     def __enter__(self) -> Builder:
         self._tokens.append(_CURRENT.set(self))
@@ -115,7 +118,7 @@ class Builder(OperatorMethods):
         _checked_name(name)
         if not isinstance(value, Value):
             raise RuleError("node.inputs", f"a graph output must be a Value, got {type(value).__name__}")
-        if any(value is other for other in (*self.graph.inputs, *self.graph.outputs)):
+        if self._is_border(value):
             value = self.Identity(value)
         if value.name != name:
             self.graph.release(value.name)
@@ -124,6 +127,18 @@ class Builder(OperatorMethods):
             value.name = self.graph.claim(name)
         self.graph.outputs.append(value)
         return value
+
+    def _is_border(self, value: Value) -> bool:
+        """Return whether ``value`` is an input or output of the graph, with work for those that are new since the last call."""
+        inputs, outputs = self.graph.inputs, self.graph.outputs
+        old = self._border_sizes
+        is_longer = old[0] <= len(inputs) and old[1] <= len(outputs)
+        last = [values[size - 1] for values, size in zip((inputs, outputs), old, strict=True) if size and is_longer]
+        if not is_longer or any(id(other) not in self._borders for other in last):
+            self._borders, old = {}, (0, 0)
+        self._borders.update((id(other), other) for other in (*inputs[old[0] :], *outputs[old[1] :]))
+        self._border_sizes = len(inputs), len(outputs)
+        return id(value) in self._borders
 
     def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
         """Add a Constant. ``dtype`` defaults to the data's own; Python integers become i64, Python floats f32.

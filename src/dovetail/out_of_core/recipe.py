@@ -71,7 +71,7 @@ def read_recipe(source: Mapping[str, Any] | StrPath) -> Recipe:
         file = os.fspath(source)
         try:
             source = tomllib.loads(read_bytes(file, _MAX_RECIPE).decode())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RuleError("reshard.recipe", f"not a TOML file: {error}", file=file) from None
     try:
         return _check_recipe(source)
@@ -98,10 +98,11 @@ def _check_recipe(data: Mapping[str, Any]) -> Recipe:
         if not isinstance(table, Mapping) or not all(isinstance(name, str) and checks[key](item) for name, item in table.items()):
             raise RuleError("reshard.recipe", f"{key} must map names to {_VALUES[key]}, got {table!r}")
     try:
-        for name in tables["cast"].values():
-            dtype(name)
+        elements = [dtype(name) for name in tables["cast"].values()]
     except UnsupportedError as error:
         raise RuleError("reshard.recipe", error.message) from None
+    if any(element == "string" for element in elements):
+        raise RuleError("reshard.recipe", "cast must be to numbers, got string")
     drop = data.get("drop", [])
     if not isinstance(drop, list | tuple) or not all(isinstance(name, str) for name in drop):
         raise RuleError("reshard.recipe", f"drop must be a list of names, got {drop!r}")
@@ -140,7 +141,7 @@ def _fusion_of(row: Any, keys: tuple[str, ...]) -> TensorFusion:
     if not isinstance(row, Mapping) or row.keys() != set(keys):
         raise RuleError("reshard.recipe", f"a row of {title} must have {', '.join(keys)}, got {row!r}")
     whole, parts, axis, sizes = (row.get(key) for key in (*keys, "sizes")[:4])
-    if not isinstance(whole, str) or not _is_list(parts, str) or not parts or not isinstance(axis, int):
+    if not isinstance(whole, str) or not _is_list(parts, str) or not parts or not isinstance(axis, int) or isinstance(axis, bool):
         raise RuleError("reshard.recipe", f"a row of {title} must have names and an axis, got {row!r}")
     if sizes is not None and not (_is_list(sizes, int) and len(sizes) == len(parts) and all(size > 0 for size in sizes)):
         raise RuleError("reshard.recipe", f"sizes must be a positive integer for each part, got {sizes!r}")
@@ -186,7 +187,10 @@ class _RecipeGraph:
         outputs: dict[str, list[Value]] = dict(zip(by_rank, results, strict=True))
         for fusion in recipe.fuse:
             for text in _star_texts(fusion.parts, outputs, f"fuse into {fusion.whole!r}"):
-                parts = [outputs.pop(_insert(name, text)) for name in fusion.parts]
+                names = [_insert(name, text) for name in fusion.parts]
+                if len(set(names)) < len(names):
+                    raise RuleError("reshard.recipe", f"fuse into {fusion.whole!r}: a tensor is a part once, got {names}")
+                parts = [outputs.pop(name) for name in names]
                 self._add(outputs, _insert(fusion.whole, text), self._concat_ranks(parts, fusion.axis))
         outputs = {
             name: values for name, values in outputs.items() if self._lookup(dict.fromkeys(recipe.drop, True), name) is None

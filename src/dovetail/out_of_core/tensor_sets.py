@@ -210,14 +210,15 @@ def _read_npy(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, is_fortran, numpy_dtype = read(stream)
-        except (ValueError, EOFError, OSError) as error:
-            raise FormatError("array.file", f"not a .npy file: {error}", file=file.path) from None
+        except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
+            message = (str(error) or type(error).__name__).splitlines()[0]
+            raise FormatError("array.file", f"not a .npy file: {message}", file=file.path) from None
         offset = stream.tell()
     if numpy_dtype.hasobject or numpy_dtype.names or numpy_dtype != numpy_dtype.newbyteorder("="):
         raise FormatError("array.file", f"elements must be plain numbers of native byte order, got {numpy_dtype}", file=file.path)
     element = dtypes.dtype(numpy_dtype)
     size = file.status.st_size - offset
-    if element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
+    if min(shape, default=0) < 0 or element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
         raise FormatError("array.file", f"{numpy_dtype}{list(shape)} does not have {size} bytes", file=file.path)
     strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if is_fortran else row_major(shape)
     yield StoredTensor(stem, element, tuple(shape), file, offset, strides)
