@@ -128,6 +128,7 @@ bench-small: .venv/.installed-$(EXTRAS)
 
 fuzz: .venv/.installed-$(EXTRAS)
 	$(venv) fuzz/run.py --seconds $(SECONDS) --workers $(WORKERS) --minimize
+	$(venv) fuzz/commands.py --seconds $(SECONDS)
 
 sanitize:
 	native/tests/sanitize.sh
