@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, str]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_model(tmp_path / "m.onnx")
     write_model(tmp_path / "other.onnx", seed=1)
-    np.save(tmp_path / "rows.npy", np.ones((5, 3, 40), np.float32))
+    np.save(tmp_path / "rows.npy", np.ones((5, 40), np.float32))
     for name in FOREIGN:
         (tmp_path / name).write_bytes(b"of another tool: " + name.encode())
     monkeypatch.chdir(tmp_path)
