@@ -17,6 +17,7 @@ from dovetail.errors import EngineError, printable
 from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.results import Results
 from dovetail.limits import DEFAULT, Limits, active, counting, within_memory
+from dovetail.threads import thread_count
 
 # What a program from the cache of plans does not need is imported in functions, for its start-up time.
 if TYPE_CHECKING:
@@ -380,6 +381,8 @@ def compile(
     _refuse_options(placement, 'backend="dovetail"')
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
+    if threads is not None:
+        thread_count(threads)
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and engine != "interpreter" and native_core.is_compiled:
         from dovetail.plan_cache.prepared_program import compile_with_cache

@@ -74,8 +74,6 @@ def assert_alike(first: Any, second: Any) -> None:
 
 @law(at_most(MOST))
 def check_empty_tensors(case: Case) -> None:
-    if not native_core.is_compiled:
-        pytest.skip("no native core")
     for inputs in emptied(case):
         empty = replace(case, inputs=inputs)
         try:
@@ -84,7 +82,8 @@ def check_empty_tensors(case: Case) -> None:
             assert error.code != "op.failed", error
             continue
         given = feeds(empty)
-        first, second = (outcome(model, given, engine) for engine in ("interpreter", "native"))
+        first = outcome(model, given, "interpreter")
+        second = outcome(model, given, "native") if native_core.is_compiled else first
         assert not {"run.failed", "op.failed"} & {x for x in (first, second) if isinstance(x, str)}, "a Python error of a rule"
         if isinstance(first, str) or isinstance(second, str):
             assert first == second, [getattr(x, "shape", None) for x in inputs]

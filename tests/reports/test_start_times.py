@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
+from dovetail import native_core
 from dovetail.formats.onnx.protobuf_scan import split_elements
 
 KINDS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
@@ -75,6 +76,7 @@ def count_lines(function: Any) -> int:
     return count
 
 
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_forest_starts_without_a_step_for_each_node(kind: str, tmp_path: Path) -> None:
     """Random forests of hundreds of trees took ages to load."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder
+from dovetail import Builder, native_core
 from dovetail.gc_pause import pause_gc
 from dovetail.symbolic import algebra
 from interruptions import KINDS, forked, version, version_of
@@ -96,6 +96,7 @@ def test_a_child_compiles_while_threads_compile() -> None:
             assert_ends_well(lambda: check_run(dovetail.compile(net(), threads=2), 4))
 
 
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_a_child_forked_while_a_plan_is_made_makes_it_itself() -> None:
     """Deterministic: the locks are held at the fork, by threads that the child does not have."""
     program = dovetail.compile(net(), threads=2)

@@ -68,7 +68,8 @@ def expected(folder: Path) -> Any:
 def finished(folder: Path) -> Path:
     """The output folder of a job that has run in two processes; tests copy it or leave it as it is."""
     report = run_map(folder, folder / "finished")
-    assert (report.rows, report.faults, report.workers, report.lost_workers) == (ROWS, 0, 2, 0)
+    # One process may take all parts before the other one has started.
+    assert (report.rows, report.faults, report.lost_workers) == (ROWS, 0, 0) and report.workers in (1, 2)
     assert report.parts == -(-ROWS // PART_ROWS) and report.rows_per_second > 0
     return folder / "finished"
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail import native_core
 from dovetail.engine import planner
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory import alias_assignment, overlay
@@ -56,6 +57,10 @@ GRAPHS: dict[str, Callable[[Builder, Value], Value]] = {
 }
 
 
+IN_NUMPY = 0 if native_core.is_compiled else 1
+"""The copies of a part whose step does not write in place, as those of numpy."""
+
+
 def model_of(name: str) -> Model:
     with Builder("parts") as b:
         x = b.input("x", "f32", (2, 4, 3, 4))
@@ -76,7 +81,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "copies"), [("in order", 0), ("out of order", 2), ("over a dead part", 0), ("over a part that is read", 1)]
+    ("name", "copies"), [("in order", 0), ("out of order", 2), ("over a dead part", IN_NUMPY), ("over a part that is read", 1)]
 )
 def test_right_plans_are_accepted(name: str, copies: int) -> None:
     model = model_of(name)
