@@ -267,8 +267,8 @@ def test_dovetail_is_verified_beside_both_runtimes(model: str, ran: Any, monkeyp
     pytest.importorskip("openvino")
     ours = verify._ours
 
-    def wrong(path: str) -> Runner:
-        return Runner("dovetail", lambda inputs: {name: array + 1 for name, array in ours(path).run(inputs).items()})
+    def wrong(*arguments: Any) -> Runner:
+        return Runner("dovetail", lambda inputs: {name: array + 1 for name, array in ours(*arguments).run(inputs).items()})
 
     monkeypatch.setattr(verify, "_ours", wrong)
     found = ran("convert", model, "model.xml", "--verify", "--json")

@@ -23,6 +23,7 @@ from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
 from dovetail.ir.op import draws
 from dovetail.ir.state import own_inputs, own_outputs, state_outputs
+from dovetail.limits import Limits
 from dovetail.ops.control_flow.if_op import symbols_of
 from dovetail.program import compile
 
@@ -250,8 +251,7 @@ class _Conversion:
     def _run_ours(self, inputs: Arrays) -> dict[str, Any] | DovetailError:
         """Return the outputs of the source in dovetail, or its error. Raises the errors of a limit."""
         try:
-            source = load(self.source, limits=self.model.limits)
-            return runtimes.ours(compile(source)).run(inputs)
+            return _ours(self.source, self.model.limits).run(inputs)
         except DovetailError as error:
             if error.code in LIMIT_CODES:
                 raise
@@ -466,8 +466,8 @@ def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
     return makers[wanted](fspath(path))
 
 
-def _ours(path: str) -> Runner:
-    return runtimes.ours(compile(load(path)))
+def _ours(path: str, limits: Limits | None = None) -> Runner:
+    return runtimes.ours(compile(load(path, limits=limits)))
 
 
 def _onnxruntime(path: str) -> Runner:

@@ -939,8 +939,9 @@ class OperatorMethods:
         """Convert the elements of ``x`` to the type ``to``.
 
         Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
-        specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
-        than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+        specifications leave open. To integers of fewer than 8 bits they are rounded to nearest, ties to even, and take the low bits
+        of the i64. Integers wrap; every number other than 0 is True. To floats, numbers are rounded to nearest, ties to even, and
+        beyond the range to infinity.
 
         To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
         f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
@@ -1206,7 +1207,7 @@ class OperatorMethods:
 
         A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
         explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
-        axes of one letter broadcast too, and ellipses may stand for different numbers of axes.
+        axes of one letter broadcast too, as in every runtime, and ellipses may stand for different numbers of axes.
         Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
         """
 
@@ -1283,7 +1284,7 @@ class OperatorMethods:
         """OneHotEncoder writes a 1 at the index of each element's category along a new last axis, and 0 elsewhere.
 
         Numbers are searched in ``cats_int64s`` after truncation to integers, strings in ``cats_strings``. An element of no
-        category gives zeros, or an error at run time where ``zeros`` is false.
+        category, such as NaN, gives zeros, or an error at run time where ``zeros`` is false.
         Source: ONNX ai.onnx.ml OneHotEncoder 1.
         """
 
@@ -2749,10 +2750,10 @@ class OperatorMethods:
     ) -> Value:
         """Compute the short-time Fourier transform: [batch, frames, frequencies, 2], real and imaginary part last.
 
-        ``x`` [batch, elements, parts] is real with one part and complex with two. Frames of ``frame_length`` elements (by default
-        the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many as lie within the signal, and are
-        multiplied by ``window``. With ``onesided`` a real signal gives the first frame_length // 2 + 1 frequencies, which determine
-        the others.
+        ``x`` [batch, elements, parts] is real with one part, or without the last axis, and complex with two. Frames of
+        ``frame_length`` elements (by default the size of ``window``, or of the signal) begin every ``frame_step`` elements, as many
+        as lie within the signal, and are multiplied by ``window``. With ``onesided`` a real signal gives the first
+        frame_length // 2 + 1 frequencies, which determine the others.
         Sources: ONNX STFT 17; OpenVINO STFT-15.
         """
 
