@@ -21,7 +21,6 @@ from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
 from dovetail.limits import refuse_table
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
-from dovetail.ops.elementwise.broadcast import Elementwise
 from dovetail.ops.recurrent.lstm_loop import write_as_lstm
 from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
@@ -254,8 +253,8 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
         return slice_inside_body(b, node)
-    if (copied := _copy_slices(b, node)) is not None:
-        return copied
+    if (rewritten := _drop_unread_slices(b, node) or _copy_slices(b, node)) is not None:
+        return rewritten
     if trips is None or _is_non_negative(trips):
         return None
     if trips.value is not None and np.size(trips.value) == 1:
@@ -265,42 +264,68 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     return b.add(node.op, b.apply("Maximum", trips, 0), *node.inputs[1:])
 
 
+def _drop_unread_slices(b: Builder, node: Node) -> list[Value] | None:
+    """Leave out the slices that the body of a loop with states does not read; None where it reads all.
+
+    OpenVINO's CPU plugin (2026.4) computes states in the memory of such a slice, and writes the next slice over them.
+    """
+    op: Any = node.op
+    if not op.carried or not op.scan_inputs:
+        return None
+    body = copy_graph(op.body)
+    remove_dead(body)
+    first = 1 + op.carried
+    kept = [index for index in range(len(op.scan_inputs)) if _is_read(body, body.inputs[first + index])]
+    if len(kept) == len(op.scan_inputs):
+        return None
+    trips, condition, *xs = node.inputs
+    if trips is None and not kept:
+        trips = _parts(b, op, xs[op.carried])
+    slices, end = op.carried, op.carried + len(op.scan_inputs)
+    body.inputs[first : 1 + end] = [body.inputs[first + index] for index in kept]
+    scan_inputs = tuple(op.scan_inputs[index] for index in kept)
+    outputs = b.add(
+        op.with_(body=body, scan_inputs=scan_inputs),
+        trips, condition, *xs[:slices], *(xs[slices + index] for index in kept), *xs[end:],
+    )  # fmt: skip
+    return list(outputs)
+
+
 VIEWS = ("Gather", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """The operators whose output the CPU plugin may make an alias of their input."""
 
 
 def _copy_slices(b: Builder, node: Node) -> Any:
-    """Copy each view of a slice that is the first operand of an elementwise operator in the body; None where there is none.
+    """Copy each view of a slice in the body of a loop with states; None where there is none.
 
-    OpenVINO's CPU plugin (2026.4) computes in place there, and writes the next slice over a state that is not copied yet:
-    ``Add(Squeeze(slice), state)`` adds the slice to itself.
+    OpenVINO's CPU plugin (2026.4) may compute a state in place in such a view, and writes the next slice there before it copies
+    the state: ``Add(Squeeze(slice), state)`` adds the slice to itself.
     """
     op: Any = node.op
-    if not op.carried or not op.scan_inputs or not any(True for _ in _operands_in_place(op, op.body)):
+    if not op.carried or not any(True for _ in _views_of_slices(op, op.body)):
         return None
     body = copy_graph(op.body)
-    for reader, view in list(_operands_in_place(op, body)):
-        mark = body.nodes.index(reader)
-        inner = Builder(graph=body)
-        copy = inner.apply("Or" if view.dtype is dtypes.boolean else "Maximum", view, view)
-        body.nodes.insert(mark, body.nodes.pop())
-        set_input(reader, 0, copy)
+    for view in list(_views_of_slices(op, body)):
+        assert view.node is not None
+        readers = list(view.uses)
+        copy = Builder(graph=body).apply("Or" if view.dtype is dtypes.boolean else "Maximum", view, view)
+        body.nodes.insert(body.nodes.index(view.node) + 1, body.nodes.pop())
+        for reader, index in readers:
+            set_input(reader, index, copy)
+        body.outputs = [copy if output is view else output for output in body.outputs]
     return b.add(op.with_(body=body), *node.inputs)
 
 
-def _operands_in_place(op: Any, body: Graph) -> Iterator[tuple[Node, Value]]:
-    """Yield each elementwise node of a loop's body whose first operand is a view of a slice, with that operand."""
+def _views_of_slices(op: Any, body: Graph) -> Iterator[Value]:
+    """Yield each view of a slice of numbers or booleans that has a reader other than the copy of itself."""
     first = 1 + op.carried
-    views = {id(value) for value in body.inputs[first : first + len(op.scan_inputs)]}
-    slices = set(views)
-    for inner in body.nodes:
-        operand = inner.inputs[0] if inner.inputs else None
-        if operand is None or id(operand) not in views:
-            continue
-        if type(inner.op).__name__ in VIEWS:
-            views.update(id(output) for output in inner.outputs)
-        elif isinstance(inner.op, Elementwise) and id(operand) not in slices and inner.inputs[1:] not in ([], [operand]):
-            yield inner, operand
+    for value in body.inputs[first : first + len(op.scan_inputs)]:
+        for reader in {id(user): user for user, _ in value.uses}.values():
+            for view in reader.outputs if type(reader.op).__name__ in VIEWS else ():
+                is_copied = all(user.inputs == [view, view] for user, _ in view.uses)
+                is_copied = is_copied and all(view is not output for output in body.outputs)
+                if not is_copied and view.dtype != "string":
+                    yield view
 
 
 @OPENVINO.exporter("Loop")
