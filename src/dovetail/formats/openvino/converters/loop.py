@@ -137,6 +137,10 @@ class _LoopImporter:
             scan_outputs=tuple(self._concat_entry(row) for row in stacked),
             outputs=len(carried) + len(stacked),
         )
+        for view in list(_views_of_slices(loop, self.body, copied=True)):
+            (copy,) = next(iter(view.uses))[0].outputs
+            self._replace(copy, view)
+        remove_dead(self.body)
         xs = [*first, *(self.ctx.input(int(row["external_port_id"])) for row in (*cut, *whole))]
         outputs = write_as_lstm(self.ctx.b, loop, [trips, condition, *xs])
         if outputs is None:
@@ -316,15 +320,16 @@ def _copy_slices(b: Builder, node: Node) -> Any:
     return b.add(op.with_(body=body), *node.inputs)
 
 
-def _views_of_slices(op: Any, body: Graph) -> Iterator[Value]:
-    """Yield each view of a slice of numbers or booleans that has a reader other than the copy of itself."""
+def _views_of_slices(op: Any, body: Graph, *, copied: bool = False) -> Iterator[Value]:
+    """Yield each view of a slice of numbers or booleans whose only reader is a copy of it, or that has others."""
     first = 1 + op.carried
     for value in body.inputs[first : first + len(op.scan_inputs)]:
         for reader in {id(user): user for user, _ in value.uses}.values():
             for view in reader.outputs if type(reader.op).__name__ in VIEWS else ():
-                is_copied = all(user.inputs == [view, view] for user, _ in view.uses)
+                is_copied = {type(user.op).__name__ for user, _ in view.uses} <= {"Maximum", "Or"}
+                is_copied = is_copied and len(view.uses) == 2 and all(user.inputs == [view, view] for user, _ in view.uses)
                 is_copied = is_copied and all(view is not output for output in body.outputs)
-                if not is_copied and view.dtype != "string":
+                if is_copied is copied and view.dtype != "string" and _is_read(body, view):
                     yield view
 
 
