@@ -381,8 +381,6 @@ def compile(
     _refuse_options(placement, 'backend="dovetail"')
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
-    if threads is not None:
-        thread_count(threads)
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and engine != "interpreter" and native_core.is_compiled:
         from dovetail.plan_cache.prepared_program import compile_with_cache
@@ -405,6 +403,7 @@ def compile_anew(
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
         if not native_core.is_compiled:
             native_core.warn_without_core()
+        thread_count(threads)
         reason = "as requested" if engine == "interpreter" else "the native core is not compiled"
         LOGGER.info("%s: interpreter engine, %s", printable(loaded.file or "the model"), reason)
         return Program(loaded, "interpreter")

@@ -180,8 +180,10 @@ def test_a_vector_of_lengths_is_told_from_its_own_length_when_it_runs(length: in
     assert again is not None
     if length in (3, 7):
         for engine in ("interpreter", "native"):
-            with pytest.raises(DovetailError):
+            with pytest.raises(DovetailError) as caught:
                 dovetail.compile(model, engine=engine)(fed(inputs))
+            # The plan of the numpy steps infers it before the run.
+            assert caught.value.code in ("array.index-range", "index.range")
         return
     (theirs,) = oracles.run_onnxruntime(path.read_bytes(), fed(inputs))
     for engine in ("interpreter", "native"):
