@@ -67,9 +67,12 @@ def expected(folder: Path) -> Any:
 @pytest.fixture(scope="module")
 def finished(folder: Path) -> Path:
     """The output folder of a job that has run in two processes; tests copy it or leave it as it is."""
-    report = run_map(folder, folder / "finished")
-    # One process may take all parts before the other one has started.
-    assert (report.rows, report.faults, report.lost_workers) == (ROWS, 0, 0) and report.workers in (1, 2)
+    # On a loaded machine one process may finish all parts before the other one has started.
+    for _ in range(5):
+        report = run_map(folder, folder / "finished", restart=True)
+        if report.workers == 2:
+            break
+    assert (report.rows, report.faults, report.workers, report.lost_workers) == (ROWS, 0, 2, 0)
     assert report.parts == -(-ROWS // PART_ROWS) and report.rows_per_second > 0
     return folder / "finished"
 
