@@ -123,16 +123,17 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
     def lower(self, b: Builder, x: Value) -> Any:
         """Round ties away from zero by the fraction |x| - floor(|x|), which is exact where floor(|x| + 0.5) is not.
 
-        A zero keeps the sign of ``x``.
+        x + 1 / x has the sign of ``x``, also where that is a zero. onnxruntime's Where loses the sign of a zero.
         """
         if self.mode == "half_to_even":
             return None
+        if not x.dtype.is_float:
+            return b.Identity(x)
         size = b.Abs(x)
         whole = b.Floor(size)
         away = b.GreaterEqual(b.Subtract(size, whole), scalar_like(b, 0.5, x))
         nearest = b.Where(away, b.Add(whole, 1), whole)
-        is_zero = b.Less(nearest, scalar_like(b, 1, x))
-        return b.Where(is_zero, b.Multiply(x, scalar_like(b, 0, x)), b.Multiply(b.Sign(x), nearest))
+        return b.Multiply(b.Sign(b.Add(x, b.Reciprocal(x))), nearest)
 
 
 class Sqrt(UnaryOp, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):
