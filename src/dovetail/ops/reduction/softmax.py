@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import arrays
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import View, axis_in, total
+from dovetail.ir.types import INT64_MAX, View, axis_in, total
 from dovetail.ops.nn.normalization import NormalizationOp
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
         last: Any = type(self)
         if x.shape is None and self.coerce_to_2d:
             flat = b.Reshape(x, self._flat_target(b, x))
-            # The sizes before ``axis`` stay. A copied 0 thus is the size itself, and 0 behind ``axis`` is refused.
+            # The sizes before ``axis`` stay: a copied 0 is the size itself. 0 behind ``axis`` is refused.
             return b.Reshape(b.add(last(axis=-1), flat)[0], b.Shape(x))
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
@@ -61,9 +61,9 @@ class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
 
     def _flat_target(self, b: Builder, x: Value) -> Any:
         """Return the target of a Reshape of ``x``, of unknown rank, that flattens ``axis`` and all later axes into one."""
-        if self.axis >= 0:
-            return [*([0] * self.axis), -1]
-        return b.Concat(b.Slice(b.Shape(x), [0], [self.axis], [0]), b.constant([-1]), axis=0)
+        sizes = b.Shape(x)
+        rest = b.ReduceProd(b.Slice(sizes, [self.axis], [INT64_MAX], [0]), [0], keepdims=True)
+        return b.Concat(b.Slice(sizes, [0], [self.axis], [0]), rest, axis=0)
 
 
 class Softmax(
