@@ -16,8 +16,8 @@
 #include <optional>
 
 #include "control_flow.h"
-#include "python/gil.h"
 #include "program.h"
+#include "python/gil.h"
 #include "python/signals.h"
 
 namespace nb = nanobind;

@@ -14,10 +14,10 @@
 #include <optional>
 
 #include "control_flow.h"
-#include "python/gil.h"
 #include "kernels/elementwise.h"
 #include "kernels/quantized.h"
 #include "program.h"
+#include "python/gil.h"
 #include "python/signals.h"
 
 namespace nb = nanobind;
