@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = (
-    "bad_input", "cli", "dataset_numpy", "dataset_parquet", "documents", "draw", "files", "forks", "hostile_files",
-    "interrupted_saves", "interrupts", "limits", "map_rows", "mapped_weights", "mapper", "mapper_processes", "onnx_codec",
-    "part_files", "reshard", "streams", "text_form", "transformation_commands", "weights_files",
+    "bad_input", "cli", "dataset_numpy", "dataset_parquet", "files", "forks", "interrupts", "map_rows", "mapped_weights",
+    "mapper", "mapper_processes", "onnx_codec", "part_files", "reshard", "streams", "transformation_commands", "weights_files",
 )  # fmt: skip
 NOBODY = 65534
 """The user and the group ``nobody`` of Linux distributions."""
