@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from importlib import metadata
@@ -46,6 +47,12 @@ def no_disk(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _presence(oracle: str) -> str:
     return f"{oracle} {metadata.version(oracle)}" if find_spec(oracle) else f"no {oracle}"
+
+
+def pytest_sessionfinish() -> None:
+    """End the process that asks OpenVINO: it outlives a parent that ends without the handlers of ``atexit``."""
+    if "oracles" in sys.modules:
+        sys.modules["oracles"].close()
 
 
 @pytest.hookimpl(wrapper=True)

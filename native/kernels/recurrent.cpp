@@ -212,7 +212,7 @@ private:
 
     void begin(const Run& run, const Sequence& own) const {
         for (std::int64_t row = 0; row < own.count; ++row) {
-            const bool has_steps = !has_lengths_ || length(run, own.first + row) > 0;
+            const bool has_steps = !has_lengths_ || steps_.sizes[0] == 0 || length(run, own.first + row) > 0;
             load_state(run, own.h + row * hidden_, has_h0_ && has_steps ? &h0_ : nullptr, own.direction, own.first + row);
             load_state(run, own.c + row * hidden_, has_c0_ && has_steps ? &c0_ : nullptr, own.direction, own.first + row);
         }

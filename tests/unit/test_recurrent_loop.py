@@ -30,17 +30,25 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def layer_twice(op: Any, has_lengths: bool, steps: int | str = "s") -> dovetail.Model:
-    """A model that computes a layer by its own rule, and taken apart."""
+    """A model that computes a layer with initial states by its own rule, and taken apart."""
     with dovetail.Builder("layer") as b:
         axes = {"batch_first": ("b", steps, INPUT)}.get(op.layout, (steps, "b", INPUT))
         x = b.input("x", "f32", axes)
         w, r = (b.constant(floats(op.directions, HIDDEN * op.gate_count, size, seed=size)) for size in (INPUT, HIDDEN))
         bias = b.constant(floats(op.directions, 2 * HIDDEN * op.gate_count, seed=9))
         lengths = b.input("lengths", "i32", ("b",)) if has_lengths else None
-        for name, ys in (("whole", b.add(op, x, w, r, bias, lengths)), ("apart", op.decompose(b, x, w, r, bias, lengths))):
+        rows = ("b", op.directions, HIDDEN) if op.layout == "batch_first" else (op.directions, "b", HIDDEN)
+        states = [b.input(f"state{index}", "f32", rows) for index in range(op.state_count)]
+        inputs = (x, w, r, bias, lengths, *states)
+        for name, ys in (("whole", b.add(op, *inputs)), ("apart", op.decompose(b, *inputs))):
             for index, y in enumerate(ys):
                 b.output(f"{name}{index}", y)
     return b.model
+
+
+def states_of(op: Any, rows: int) -> dict[str, np.ndarray[Any, Any]]:
+    shape = (rows, op.directions, HIDDEN) if op.layout == "batch_first" else (op.directions, rows, HIDDEN)
+    return {f"state{index}": floats(*shape, seed=index) for index in range(op.state_count)}
 
 
 @pytest.mark.parametrize("engine", ["interpreter", "native"])
@@ -50,7 +58,7 @@ def test_a_layer_taken_apart_gives_what_its_own_rule_gives(op: Any, has_lengths:
     program = dovetail.compile(layer_twice(op, has_lengths), engine)
     for steps, rows in ((6, 3), (1, 2), (0, 2)):
         shape = (rows, steps) if op.layout == "batch_first" else (steps, rows)
-        given = {"x": floats(*shape, INPUT)}
+        given = {"x": floats(*shape, INPUT), **states_of(op, rows)}
         if has_lengths:
             given["lengths"] = np.array([steps, steps // 2, 0][:rows], np.int32)
         made = program(given)
@@ -66,9 +74,23 @@ def test_a_layer_of_many_time_steps_becomes_a_loop(op: Any) -> None:
     if op.layout == "sequence_first":  # A layer of another layout becomes one of this layout first.
         assert "Loop" in {type(node.op).__name__ for node in model.graph.nodes}
     shape = (2, UNROLL_LIMIT + 1) if op.layout == "batch_first" else (UNROLL_LIMIT + 1, 2)
-    made = dovetail.run(model, {"x": floats(*shape, INPUT), "lengths": np.array([UNROLL_LIMIT + 1, 7], np.int32)}, "interpreter")
+    lengths = np.array([UNROLL_LIMIT + 1, 7], np.int32)
+    made = dovetail.run(model, {"x": floats(*shape, INPUT), "lengths": lengths, **states_of(op, 2)}, "interpreter")
     for index in range(op.outputs):
         np.testing.assert_allclose(made[f"apart{index}"], made[f"whole{index}"], atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+@pytest.mark.parametrize("op", LAYERS, ids=str)
+def test_lengths_of_whole_rows_change_nothing(op: Any, engine: str) -> None:
+    """A file of one format has them where a file of the other has none."""
+    program = dovetail.compile(layer_twice(op, True), engine), dovetail.compile(layer_twice(op, False), engine)
+    for steps in (5, 1, 0):
+        shape = (2, steps) if op.layout == "batch_first" else (steps, 2)
+        given = {"x": floats(*shape, INPUT), **states_of(op, 2)}
+        found, plain = program[0]({**given, "lengths": np.full(2, steps, np.int32)}), program[1](given)
+        for name in plain:
+            np.testing.assert_allclose(found[name], plain[name], atol=1e-6)
 
 
 def test_a_layer_without_time_steps_runs_natively() -> None:

@@ -71,6 +71,8 @@ SHIFTS = (1, 2, 3, 4, 8)
 """What is added to a size that another one has, until the model runs."""
 BUDGET = 600_000
 """The cost at which a search stops, in units of one visited constant."""
+SMALLEST_BUDGET = BUDGET // 20
+"""The cost at which the search for the smallest change at one node ends: it tries one node alone, and at most two sizes."""
 INFER = 10
 """The cost of inferring a node."""
 DEPTH = 3
@@ -163,12 +165,13 @@ def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free
     if not names or type(node.op).__name__ == "Foreign" or _holds(node, sizes) is not False:
         return None
     trials = 0
+    least = max(0, trial.budget - SMALLEST_BUDGET)
     for changes in _by_product(names, sizes):
         if not all(_may_be(free[name], size) for name, size in changes.items()):
             continue
         candidate = {**sizes, **changes}
         trial.budget -= INFER
-        if trial.budget <= 0 or trials == DENSE_TRIALS:
+        if trial.budget <= least or trials == DENSE_TRIALS:
             return None
         if _holds(node, candidate):
             trials += 1

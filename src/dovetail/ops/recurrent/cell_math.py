@@ -202,10 +202,11 @@ def unroll(
     """Run ``step`` over all time steps, and return the output of each step and the last states.
 
     Beyond the length of a batch row the output is 0 and its states are unchanged; a row of length 0 has last states of 0.
+    Without time steps the states are unchanged, with lengths or without.
     """
     count = len(inputs)
     zeros = None
-    if lengths is not None:
+    if lengths is not None and inputs:
         zeros = [state * 0 for state in states]
         is_not_empty = m.is_active(lengths, 0)
         states = tuple(m.where(is_not_empty, state, zero) for state, zero in zip(states, zeros, strict=True))

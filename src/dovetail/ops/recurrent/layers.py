@@ -66,7 +66,7 @@ class RecurrentLayer(Op):
     ``w`` is [directions, gates * hidden, input], ``r`` [directions, gates * hidden, hidden]. ``b`` is [directions, 2 * gates
     * hidden], the bias of ``w`` before that of ``r``, or with ``summed_bias`` their sum. ``sequence_lens`` is the length of
     each batch row: after it the output is 0, and the last state is that of the row's last step (0 for a row of length 0). A
-    reverse direction begins at the end of each row. Omitted states are 0.
+    reverse direction begins at the end of each row. Omitted states are 0. Without time steps the last states are the first ones.
 
     ``activations`` lists one function per gate function of a cell, for both directions or for one after the other; empty: the
     defaults. ``activation_alpha`` and ``activation_beta`` are the parameters, in order, of the functions that have them; a

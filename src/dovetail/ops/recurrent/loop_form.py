@@ -41,7 +41,8 @@ def loop_over_time(
         step_indices = b.Range(b.constant(0), b.Squeeze(shape_value(b, projected, [0]), [0]), b.constant(1))
         scanned.append(b.Cast(step_indices, to=lengths.dtype))
         step_index = body.input(scanned[-1], part=True)
-        states = tuple(b.Where(m.is_active(lengths, 0), state, state * 0) for state in states)
+        has_steps = _reaches_a_step(m, lengths, projected)
+        states = tuple(b.Where(has_steps, state, state * 0) for state in states)
     captured_weights = [body.capture(piece) for piece in weights]
     captured_lengths = body.capture(lengths)
     with body.b:
@@ -61,6 +62,15 @@ def loop_over_time(
     )
     *last, y = b.add(loop, None, None, *states, *scanned, *body.captures)
     return y, tuple(last)
+
+
+def _reaches_a_step(m: GraphBackend, lengths: Value, projected: Value) -> Value:
+    """Return for each batch row whether it reaches the first time step; true for all rows where there is none."""
+    shape = projected.shape
+    if shape is not None and isinstance(shape[0], int) and shape[0] > 0:
+        return m.is_active(lengths, 0)
+    first = m.b.Minimum(m.b.Cast(m.b.Squeeze(shape_value(m.b, projected, [0]), [0]), to=lengths.dtype), 1)
+    return m.b.GreaterEqual(m.b.Unsqueeze(lengths, [1]), first)
 
 
 def _write_step(
