@@ -13,6 +13,8 @@ from dovetail import dtypes
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import DovetailError
+from dovetail.ops.recurrent.layers import LSTM
+from dovetail.ops.tensor.concat_split import Split
 
 
 def shapes(model: dovetail.Model, **options: Any) -> dict[str, tuple[int, ...]]:
@@ -115,3 +117,16 @@ def test_outputs_that_depend_on_random_numbers_are_told_from_those_that_do_not()
         b.output("nothing", b.Dropout(x, np.float32(0), b.input("training", "boolean", ()))[0])
         b.output("perhaps", b.Dropout(x, np.float32(0.5), b.input("flag", "boolean", ()))[0])
     assert random_outputs(b.model) == {"sum", "places", "perhaps"}
+
+
+def test_a_layer_that_checks_six_open_sizes_runs() -> None:
+    """Torch's LSTM as OpenVINO converts it: no input declares a size, and each state is cut in two layers."""
+    with dovetail.Builder() as b:
+        x, h, c = (b.input(name, "f32", tuple(f"{name}{axis}" for axis in range(3))) for name in ("x", "h", "c"))
+        states = [b.add(Split(axis=0, outputs=2), state)[0] for state in (h, c)]
+        weights = [b.constant(np.zeros((1, 128, size), np.float32)) for size in (20, 32)]
+        y, *_ = b.add(LSTM(hidden_size=32, outputs=3), x, *weights, None, None, *states)
+        b.output("y", y)
+    inputs = random_inputs(b.model)
+    assert inputs["x"].shape[2] == 20 and inputs["h"].shape[0] == 2 and inputs["h"].shape[2] == inputs["c"].shape[2] == 32
+    dovetail.run(b.model, inputs)
