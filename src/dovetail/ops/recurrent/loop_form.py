@@ -64,7 +64,7 @@ def loop_over_time(
     return y, tuple(last)
 
 
-def _reaches_a_step(m: GraphBackend, lengths: Value, projected: Value) -> Value:
+def _reaches_a_step(m: GraphBackend, lengths: Value, projected: Value) -> Any:
     """Return for each batch row whether it reaches the first time step; true for all rows where there is none."""
     shape = projected.shape
     if shape is not None and isinstance(shape[0], int) and shape[0] > 0:
