@@ -309,9 +309,9 @@ def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand])
 
 def _cuts(buffer: Buffer, read: Sequence[Operand]) -> list[float]:
     """Return the fractions at which a buffer is divided into disjoint parts, each read as a tensor of its own."""
-    parts = {box: band for box, band in _bands(buffer, read).items() if band != (0.0, 1.0)}
+    parts = {box: band for box, band in _bands(buffer, read).items() if band != WHOLE}
     is_partition = sum(prod(size for _, size in axes) for _, axes in parts) * buffer.root.itemsize <= buffer.nbytes
-    return sorted({edge for band in parts.values() for edge in band} - {0.0, 1.0}) if is_partition else []
+    return sorted({edge for band in parts.values() for edge in band} - {*WHOLE}) if is_partition else []
 
 
 def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
@@ -319,17 +319,20 @@ def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
     earlier tensor."""
     bands = _bands(buffer, [operand for _, operand, _ in written])
     facts = []
-    for index, (number, operand, is_copied) in enumerate(written):
-        start, end = bands[_box(operand)]
-        over = (other.step for other in written[index + 1 :] if _covers(bands[_box(other.operand)], (start, end)))
-        last = max(number, next(over, buffer.last + 1) - 1)
+    # Bands are disjoint, or the whole buffer: a tensor ends at the next write of its band or of the whole.
+    ends = {WHOLE: buffer.last + 1}
+    for number, operand, is_copied in reversed(written):
+        band = bands[_box(operand)]
+        last = max(number, min(ends.get(band, buffer.last + 1), ends[WHOLE]) - 1)
+        ends[band] = number
         tensor = operand.tensor
         text = f"{tensor.dtype}[{', '.join(map(str, operand.sizes))}]"
-        facts.append(PieceFact(tensor.name, text, prod(operand.sizes) * tensor.itemsize, number, last, start, end, is_copied))
-    return facts
+        facts.append(PieceFact(tensor.name, text, prod(operand.sizes) * tensor.itemsize, number, last, *band, is_copied))
+    return facts[::-1]
 
 
 Box = tuple[int, tuple[tuple[int, int], ...]]
+WHOLE = (0.0, 1.0)
 
 
 def _box(operand: Operand) -> Box:
@@ -341,7 +344,7 @@ def _box(operand: Operand) -> Box:
 def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
     """Return the range of the buffer for each box, as fractions proportional to bytes, in the order of offsets."""
     sizes = {_box(operand): prod(operand.sizes) * operand.tensor.itemsize for operand in operands}
-    whole = {box: (0.0, 1.0) for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
+    whole = {box: WHOLE for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
     parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)
     total = max(buffer.nbytes, sum(nbytes for _, nbytes in parts))
     start = 0
@@ -349,7 +352,3 @@ def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float
         whole[box] = (start / total, (start + nbytes) / total)
         start += nbytes
     return whole
-
-
-def _covers(band: tuple[float, float], other: tuple[float, float]) -> bool:
-    return band[0] <= other[0] and other[1] <= band[1]
