@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -272,30 +273,37 @@ def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFac
     """Return each buffer with the tensors that steps write into it and read from it, derived from the operands."""
     written: list[list[Written]] = [[] for _ in buffers]
     read: list[list[Operand]] = [[] for _ in buffers]
-    live: list[list[int]] = [[] for _ in steps]
+    first: list[list[int]] = [[] for _ in steps]
+    last: list[list[int]] = [[] for _ in steps]
     for index, buffer in enumerate(buffers):
-        for number in range(buffer.first, buffer.last + 1):
-            live[number].append(index)
+        if buffer.nbytes:
+            first[buffer.first].append(index)
+            last[buffer.last].append(index)
+    live: list[tuple[int, int]] = []  # offset, index; sorted
     for number, step in enumerate(steps):
+        for index in first[number]:
+            insort(live, (buffers[index].offset, index))
         for operand in step.writes:
-            for index in _holders(buffers, live[number], operand):
-                written[index].append(Written(number, operand, step.kernel == COPY))
+            if (holder := _holder(buffers, live, operand)) is not None:
+                written[holder].append(Written(number, operand, step.kernel == COPY))
         for operand in filter(None, step.reads):
-            for index in _holders(buffers, live[number], operand):
-                read[index].append(operand)
+            if (holder := _holder(buffers, live, operand)) is not None:
+                read[holder].append(operand)
+        for index in last[number]:
+            del live[bisect_left(live, (buffers[index].offset, index))]
     facts = [_buffer(*rows) for rows in zip(buffers, written, read, strict=True)]
     return sorted(facts, key=lambda fact: (fact.first, fact.offset))
 
 
-def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -> Iterator[int]:
-    """Return the live buffer that contains an operand, if any."""
+def _holder(buffers: Sequence[Buffer], live: Sequence[tuple[int, int]], operand: Operand) -> int | None:
+    """Return the live buffer that contains an operand, if any; live buffers are disjoint."""
     if operand.buffer or operand.data is not None or not prod(operand.sizes):
-        return
-    for index in live:
-        buffer = buffers[index]
-        if buffer.offset <= operand.offset < buffer.offset + buffer.nbytes:
-            yield index
-            return
+        return None
+    position = bisect_right(live, (operand.offset, len(buffers))) - 1
+    if position < 0:
+        return None
+    offset, index = live[position]
+    return index if operand.offset < offset + buffers[index].nbytes else None
 
 
 def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand]) -> BufferFact:
