@@ -16,6 +16,7 @@ import pytest
 
 import dovetail
 from dovetail import autodiff
+from dovetail.debug.layers import complete_inputs, inputs_of_other
 from work_counts import count_lines
 
 SIZE = 300
@@ -88,6 +89,7 @@ VERBS: dict[str, Callable[[dovetail.Model, Path], Any]] = {
     "prove": lambda model, folder: dovetail.prove(model, model),
     "interpret": lambda model, folder: dovetail.interpret(model, arrays(model)),
     "compile": lambda model, folder: dovetail.compile(model, engine="native")(arrays(model)),
+    "compare": lambda model, folder: dovetail.compare_layers(model, other=model, engines=["native"], inputs=arrays(model)),
     "plan": lambda model, folder: dovetail.plan(model, rounds=0),
 }
 
@@ -161,6 +163,16 @@ def test_values_of_branches_that_have_one_name_are_written_in_linear_time(tmp_pa
     def lines(count: int) -> int:
         model = branches_named_alike(count)
         return count_lines(lambda: dovetail.save(model, tmp_path / "model.onnx"))
+
+    _, few, many = map(lines, (8, LENGTH, 4 * LENGTH))
+    assert many < GROWTH * few
+
+
+def test_inputs_of_a_comparison_are_matched_in_linear_time() -> None:
+    def lines(count: int) -> int:
+        model = inputs(count)
+        given = arrays(model)
+        return count_lines(lambda: inputs_of_other(model, model, complete_inputs(model, given, None, None, 0)))
 
     _, few, many = map(lines, (8, LENGTH, 4 * LENGTH))
     assert many < GROWTH * few
