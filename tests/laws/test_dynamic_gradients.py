@@ -117,3 +117,25 @@ def test_a_transform_at_any_size(name: str, tmp_path: Path) -> None:
     made = torch.view_as_real(made) if made.is_complex() else made
     made.reshape(y.shape).backward(torch.tensor(g))
     np.testing.assert_allclose(found["grad:x"], source.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [-1, 1, -3])
+def test_a_concat_of_one_value_several_times_at_any_size(axis: int, tmp_path: Path) -> None:
+    """Each occurrence adds its slice of the gradient."""
+    torch = pytest.importorskip("torch")
+    b = Builder()
+    first, second = (b.input(name, "f32", (f"{name}0", f"{name}1", f"{name}2")) for name in "ab")
+    joined = [b.Concat(first, b.Sigmoid(second), first, axis=axis), b.Concat(second, first, first, axis=axis)]
+    b.output("y", b.ReduceSum(b.Multiply(*joined), keepdims=False))
+    gradient = dovetail.grad(b.model, of="y", wrt=["a", "b"])
+    chance = np.random.default_rng(0)
+    for shape in ((2, 3, 4), (1, 5, 2)):
+        arrays = {name: chance.standard_normal(shape).astype(np.float32) for name in "ab"}
+        inputs = {value.name: arrays.get(value.name, np.float32(1)) for value in gradient.inputs}
+        found = agree(gradient, inputs, tmp_path, ("onnxruntime", "openvino"))
+        sources = [torch.tensor(arrays[name], requires_grad=True) for name in "ab"]
+        left, right = sources
+        products = torch.cat([left, right.sigmoid(), left], axis) * torch.cat([right, left, left], axis)
+        products.sum().backward()
+        for name, source in zip("ab", sources, strict=True):
+            np.testing.assert_allclose(found[f"grad:{name}"], source.grad.numpy(), rtol=1e-4, atol=1e-5)

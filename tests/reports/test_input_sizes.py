@@ -32,6 +32,18 @@ def test_sizes_are_of_the_order_that_a_product_takes(features: int) -> None:
     assert prod(x.shape) < 3 * 16 * features / 8
 
 
+def test_sizes_behind_a_convolution_and_a_reshape_are_small() -> None:
+    """Rows of 1060 elements: 10 channels of 106 columns, so that 144 columns of any number of rows would do."""
+    with dovetail.Builder("rows") as b:
+        x = b.Unsqueeze(b.input("x", "f32", ("n", "w")), np.array([0, 1]))
+        y = b.Transpose(b.Conv(x, b.constant(np.ones((10, 1, 3, 39), np.float32))), [0, 2, 3, 1])
+        b.output("y", b.Reshape(y, np.array([-1, 1060])))
+    for options in ({}, {"distinct": True}):
+        x = random_inputs(b.model, **options)["x"]
+        assert dovetail.run(b.model, {"x": x})["y"].shape[1] == 1060
+        assert x.size < 20_000
+
+
 def test_the_search_runs_no_trial_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with dovetail.Builder("doubling") as b:
         y = b.input("x", "f32", ("n",))

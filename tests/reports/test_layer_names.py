@@ -56,6 +56,20 @@ def test_commands_take_the_names_of_layers(path: Path, tmp_path: Path, capsys: A
         assert dovetail.load(tmp_path / "part.xml").outputs[-1].name == "13"
 
 
+def test_the_layer_of_which_one_weight_changed_is_named(path: Path, tmp_path: Path) -> None:
+    """By compare, as the first difference, and by diff, as the only change."""
+    weights = np.fromfile(path.with_suffix(".bin"), np.float32)
+    weights[100] += 0.5
+    (tmp_path / "other.xml").write_text(path.read_text())
+    weights.tofile(tmp_path / "other.bin")
+    model, other = dovetail.load(path), dovetail.load(tmp_path / "other.xml")
+    found = dovetail.compare_layers(model, other=other, engines=["native"])
+    first = found.first_difference()
+    assert first is not None and (first.value, first.node) == ("12", "layer/conv")
+    assert not dovetail.compare_layers(model, other=dovetail.load(path), engines=["native"]).differs
+    assert [change.first for change in dovetail.diff(model, other).changes] == [("layer/conv",)]
+
+
 def test_a_layer_of_several_outputs_is_ambiguous(path: Path) -> None:
     with pytest.raises(DovetailError, match="several outputs: name one of the values") as caught:
         dovetail.extract(dovetail.load(path), outputs=["layer/split"])

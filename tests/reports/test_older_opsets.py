@@ -134,6 +134,31 @@ def test_weights_of_narrow_floats_choose_the_lowest_opset_that_has_them(
     np.testing.assert_array_equal(dovetail.run(path, {"x": x})["y"], x)
 
 
+@pytest.mark.parametrize("opset", [None, 24])
+def test_microscaled_weights_of_ir_run_in_onnxruntime(opset: int | None, tmp_path: Path) -> None:
+    """f8e4m3 in blocks of 32 with one f8e8m0 scale each, as OpenVINO's compressed models store them."""
+    openvino = pytest.importorskip("openvino")
+    from openvino import opset13 as ops
+
+    rng = np.random.default_rng(0)
+    x = ops.parameter(openvino.PartialShape([-1, 64]), np.float32, "x")
+    x.output(0).set_names({"x"})
+    numbers = [float(number) for number in rng.integers(-4, 5, 512)]
+    powers = [2.0 ** int(number) for number in rng.integers(-3, 2, 16)]
+    weights = openvino.op.Constant(openvino.Type.f8e4m3, openvino.Shape([2, 32, 8]), numbers)
+    scales = openvino.op.Constant(openvino.Type.f8e8m0, openvino.Shape([2, 1, 8]), powers)
+    wide = ops.multiply(ops.convert(weights, "f32"), ops.convert(scales, "f32"))
+    y = ops.matmul(x, ops.reshape(wide, np.array([64, 8]), False), False, False)
+    y.output(0).set_names({"y"})
+    openvino.save_model(openvino.Model([y], [x], "m"), tmp_path / "m.xml", compress_to_fp16=False)
+    feeds = {"x": rng.standard_normal((3, 64), np.float32)}
+    path = tmp_path / "model.onnx"
+    dovetail.save(dovetail.load(tmp_path / "m.xml"), path, opset=opset)
+    onnx.checker.check_model(path, full_check=True)
+    expected = run_openvino(tmp_path / "m.xml", feeds)["y"]
+    np.testing.assert_allclose(run_onnxruntime(path, feeds)["y"], expected, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("opset", [21, 23, 24, 25, 26])
 def test_dynamically_quantized_products_upwards(opset: int, tmp_path: Path) -> None:
     """What is written passes onnx.checker, and onnxruntime gives the same bits."""

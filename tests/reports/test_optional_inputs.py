@@ -72,12 +72,20 @@ def text_form(model: Model, folder: Path) -> Model:
     return dovetail.load(folder / "model.dt")
 
 
+def passed_on() -> Model:
+    with dovetail.Builder("passed") as b:
+        b.output("passed", b.Identity(b.input("x", "f32", (2, 3))))
+    return b.model
+
+
 WAYS: dict[str, Callable[[Model, Path], Model]] = {
     "loaded": lambda model, folder: model,
     "text form": text_form,
     "simplified": lambda model, folder: dovetail.simplify(model)[0],
     "extracted": lambda model, folder: dovetail.extract(model, outputs=["y"]),
     "inferred": lambda model, folder: dovetail.infer(model),
+    "renamed": lambda model, folder: model.rename_values({"y": "z"}).rename_values({"z": "y"}),
+    "merged": lambda model, folder: dovetail.merge(passed_on(), model, {"passed": "x"}),
 }
 
 

@@ -101,6 +101,47 @@ def test_attention_gets_a_batch_and_a_length_at_once(batch_first: bool, suffix: 
     np.testing.assert_allclose(by_openvino(new, x.numpy(), tmp_path / "new.xml"), expected, rtol=1e-4, atol=1e-5)
 
 
+class Detector(torch.nn.Module):  # type: ignore[misc]
+    """The head of YOLOv8: boxes as expectations over 16 bins, with the batch among the numbers of every view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 69, 3, 2, 1)
+        self.second = torch.nn.Conv2d(69, 69, 3, 2, 1)
+        self.register_buffer("bins", torch.arange(16.0))
+
+    def forward(self, x: Any) -> Any:
+        large = self.first(x)
+        small = self.second(large)
+        batch = int(x.shape[0])
+        joined = torch.cat([large.view(batch, 69, -1), small.view(batch, 69, -1)], 2)
+        anchors = int(joined.shape[2])
+        boxes, classes = joined.split((64, 5), 1)
+        shares = boxes.view(batch, 4, 16, anchors).transpose(2, 1).softmax(1)
+        distances = torch.nn.functional.conv2d(shares, self.bins.view(1, 16, 1, 1)).view(batch, 4, anchors)
+        start, end = distances.chunk(2, 1)
+        return torch.cat([end - start, end + start, classes.sigmoid()], 1)
+
+
+def test_a_detector_whose_views_hold_a_batch_of_1_gets_any(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    module = Detector().eval()
+    model = dovetail.load(as_ir(module, [1, 3, 16, 16], tmp_path / "model.xml"))
+    new, _ = dovetail.rebatch(model, {"0": "batch"})
+    dovetail.save(new, tmp_path / "new.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "new.onnx", providers=["CPUExecutionProvider"])
+    for batch in (5, 1):
+        x = torch.randn(batch, 3, 16, 16)
+        want = torch.cat([module(x[row : row + 1]) for row in range(batch)]).detach().numpy()
+        found = {
+            "openvino": by_openvino(new, x.numpy(), tmp_path / "new.xml"),
+            "onnxruntime": session.run(None, {new.inputs[0].name: x.numpy()})[0],
+            "here": dovetail.run(new, [x.numpy()])[0],
+        }
+        for name, y in found.items():
+            np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
 def network(path: Path, nodes: list[Any], inputs: dict[str, Any], output: Any, tensors: dict[str, Any] | None = None) -> Path:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     constants = [numpy_helper.from_array(data, name) for name, data in (tensors or {}).items()]

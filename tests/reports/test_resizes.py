@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import openvino
 import openvino.opset13 as ops
 import pytest
 from openvino import Layout, PartialShape, Type
-from openvino.preprocess import PrePostProcessor, ResizeAlgorithm
+from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 from openvino.utils.node_factory import NodeFactory
 
 import dovetail
@@ -172,6 +173,95 @@ def test_onnx_scales_over_an_open_length_become_ir(scale: float, mode: str, coor
         if coordinates != "align_corners":
             assert_near({"onnxruntime": theirs}, want, limit)
         assert_near({"IR": in_openvino(tmp_path / "m.xml", x)}, want, limit)
+
+
+@pytest.mark.parametrize(
+    "mode, coordinates, rank",
+    [
+        ("nearest", "asymmetric", 3),
+        ("nearest", "asymmetric", 4),
+        ("linear", "half_pixel", 3),
+        ("linear", "pytorch_half_pixel", 3),
+        ("cubic", "pytorch_half_pixel", 4),
+    ],
+)
+@pytest.mark.parametrize("factor", [2, 300])
+def test_whole_factors_of_an_open_length_become_ir(factor: float, mode: str, coordinates: str, rank: int, tmp_path: Path) -> None:
+    """Speech synthesis lengthens a signal by hundreds; every scaled length is whole."""
+    node = oh.make_node(
+        "Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=coordinates, nearest_mode="floor"
+    )
+    shape = [1, 9, *[4] * (rank - 3), "n"]
+    ports = [oh.make_tensor_value_info("x", 1, shape), oh.make_tensor_value_info("y", 1, None)]
+    scales = onnx.numpy_helper.from_array(np.float32([*[1] * (rank - 1), factor]), "s")
+    graph = oh.make_graph([node], "g", ports[:1], ports[1:], [scales])
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 20)], ir_version=9), tmp_path / "m.onnx")
+    dovetail.save(dovetail.load(tmp_path / "m.onnx"), tmp_path / "m.xml")
+    for length in (7, 10):
+        x = RNG.standard_normal((*shape[:-1], length)).astype("f4")
+        want = run_onnxruntime((tmp_path / "m.onnx").read_bytes(), {"x": x})[0]
+        found = {"here": dovetail.run(tmp_path / "m.onnx", {"x": x})["y"], "IR": in_openvino(tmp_path / "m.xml", x)}
+        assert_near(found, want, 0 if mode == "nearest" else 2e-4)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.5, 2.0])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_factors_with_aligned_corners_are_those_of_torch(mode: str, factor: float, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Factor(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode, align_corners=True)
+
+    x = torch.tensor(RNG.standard_normal((1, 3, 6, 8)).astype("f4"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        converted = openvino.convert_model(Factor(), example_input=x, input=[PartialShape([-1, 3, -1, -1])])
+    openvino.save_model(converted, tmp_path / "m.xml", compress_to_fp16=False)
+    model = dovetail.load(tmp_path / "m.xml")
+    dovetail.save(model, tmp_path / "m.onnx")
+    for shape in ((1, 3, 6, 8), (2, 3, 7, 5)):
+        x = torch.tensor(RNG.standard_normal(shape).astype("f4"))
+        want = Factor()(x).numpy()
+        (here,) = dovetail.run(model, [x.numpy()]).values()
+        (theirs,) = run_onnxruntime((tmp_path / "m.onnx").read_bytes(), {model.inputs[0].name: x.numpy()})
+        assert_near({"here": here, "onnxruntime": theirs}, want, 2e-5)
+
+
+@pytest.mark.parametrize("color", ["NV12_SINGLE_PLANE", "NV12_TWO_PLANES", "I420_SINGLE_PLANE", "I420_THREE_PLANES", "BGR"])
+def test_the_preprocessing_of_a_frame_of_video_means_the_same_in_every_file(color: str, tmp_path: Path) -> None:
+    """From YUV 4:2:0 to RGB, then to f32, resized and normalized."""
+    x = ops.parameter(PartialShape([1, 3, 4, 4]), np.float32, "x")
+    weights = RNG.standard_normal((2, 3, 3, 3)).astype("f4")
+    y = ops.relu(ops.convolution(x, weights, [1, 1], [1, 1], [1, 1], [1, 1]))
+    y.output(0).set_names({"y"})
+    steps = PrePostProcessor(openvino.Model([y], [x], "m"))
+    tensor = steps.input().tensor().set_element_type(Type.u8).set_layout(Layout("NHWC")).set_spatial_static_shape(8, 8)
+    planes = {"NV12_TWO_PLANES": ["y", "uv"], "I420_THREE_PLANES": ["y", "u", "v"]}.get(color)
+    tensor.set_color_format(getattr(ColorFormat, color), *([planes] if planes else []))
+    process = steps.input().preprocess().convert_color(ColorFormat.RGB).convert_element_type(Type.f32)
+    process.resize(ResizeAlgorithm.RESIZE_LINEAR).mean([123.0, 117.0, 104.0]).scale([58.0, 57.0, 58.0])
+    steps.input().model().set_layout(Layout("NCHW"))
+    built = steps.build()
+    openvino.save_model(built, tmp_path / "m.xml", compress_to_fp16=False)
+    frame = [RNG.integers(16, 235, list(port.shape)).astype("u1") for port in built.inputs]
+    want = openvino.Core().compile_model(tmp_path / "m.xml", "CPU", F32)(frame)[0]
+    assert dovetail.check(tmp_path / "m.xml") == []
+    model = dovetail.load(tmp_path / "m.xml")
+    dovetail.save(model, tmp_path / "again.xml")
+    dovetail.save(model, tmp_path / "m.onnx")
+    back = dovetail.load(tmp_path / "m.onnx")
+    dovetail.save(back, tmp_path / "back.xml")
+    feeds = dict(zip([value.name for value in model.inputs], frame, strict=True))
+    files = {name: openvino.Core().compile_model(tmp_path / name, "CPU", F32)(frame)[0] for name in ("again.xml", "back.xml")}
+    simplified, _ = dovetail.simplify(model, prove=True)
+    here = {
+        f"{name}, {engine}": next(iter(dovetail.run(each, feeds, engine).values()))
+        for name, each in (("IR", model), ("ONNX", back), ("simplified", simplified))
+        for engine in ("interpreter", "native")
+    }
+    theirs = run_onnxruntime((tmp_path / "m.onnx").read_bytes(), feeds)[0]
+    assert_near(files | here | {"onnxruntime": theirs}, want, 2e-3 * float(np.abs(want).max()))
 
 
 def test_a_nearest_resize_whose_lengths_the_formats_round_differently_is_refused_by_name(tmp_path: Path) -> None:

@@ -83,13 +83,19 @@ def test_a_reduction_that_names_its_axes_has_no_other_meaning_without_them(kind:
     assert dovetail.diff(path, tmp_path / "plain.onnx").is_same == (axes in ("given", "input"))
 
 
-def test_an_ir_of_openvino_is_the_same_after_a_text(tmp_path: Path) -> None:
-    openvino = pytest.importorskip("openvino")
-    from openvino import opset13 as opset
-
-    x = opset.parameter([2], np.float32, name="x")
+@pytest.mark.parametrize("writer", ["openvino", "dovetail"])
+def test_an_ir_is_the_same_after_a_text(writer: str, tmp_path: Path) -> None:
     path = tmp_path / "model.xml"
-    openvino.save_model(openvino.Model([opset.relu(opset.add(x, np.ones(2, np.float32)))], [x]), path)
+    if writer == "openvino":
+        openvino = pytest.importorskip("openvino")
+        from openvino import opset13 as opset
+
+        x = opset.parameter([2], np.float32, name="x")
+        openvino.save_model(openvino.Model([opset.relu(opset.add(x, np.ones(2, np.float32)))], [x]), path)
+    else:
+        with dovetail.Builder("model") as b:
+            b.output("y", b.Relu(b.Add(b.input("x", "f32", (2,)), np.ones(2, np.float32))))
+        dovetail.save(b.model, path)
     dovetail.save(dovetail.load(path), tmp_path / "model.dt")
     dovetail.save(dovetail.load(tmp_path / "model.dt"), tmp_path / "again.xml")
     assert dovetail.diff(path, tmp_path / "again.xml").is_same

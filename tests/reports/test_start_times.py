@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from onnx import TensorProto, helper
 import dovetail
 from dovetail import native_core
 from dovetail.formats.onnx.protobuf_scan import split_elements
+from work_counts import count_lines
 
 KINDS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 
@@ -56,24 +55,6 @@ def forest(kind: str, trees: int, depth: int = 5, *, is_dense: bool = True) -> o
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
-
-
-def count_lines(function: Any) -> int:
-    """The lines of Python that a call executes, each pass of a loop and of a comprehension once more."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal count
-        count += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")

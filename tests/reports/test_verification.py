@@ -55,6 +55,7 @@ def command(*words: str | Path) -> Any:
 WRONG = {
     "NaN": (lambda b, x: b.Relu(x), lambda b, x: b.Where(b.Less(0.0, x), x, 0.0), "f32"),
     "infinity": (lambda b, x: b.Maximum(x, -1.0), lambda b, x: b.Minimum(b.Maximum(x, -1.0), np.float32(3.4e38)), "f32"),
+    "negative zero": (lambda b, x: b.Reciprocal(x), lambda b, x: b.Reciprocal(b.Add(x, 0.0)), "f32"),
     "ties of rounding": (lambda b, x: b.Round(x), lambda b, x: b.Floor(b.Add(x, 0.5)), "f32"),
     "equal elements": (
         lambda b, x: b.ArgMax(x, axis=0),
@@ -70,6 +71,20 @@ def test_what_differs_at_special_values_is_not_verified(name: str, suffix: str, 
     right, wrong, kind = WRONG[name]
     assert verify(model(right, kind, (40, 3)), model(right, kind, (40, 3)), tmp_path, suffix).agrees
     assert not verify(model(right, kind, (40, 3)), model(wrong, kind, (40, 3)), tmp_path, suffix).agrees
+
+
+def test_what_differs_without_elements_only_is_not_verified(tmp_path: Path) -> None:
+    """The wrong form adds 1 to sums of nothing."""
+    right = model(lambda b, x: b.ReduceSum(x, [0], keepdims=True), shape=("n", 3))
+    wrong = model(
+        lambda b, x: b.Add(
+            b.ReduceSum(x, [0], keepdims=True),
+            b.Cast(b.Equal(b.Shape(x, start=0, end=1), np.array([0])), to="f32"),
+        ),
+        shape=("n", 3),
+    )
+    assert verify(right, right, tmp_path).agrees
+    assert not verify(right, wrong, tmp_path).agrees
 
 
 def test_open_sizes_differ_so_that_exchanged_axes_are_seen(tmp_path: Path) -> None:
@@ -156,7 +171,7 @@ def test_a_right_conversion_is_verified_where_a_runtime_is_inexact(tmp_path: Pat
     assert not verify_conversion(loaded, tmp_path / "m.xml", tmp_path / "m.onnx", inputs).agrees
 
 
-@pytest.mark.parametrize("name", ["NaN", "infinity", "ties of rounding", "equal elements", "extremes"])
+@pytest.mark.parametrize("name", WRONG)
 def test_compare_of_two_files_sees_special_values(name: str) -> None:
     right, wrong, kind = WRONG[name]
     one, other = model(right, kind, (40, 3)), model(wrong, kind, (40, 3))

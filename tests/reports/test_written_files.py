@@ -103,6 +103,10 @@ VERBS = {
 """The files that each command creates or changes; None: those of the folder that it names."""
 
 
+def test_every_verb_is_listed() -> None:
+    assert {command.split()[0] for command in VERBS} == set(cli.COMMANDS)
+
+
 @pytest.mark.parametrize("command", VERBS)
 def test_a_verb_changes_only_the_files_that_it_was_told_to_write(
     folder: Path, command: str, capsys: pytest.CaptureFixture[str]

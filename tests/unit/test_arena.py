@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dovetail.engine.memory.arena import Lifetime, align, assign_offsets, lower_bound_of
+from work_counts import count_lines
 
 spans = st.builds(
     lambda nbytes, first, length: Lifetime(nbytes, first, first + length),
@@ -65,3 +66,13 @@ def test_buffers_begin_at_multiples_of_64() -> None:
 )
 def test_each_lies_in_the_smallest_gap_that_holds_it(found: list[tuple[int, int, int]], offsets: list[int]) -> None:
     assert assign_offsets([Lifetime(*each) for each in found])[0] == offsets
+
+
+def test_a_chain_of_buffers_takes_linear_time() -> None:
+    """Each buffer is compared with those of its lifetime alone."""
+
+    def lines(count: int) -> int:
+        return count_lines(lambda: assign_offsets([Lifetime(64 + step % 7 * 64, step, step + 1) for step in range(count)]))
+
+    lines(3)
+    assert lines(2000) < 5 * lines(500)

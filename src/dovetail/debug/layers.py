@@ -102,7 +102,8 @@ def complete_inputs(
     """Return arrays for all inputs: those passed, random ones, and the initial states."""
     aliases = {alias: value.name for value in model.inputs for alias in value.names}
     arrays = {aliases.get(name, name): array for name, array in (inputs or {}).items()}
-    unknown = [name for name in arrays if name not in {value.name for value in model.inputs}]
+    known = {value.name for value in model.inputs}
+    unknown = [name for name in arrays if name not in known]
     if unknown:
         raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}")
     states = {state.input for state in model.states}
@@ -116,11 +117,8 @@ def complete_inputs(
 
 def inputs_of_other(first: Model, second: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of the second model, cast to its types where they differ."""
-    found = {}
-    for name, source in match_inputs(first, second).items():
-        value = next(value for value in second.inputs if value.name == name)
-        array = arrays[source]
-        found[name] = cast_to(value, array)
+    values = {value.name: value for value in second.inputs}
+    found = {name: cast_to(values[name], arrays[source]) for name, source in match_inputs(first, second).items()}
     missing_states = {state.input for state in second.states} - found.keys()
     return {**InitialStates(second)(found), **found} if missing_states else found
 

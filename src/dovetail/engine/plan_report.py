@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -272,30 +273,37 @@ def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFac
     """Return each buffer with the tensors that steps write into it and read from it, derived from the operands."""
     written: list[list[Written]] = [[] for _ in buffers]
     read: list[list[Operand]] = [[] for _ in buffers]
-    live: list[list[int]] = [[] for _ in steps]
+    first: list[list[int]] = [[] for _ in steps]
+    last: list[list[int]] = [[] for _ in steps]
     for index, buffer in enumerate(buffers):
-        for number in range(buffer.first, buffer.last + 1):
-            live[number].append(index)
+        if buffer.nbytes:
+            first[buffer.first].append(index)
+            last[buffer.last].append(index)
+    live: list[tuple[int, int]] = []  # offset, index; sorted
     for number, step in enumerate(steps):
+        for index in first[number]:
+            insort(live, (buffers[index].offset, index))
         for operand in step.writes:
-            for index in _holders(buffers, live[number], operand):
-                written[index].append(Written(number, operand, step.kernel == COPY))
+            if (holder := _holder(buffers, live, operand)) is not None:
+                written[holder].append(Written(number, operand, step.kernel == COPY))
         for operand in filter(None, step.reads):
-            for index in _holders(buffers, live[number], operand):
-                read[index].append(operand)
+            if (holder := _holder(buffers, live, operand)) is not None:
+                read[holder].append(operand)
+        for index in last[number]:
+            del live[bisect_left(live, (buffers[index].offset, index))]
     facts = [_buffer(*rows) for rows in zip(buffers, written, read, strict=True)]
     return sorted(facts, key=lambda fact: (fact.first, fact.offset))
 
 
-def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -> Iterator[int]:
-    """Return the live buffer that contains an operand, if any."""
+def _holder(buffers: Sequence[Buffer], live: Sequence[tuple[int, int]], operand: Operand) -> int | None:
+    """Return the live buffer that contains an operand, if any; live buffers are disjoint."""
     if operand.buffer or operand.data is not None or not prod(operand.sizes):
-        return
-    for index in live:
-        buffer = buffers[index]
-        if buffer.offset <= operand.offset < buffer.offset + buffer.nbytes:
-            yield index
-            return
+        return None
+    position = bisect_right(live, (operand.offset, len(buffers))) - 1
+    if position < 0:
+        return None
+    offset, index = live[position]
+    return index if operand.offset < offset + buffers[index].nbytes else None
 
 
 def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand]) -> BufferFact:
@@ -309,9 +317,9 @@ def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand])
 
 def _cuts(buffer: Buffer, read: Sequence[Operand]) -> list[float]:
     """Return the fractions at which a buffer is divided into disjoint parts, each read as a tensor of its own."""
-    parts = {box: band for box, band in _bands(buffer, read).items() if band != (0.0, 1.0)}
+    parts = {box: band for box, band in _bands(buffer, read).items() if band != WHOLE}
     is_partition = sum(prod(size for _, size in axes) for _, axes in parts) * buffer.root.itemsize <= buffer.nbytes
-    return sorted({edge for band in parts.values() for edge in band} - {0.0, 1.0}) if is_partition else []
+    return sorted({edge for band in parts.values() for edge in band} - {*WHOLE}) if is_partition else []
 
 
 def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
@@ -319,17 +327,20 @@ def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
     earlier tensor."""
     bands = _bands(buffer, [operand for _, operand, _ in written])
     facts = []
-    for index, (number, operand, is_copied) in enumerate(written):
-        start, end = bands[_box(operand)]
-        over = (other.step for other in written[index + 1 :] if _covers(bands[_box(other.operand)], (start, end)))
-        last = max(number, next(over, buffer.last + 1) - 1)
+    # Bands are disjoint, or the whole buffer: a tensor ends at the next write of its band or of the whole.
+    ends = {WHOLE: buffer.last + 1}
+    for number, operand, is_copied in reversed(written):
+        band = bands[_box(operand)]
+        last = max(number, min(ends.get(band, buffer.last + 1), ends[WHOLE]) - 1)
+        ends[band] = number
         tensor = operand.tensor
         text = f"{tensor.dtype}[{', '.join(map(str, operand.sizes))}]"
-        facts.append(PieceFact(tensor.name, text, prod(operand.sizes) * tensor.itemsize, number, last, start, end, is_copied))
-    return facts
+        facts.append(PieceFact(tensor.name, text, prod(operand.sizes) * tensor.itemsize, number, last, *band, is_copied))
+    return facts[::-1]
 
 
 Box = tuple[int, tuple[tuple[int, int], ...]]
+WHOLE = (0.0, 1.0)
 
 
 def _box(operand: Operand) -> Box:
@@ -341,7 +352,7 @@ def _box(operand: Operand) -> Box:
 def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
     """Return the range of the buffer for each box, as fractions proportional to bytes, in the order of offsets."""
     sizes = {_box(operand): prod(operand.sizes) * operand.tensor.itemsize for operand in operands}
-    whole = {box: (0.0, 1.0) for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
+    whole = {box: WHOLE for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
     parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)
     total = max(buffer.nbytes, sum(nbytes for _, nbytes in parts))
     start = 0
@@ -349,7 +360,3 @@ def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float
         whole[box] = (start / total, (start + nbytes) / total)
         start += nbytes
     return whole
-
-
-def _covers(band: tuple[float, float], other: tuple[float, float]) -> bool:
-    return band[0] <= other[0] and other[1] <= band[1]

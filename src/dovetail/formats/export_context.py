@@ -53,6 +53,7 @@ class ExportContext:
         self.keys: dict[int, str] = {}
         self.typed: dict[str, Any] = {}
         self._taken_keys: set[str] = set()
+        self._key_counts: dict[str, int] = {}
         self._writer = writer
 
     # Nodes
@@ -149,10 +150,11 @@ class ExportContext:
 
     def claim_key(self, name: str) -> str:
         """Return a key that is unique in the whole model: ``name``, or the name with a number."""
-        key, count = name, 1
+        key, count = name, self._key_counts.get(name, 1)
         while key in self._taken_keys:
             count += 1
             key = f"{name}_{count}"
+        self._key_counts[name] = count
         self._taken_keys.add(key)
         return key
 

@@ -56,13 +56,15 @@ class Legalizer:
         values = [(y, self._new_names[y]) for node in graph.nodes for y in node.outputs if self._new_names.get(y) == y.name]
         for y, _ in values:
             graph.release(y.name)
+        # No name becomes free meanwhile: the search for a stem goes on where the last one ended.
+        counts: dict[str, int] = {}
         for y, name in values:
             stem, _, number = name.rpartition("_")
-            stem, count = stem if number.isdigit() else name, 1
-            free_name = stem
-            while graph.is_taken(free_name):
+            stem = stem if number.isdigit() else name
+            count = counts.get(stem, 1)
+            while graph.is_taken(free_name := stem if count == 1 else f"{stem}_{count}"):
                 count += 1
-                free_name = f"{stem}_{count}"
+            counts[stem] = count
             y.name = graph.claim(free_name)
 
     def _rewrite_node(self, b: Builder, node: Node) -> RewriteResult:

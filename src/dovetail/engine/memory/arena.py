@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -53,15 +54,13 @@ def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 def _assign_in_order(lifetimes: Sequence[Lifetime], order: Sequence[int]) -> tuple[dict[int, int], int, int]:
     """Assign each buffer in ``order`` to the smallest gap; return the offsets, the arena's bytes, and the buffer at its end."""
     offsets: dict[int, int] = {}
-    allocated: list[tuple[int, int, int, int]] = []  # offset, end, first, last; sorted by offset
+    allocated = _Allocated(max((lifetime.last for lifetime in lifetimes), default=0) + 1)
     arena_bytes = outermost = 0
     for index in order:
         lifetime = lifetimes[index]
         size = align(lifetime.nbytes)
         end, gaps = 0, []
-        for start, stop, first, last in allocated:
-            if first > lifetime.last or last < lifetime.first:
-                continue
+        for start, stop in allocated.during(lifetime):
             if start - end >= size:
                 gaps.append((start - end, end))
             end = max(end, stop)
@@ -69,8 +68,43 @@ def _assign_in_order(lifetimes: Sequence[Lifetime], order: Sequence[int]) -> tup
         offsets[index] = offset
         if offset + size > arena_bytes:
             arena_bytes, outermost = offset + size, index
-        insort(allocated, (offset, offset + size, lifetime.first, lifetime.last))
+        allocated.add(lifetime, offset, offset + size)
     return offsets, arena_bytes, outermost
+
+
+class _Allocated:
+    """Ranges of the arena by their lifetimes: a segment tree over the steps, and the ranges in the order of their first steps.
+
+    A query costs as much as it returns: of a long chain of buffers it returns the neighbours alone.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._tree: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._by_first: list[tuple[int, ...]] = []
+
+    def add(self, lifetime: Lifetime, start: int, end: int) -> None:
+        insort(self._by_first, (lifetime.first, start, end))
+        low, high = lifetime.first + self._steps, lifetime.last + self._steps + 1
+        while low < high:
+            if low & 1:
+                self._tree[low].append((start, end))
+                low += 1
+            if high & 1:
+                high -= 1
+                self._tree[high].append((start, end))
+            low, high = low >> 1, high >> 1
+
+    def during(self, lifetime: Lifetime) -> list[tuple[int, int]]:
+        """Return the ranges whose lifetimes intersect this one, in the order of offsets."""
+        # A tuple of one number precedes all that begin with it.
+        later = slice(*(bisect_left(self._by_first, (step + 1,)) for step in (lifetime.first, lifetime.last)))
+        found = [(start, end) for _, start, end in self._by_first[later]]
+        position = lifetime.first + self._steps
+        while position:
+            found += self._tree.get(position, ())
+            position >>= 1
+        return sorted(found)
 
 
 def lower_bound_of(lifetimes: Sequence[Lifetime]) -> int:

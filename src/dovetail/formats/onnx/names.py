@@ -179,13 +179,15 @@ def rename_repeated_nodes(graph: ForeignGraph, deviate: Deviate) -> None:
     onnx/docs/IR.md, "Names Within a Graph". ``deviate`` gets FormatErrors [node.name].
     """
     names: set[str] = set()
+    counts: dict[str, int] = {}
     for node in graph.nodes:
         if node.name and node.name in names:
             location = f"{node.place} ({node.kind})"
             deviate(FormatError("node.name", f"two nodes have the name {node.name!r}", node=location))
-            count = 2
+            count = counts.get(node.name, 2)
             while f"{node.name}_{count}" in names:
                 count += 1
+            counts[node.name] = count
             node.name = f"{node.name}_{count}"
         names.add(node.name)
         for _, inner in subgraphs(node):
