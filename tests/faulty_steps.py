@@ -41,7 +41,7 @@ def steps(every: int, networks: int) -> list[Step]:
     from case_runner import CASES, feeds, model_of
     from dovetail.engine.run import executable
     from dovetail.errors import DovetailError
-    from dovetail.program import compile
+    from dovetail.runtime.compilation import compile
     from networks.generator import generate
 
     found: dict[str, Step] = {}

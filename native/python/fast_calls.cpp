@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <unordered_map>
 
 #include "control_flow.h"
 #include "program.h"
@@ -80,6 +81,22 @@ bool has_shape(PyArrayObject* array, const Shape& shape) {
            std::equal(shape.begin(), shape.end(), PyArray_DIMS(array));
 }
 
+// A hash of the sizes of several arrays, in order.
+class Hash {
+public:
+    void add(const npy_intp* sizes, std::size_t rank) {
+        mix(rank);
+        for (std::size_t axis = 0; axis < rank; ++axis) mix(static_cast<std::uint64_t>(sizes[axis]));
+    }
+    std::size_t value() const { return static_cast<std::size_t>(state_ ^ (state_ >> 32)); }
+
+private:
+    // A step of FNV-1a over words.
+    void mix(std::uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }
+
+    std::uint64_t state_ = 0xcbf29ce484222325u;
+};
+
 bool may_share(PyArrayObject* a, PyArrayObject* b) {
     const char *first = PyArray_BYTES(a), *second = PyArray_BYTES(b);
     return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
@@ -113,9 +130,8 @@ private:
 class FastCalls {
 public:
     // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call.
-    FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::size_t capacity, std::int64_t max_trips)
-        : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), capacity_(capacity),
-          max_trips_(max_trips) {}
+    FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips)
+        : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), max_trips_(max_trips) {}
 
     // Adds a program for inputs of these shapes. `constants` are the arrays that its steps read.
     void add(std::shared_ptr<Program> program, std::vector<Shape> inputs, std::vector<Shape> outputs, nb::object constants) {
@@ -127,13 +143,10 @@ public:
         entry->inputs = std::move(inputs);
         entry->outputs = std::move(outputs);
         entry->constants = std::move(constants);
-        std::shared_ptr<Entry> dropped;
+        Hash hash;
+        for (const Shape& shape : entry->inputs) hash.add(shape.data(), shape.size());
         const Lock lock(*this);
-        entries_.insert(entries_.begin(), std::move(entry));
-        if (entries_.size() > capacity_) {
-            dropped = std::move(entries_.back());
-            entries_.pop_back();
-        }
+        entries_.emplace(hash.value(), std::move(entry));
     }
 
     // Forgets a program.
@@ -141,16 +154,16 @@ public:
         std::shared_ptr<Entry> dropped;
         const Lock lock(*this);
         const auto match = std::find_if(entries_.begin(), entries_.end(),
-                                        [program](const auto& entry) { return entry->program.get() == program; });
+                                        [program](const auto& row) { return row.second->program.get() == program; });
         if (match == entries_.end()) return;
-        dropped = std::move(*match);
+        dropped = std::move(match->second);
         entries_.erase(match);
     }
 
     // True if the program was called since this was asked last.
     bool pop_use(const Program* program) {
         const Lock lock(*this);
-        for (const auto& entry : entries_)
+        for (const auto& [hash, entry] : entries_)
             if (entry->program.get() == program) return std::exchange(entry->is_used, false);
         return false;
     }
@@ -197,7 +210,8 @@ private:
     // The number of such runs beyond which a program is left to the engine: some of its subgraphs run in Python.
     static constexpr int kMaxUnboundRuns = 8;
 
-    using Entries = std::vector<std::shared_ptr<Entry>>;
+    // By the hash of the inputs' shapes.
+    using Entries = std::unordered_multimap<std::size_t, std::shared_ptr<Entry>>;
 
     // Guards the entries where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
     // changing it.
@@ -265,16 +279,22 @@ private:
         return true;
     }
 
-    // The entry for inputs of these shapes, which becomes the first; null if there is none.
+    // The entry for inputs of these shapes; null if there is none.
     std::shared_ptr<Entry> entry_for(const Arrays& arrays) {
+        Hash hash;
+        for (std::size_t i = 0; i < inputs_.size(); ++i) {
+            PyArrayObject* const array = arrays.array(i);
+            hash.add(PyArray_DIMS(array), static_cast<std::size_t>(PyArray_NDIM(array)));
+        }
         const Lock lock(*this);
-        for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+        const auto [begin, end] = entries_.equal_range(hash.value());
+        for (auto row = begin; row != end; ++row) {
+            const std::shared_ptr<Entry>& entry = row->second;
             bool matches = true;
-            for (std::size_t i = 0; matches && i < inputs_.size(); ++i) matches = has_shape(arrays.array(i), (*entry)->inputs[i]);
+            for (std::size_t i = 0; matches && i < inputs_.size(); ++i) matches = has_shape(arrays.array(i), entry->inputs[i]);
             if (!matches) continue;
-            (*entry)->is_used = true;
-            std::rotate(entries_.begin(), entry, entry + 1);
-            return entries_.front();
+            entry->is_used = true;
+            return entry;
         }
         return nullptr;
     }
@@ -357,10 +377,9 @@ private:
     const std::vector<Port> inputs_;
     const std::vector<Port> outputs_;
     const nb::object results_;
-    const std::size_t capacity_;
     const std::int64_t max_trips_;
     ForkLock mutex_;
-    Entries entries_;  // the most recently used first
+    Entries entries_;
 };
 
 int import_numpy() {
@@ -373,8 +392,8 @@ int import_numpy() {
 void bind_fast_calls(nb::module_& m) {
     if (import_numpy() != 0) throw nb::python_error();
     nb::class_<FastCalls>(m, "FastCalls")
-        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::size_t, std::int64_t>(), "inputs"_a, "outputs"_a,
-             "results"_a, "capacity"_a, "max_trips"_a)
+        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t>(), "inputs"_a, "outputs"_a, "results"_a,
+             "max_trips"_a)
         .def("add", &FastCalls::add, "program"_a, "inputs"_a, "outputs"_a, "constants"_a)
         .def("discard", &FastCalls::discard, "program"_a)
         .def("pop_use", &FastCalls::pop_use, "program"_a)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from dovetail.overview import ModelReport, model_report
     from dovetail.passes.infer import infer
     from dovetail.passes.inference_report import InferenceReport, infer_report
-    from dovetail.program import Program, compile, plan, run
+    from dovetail.runtime.compilation import compile, plan, run
+    from dovetail.runtime.program import Program
     from dovetail.symbolic import Dim
     from dovetail.transform.extract import extract
     from dovetail.transform.merge import merge
@@ -128,7 +129,8 @@ _MODULES = {
     "overview": "ModelReport model_report",
     "passes.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",
-    "program": "Program compile plan run",
+    "runtime.compilation": "compile plan run",
+    "runtime.program": "Program",
     "symbolic": "Dim",
     "transform.extract": "extract",
     "transform.merge": "merge",

@@ -17,7 +17,8 @@ from dovetail.errors import EngineError
 from dovetail.formats import import_foreign
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.onnx import codec
-from dovetail.program import Program, compile
+from dovetail.runtime.compilation import compile
+from dovetail.runtime.program import Program
 
 
 class Prepared(BackendRep):

@@ -19,7 +19,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.op import infer_types
 from dovetail.ir.types import Tensor, is_static
 from dovetail.passes.fold import fold
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 
 
 def is_standard(case: Case) -> bool:

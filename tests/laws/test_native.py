@@ -15,7 +15,7 @@ from cases import Case
 from dovetail import dtypes
 from dovetail.ir.graph import Model
 from dovetail.ir.op import has
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Node
 from dovetail.ir.rewrite import rewrite
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 from strategies import Moved, movements
 
 GRAPHS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

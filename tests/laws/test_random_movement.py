@@ -20,7 +20,7 @@ from dovetail.ir.graph import Model
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 from dovetail.validate import check
 from strategies import Moved, movements
 

@@ -12,7 +12,7 @@ import pytest
 
 import dovetail
 from dovetail import native_core
-from dovetail.engine.engine import MAX_EXECUTABLES
+from dovetail.engine.run import executable_cache
 from dovetail.errors import DovetailError, EngineError
 from dovetail.interpreter.results import Results
 from dovetail.ir.builder import Builder
@@ -40,7 +40,7 @@ def inputs_of(n: int = 2, seed: int = 0) -> dict[str, Array]:
 
 def is_served(program: dovetail.Program, *inputs: Any, out: Any = None, **by_name: Any) -> bool:
     """Whether the core alone serves a call."""
-    return program._native.fast_calls.call(inputs, by_name, out) is not None
+    return program.call_fast(inputs, by_name, out) is not None
 
 
 def assert_right(results: dict[str, Any], inputs: dict[str, Array]) -> None:
@@ -157,23 +157,42 @@ def test_out_that_overlaps_is_left_to_the_engine() -> None:
         program(inputs, out={"sum": one})
 
 
-def test_more_shapes_than_are_kept() -> None:
+def test_more_shapes_than_are_kept(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     program = dovetail.compile(pair(), "native")
-    for _ in range(2):
-        for n in (*range(MAX_EXECUTABLES + 4), 0, 1):
-            inputs = inputs_of(n, seed=n)
-            assert_right(program(inputs), inputs)
-            assert_right(program(inputs), inputs)
+    program(inputs_of(9))
+    one = program.statistics.plan_bytes
+    assert program.statistics.plans == program.statistics.cached_plans == 1
+    monkeypatch.setattr(executable_cache, "MAX_PLAN_BYTES", 4 * one)
+    with caplog.at_level("INFO", "dovetail"):
+        for _ in range(2):
+            for n in (*range(8), 0, 1):
+                inputs = inputs_of(n, seed=n)
+                assert_right(program(inputs), inputs)
+                assert_right(program(inputs), inputs)
+    found = program.statistics
+    assert found.plan_bytes <= 4 * one and found.plans == found.evictions + found.cached_plans
+    assert sum("a plan is dropped for a newer one" in record.message for record in caplog.records) == found.evictions > 0
 
 
-def test_a_shape_in_use_is_kept() -> None:
+def test_a_shape_in_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     program = dovetail.compile(pair(), "native")
     hot = inputs_of(2)
     program(hot)
-    for n in range(3, 3 + 2 * MAX_EXECUTABLES):
+    monkeypatch.setattr(executable_cache, "MAX_PLAN_BYTES", 4 * program.statistics.plan_bytes)
+    for n in range(3, 35):
         assert is_served(program, hot)
         program(inputs_of(n))
     assert is_served(program, hot)
+    assert program.statistics.evictions > 20
+
+
+def test_hundreds_of_shapes_are_planned_once() -> None:
+    program = dovetail.compile(pair(), "native")
+    for _ in range(2):
+        for n in range(300):
+            inputs = inputs_of(n, seed=n)
+            assert_right(program(inputs), inputs)
+    assert program.statistics.plans == program.statistics.cached_plans == 300
 
 
 def test_a_closed_program_does_not_run() -> None:

@@ -28,7 +28,7 @@ LAYERS = (
     "ops",
     "interpreter autodiff validate passes formats ir.printer report compare.find_shapes compare.random_inputs",
     "engine",
-    "program plan_cache streams compare equality backend ngraph catalog overview draw difference devices",
+    "runtime plan_cache streams compare equality backend ngraph catalog overview draw difference devices",
     "transform debug batch out_of_core",
     "cli",
 )

@@ -191,15 +191,15 @@ def test_folding_counts_bytes(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Add(b.Expand(b.constant(np.ones(1, np.float64)), b.constant(np.array([1 << 19]))), 1.0))
     program = dovetail.compile(b.model, "native")
-    assert [type(each.op).__name__ for each in program._native.graph.nodes] == ["Constant"]
+    assert [type(each.op).__name__ for each in program._engine.graph.nodes] == ["Constant"]
     program = dovetail.compile(b.model, "native", limits=Limits(folded_bytes=1 << 20))
-    assert "Expand" in [type(each.op).__name__ for each in program._native.graph.nodes]
+    assert "Expand" in [type(each.op).__name__ for each in program._engine.graph.nodes]
     assert program()["y"].shape == (1 << 19,)
 
 
 def test_texts_that_double_are_not_folded(tmp_path: Path) -> None:
     program = dovetail.compile(saved(string_doubling(40), tmp_path), "native")
-    texts = [each.constant for each in program._native.graph.values() if each.constant is not None]
+    texts = [each.constant for each in program._engine.graph.values() if each.constant is not None]
     assert max(len(text) for array in texts for text in array.reshape(-1)) <= 2 << 16
 
 

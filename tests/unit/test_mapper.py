@@ -338,12 +338,14 @@ def test_a_model_with_states_is_refused() -> None:
 
 
 def test_equal_mappers_share_one_program_in_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import dovetail.program
+    import dovetail.runtime.compilation
 
     path, x = classifier(tmp_path), rows_of(100)
     compiled: list[Any] = []
-    compile = dovetail.program.compile
-    monkeypatch.setattr(dovetail.program, "compile", lambda *args, **options: compiled.append(args) or compile(*args, **options))
+    compile = dovetail.runtime.compilation.compile
+    monkeypatch.setattr(
+        dovetail.runtime.compilation, "compile", lambda *args, **options: compiled.append(args) or compile(*args, **options)
+    )
     data = pickle.dumps(mapper_of(path, batch=8))
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: pickle.loads(data)({"x": x}), range(16)))

@@ -80,7 +80,7 @@ def test_workers_after_the_first_load_no_model_and_share_its_weights(tmp_path: P
             workers.append(Worker(mapper, {"x": x}, tmp_path, number))
             outputs, kind, modules, private = workers[-1].result()
             assert_close(outputs, expected(path, {"x": x}))
-            assert kind == "PreparedProgram"
+            assert kind == "CachedProgram"
             if number:
                 assert modules == []
                 assert private < 40, f"{private:.0f} MB are this worker's alone"

@@ -19,9 +19,11 @@ import dovetail
 from dovetail import native_core
 from dovetail.errors import DovetailError, EngineError
 from dovetail.plan_cache import folder as folder_module
+from dovetail.plan_cache.cached_program import CachedProgram
 from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file
 from dovetail.plan_cache.folder import MAGIC, CacheFolder
-from dovetail.plan_cache.prepared_program import PreparedProgram
+from dovetail.runtime.interpreted import InterpretedProgram
+from dovetail.runtime.native import NativeProgram
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
@@ -90,11 +92,11 @@ def test_a_second_program_gives_the_same_bits_without_its_model(suffix: str, thr
     first = start(path, cache, threads=threads)
     expected = first(inputs())
     second = start(path, cache, threads=threads)
-    assert type(first) is dovetail.Program and type(second) is PreparedProgram
+    assert type(first) is NativeProgram and type(second) is CachedProgram
     assert_same(second(inputs()), expected)
     assert_same(second({"x": inputs()}), expected)
     assert_same(second(x=inputs()), expected)
-    assert "model" not in second.__dict__
+    assert not second.has_model
 
 
 def test_what_the_entry_does_not_hold_compiles_the_model(file: Path, cache: Path) -> None:
@@ -143,8 +145,8 @@ def test_the_variable_names_a_folder(file: Path, cache: Path, monkeypatch: pytes
     expected = dovetail.compile(file)(inputs())
     assert_same(dovetail.compile(file)(inputs()), expected)
     assert only_entry(cache)
-    assert type(dovetail.compile(dovetail.load(file))) is dovetail.Program
-    assert type(dovetail.compile(file, engine="interpreter")) is dovetail.Program
+    assert type(dovetail.compile(dovetail.load(file))) is NativeProgram
+    assert type(dovetail.compile(file, engine="interpreter")) is InterpretedProgram
 
 
 # Keys
@@ -156,7 +158,7 @@ def test_the_variable_names_a_folder(file: Path, cache: Path, monkeypatch: pytes
 def test_other_options_are_other_entries(change: dict[str, Any], file: Path, cache: Path) -> None:
     filled(file, cache, threads=2)
     program = start(file, cache, **{"threads": 2, **change})
-    assert type(program) is dovetail.Program
+    assert type(program) is NativeProgram
     program(inputs())
     assert len(list(cache.iterdir())) == 2
 
@@ -175,7 +177,7 @@ def test_a_copy_of_the_file_shares_the_entry(file: Path, cache: Path, tmp_path: 
     filled(file, cache)
     other = tmp_path / "other.onnx"
     other.write_bytes(file.read_bytes())
-    assert type(start(other, cache)) is PreparedProgram
+    assert type(start(other, cache)) is CachedProgram
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".xml"])
@@ -184,12 +186,12 @@ def test_changed_weights_beside_the_model_are_seen(suffix: str, tmp_path: Path, 
     options = {"external": True} if suffix == ".onnx" else {}
     dovetail.save(network(), path, **options)
     filled(path, cache)
-    assert type(start(path, cache)) is PreparedProgram
+    assert type(start(path, cache)) is CachedProgram
     (side,) = [each for each in tmp_path.iterdir() if each.is_file() and each != path]
     content = bytearray(side.read_bytes())
     content[-4:] = np.float32(7).tobytes()
     side.write_bytes(content)
-    assert type(start_or_error(path, cache)) is not PreparedProgram
+    assert type(start_or_error(path, cache)) is not CachedProgram
 
 
 def start_or_error(path: Path, cache: Path) -> Any:
@@ -274,10 +276,10 @@ def test_a_damaged_entry_is_ignored_and_written_anew(kind: str, file: Path, cach
     good = entry.read_bytes()
     entry.write_bytes(DAMAGE[kind](good))
     program = start(file, cache)
-    assert type(program) is dovetail.Program
+    assert type(program) is NativeProgram
     assert_same(program(inputs()), dovetail.compile(file)(inputs()))
     assert entry.read_bytes() == good
-    assert type(start(file, cache)) is PreparedProgram
+    assert type(start(file, cache)) is CachedProgram
 
 
 def signed(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
@@ -335,15 +337,15 @@ def test_a_wrong_entry_with_a_right_digest_is_ignored(kind: str, file: Path, cac
     entry = filled(file, cache)
     entry.write_bytes(signed(entry.read_bytes(), WRONG[kind]))
     program = start(file, cache)
-    assert type(program) is dovetail.Program
+    assert type(program) is NativeProgram
     assert_same(program(inputs()), dovetail.compile(file)(inputs()))
-    assert type(start(file, cache)) is PreparedProgram
+    assert type(start(file, cache)) is CachedProgram
 
 
 def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> None:
     entry = filled(file, cache)
     entry.write_bytes(signed(entry.read_bytes(), lambda header: None))
-    assert type(start(file, cache)) is PreparedProgram
+    assert type(start(file, cache)) is CachedProgram
 
 
 # Weights that are those of the model file
@@ -353,7 +355,7 @@ def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> No
 def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is mapped, as larger ones are; three of its constants are compared with it."""
     monkeypatch.setattr("dovetail.formats.files.MIN_MAPPED_SIZE", 1)
-    monkeypatch.setattr("dovetail.plan_cache.prepared_program.MIN_COPY", 256)
+    monkeypatch.setattr("dovetail.plan_cache.cached_program.MIN_COPY", 256)
     path = tmp_path / "wide.onnx"
     dovetail.save(network(size=4096), path)
     return path
@@ -376,7 +378,7 @@ def test_large_weights_are_compared_with_the_model_file(threads: int, wide: Path
     content = wide.read_bytes()
     assert all(content[source : source + size] in data[covered:] for size, source in sources)
     program = start(wide, cache, threads=threads)
-    assert type(program) is PreparedProgram
+    assert type(program) is CachedProgram
     assert_same(program(inputs()), dovetail.compile(wide, threads=threads)(inputs()))
 
 
@@ -394,12 +396,12 @@ def test_every_byte_of_compared_weights_counts(wide: Path, cache: Path) -> None:
     for place in places:
         entry.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
         program = start(wide, cache)
-        assert type(program) is dovetail.Program
+        assert type(program) is NativeProgram
         program(inputs())
         assert entry.read_bytes() == good
     for wrong in (good[:-1], good + b"\0"):
         entry.write_bytes(wrong)
-        assert type(start(wide, cache)) is dovetail.Program
+        assert type(start(wide, cache)) is NativeProgram
 
 
 SOURCES: dict[str, Callable[[list[int]], Any]] = {
@@ -428,7 +430,7 @@ def test_a_wrong_source_of_weights_is_ignored(kind: str, wide: Path, cache: Path
         body += data[begin + 16 + length : covered]
         entry.write_bytes(MAGIC + digest_of(body) + body + data[covered:])
         program = start(wide, cache)
-        assert type(program) is dovetail.Program
+        assert type(program) is NativeProgram
     assert_same(program(inputs()), dovetail.compile(wide)(inputs()))
 
 
@@ -441,7 +443,7 @@ def test_a_wrong_end_of_the_digest_is_ignored(change: int, wide: Path, cache: Pa
     data[begin + 8 : begin + 16] = end.to_bytes(8, "little")
     data[len(MAGIC) : begin] = digest_of(data[begin:end])
     entry.write_bytes(data)
-    assert type(start(wide, cache)) is dovetail.Program
+    assert type(start(wide, cache)) is NativeProgram
 
 
 def test_a_comparison_sees_every_byte() -> None:
@@ -490,7 +492,7 @@ def test_a_path_that_is_no_folder_is_refused(file: Path) -> None:
 @posix
 def test_an_entry_that_others_may_write_is_ignored(file: Path, cache: Path) -> None:
     filled(file, cache).chmod(0o622)
-    assert type(start(file, cache)) is dovetail.Program
+    assert type(start(file, cache)) is NativeProgram
 
 
 @posix
@@ -503,7 +505,7 @@ def test_an_entry_of_another_user_is_ignored(file: Path, cache: Path, monkeypatc
         return os.stat_result((*info[:4], info.st_uid + 1, *info[5:])) if info.st_ino == entry.stat().st_ino else info
 
     monkeypatch.setattr(folder_module.os, "fstat", fstat)
-    assert type(start(file, cache)) is dovetail.Program
+    assert type(start(file, cache)) is NativeProgram
 
 
 @posix
@@ -514,7 +516,7 @@ def test_an_entry_that_is_no_file_is_ignored(kind: str, file: Path, cache: Path,
     entry.rename(moved)
     {"link": lambda: entry.symlink_to(moved), "fifo": lambda: os.mkfifo(entry), "folder": entry.mkdir}[kind]()
     program = start(file, cache)
-    assert type(program) is dovetail.Program
+    assert type(program) is NativeProgram
     program(inputs())
 
 
@@ -540,7 +542,7 @@ def test_the_folder_stays_below_its_size(tmp_path: Path, cache: Path, monkeypatc
             (cache / "other.txt").write_text("mine")
     assert len(list(cache.glob("*.plan"))) == 3
     assert (cache / "other.txt").read_text() == "mine"
-    assert type(start(tmp_path / "4.onnx", cache)) is PreparedProgram
+    assert type(start(tmp_path / "4.onnx", cache)) is CachedProgram
 
 
 def test_digests_depend_on_every_byte_and_on_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

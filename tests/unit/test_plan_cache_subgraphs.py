@@ -15,7 +15,8 @@ from tests.unit.test_plan_cache import assert_same, only_entry, signed, start
 import dovetail
 from dovetail import native_core
 from dovetail.errors import DovetailError
-from dovetail.plan_cache.prepared_program import PreparedProgram
+from dovetail.plan_cache.cached_program import CachedProgram
+from dovetail.runtime.native import NativeProgram
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
@@ -126,10 +127,10 @@ def test_a_second_program_gives_the_same_bits(kind: str, threads: int, tmp_path:
     first = start(path, cache, threads=threads)
     expected = first(inputs)
     second = start(path, cache, threads=threads)
-    assert type(first) is dovetail.Program and type(second) is PreparedProgram
+    assert type(first) is NativeProgram and type(second) is CachedProgram
     for _ in range(3):
         assert_same(second(inputs), expected)
-    assert "model" not in second.__dict__
+    assert not second.has_model
     for name, array in expected_of(path, inputs).items():
         np.testing.assert_allclose(second(inputs)[name], array, rtol=1e-5, atol=1e-5)
 
@@ -142,7 +143,7 @@ def test_a_branch_that_the_entry_lacks_compiles_the_model(first: bool, tmp_path:
     for condition in [not first, first] * 12:
         inputs = inputs_of(path, c=condition)
         assert_same(program(inputs), plain(inputs))
-    assert "model" in program.__dict__
+    assert program.has_model
 
 
 def test_a_call_that_fails_leaves_the_plan_to_the_next_one(tmp_path: Path, cache: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_call_that_fails_leaves_the_plan_to_the_next_one(tmp_path: Path, cache
         program({"x": np.zeros((3, 6), "f4"), "c": np.array(True)})
     assert not list(cache.iterdir())
     program(inputs_of(path, c=True))
-    assert type(start(path, cache)) is PreparedProgram
+    assert type(start(path, cache)) is CachedProgram
 
 
 def test_trips_are_counted_in_a_cached_plan(tmp_path: Path, cache: Path) -> None:
@@ -254,9 +255,9 @@ def test_a_wrong_entry_with_a_right_digest_is_ignored(
     entry = only_entry(cache)
     entry.write_bytes(signed(entry.read_bytes(), change))
     program = start(path, cache)
-    assert type(program) is dovetail.Program
+    assert type(program) is NativeProgram
     assert_same(program(inputs), dovetail.compile(path)(inputs))
-    assert type(start(path, cache)) is PreparedProgram
+    assert type(start(path, cache)) is CachedProgram
 
 
 def test_an_entry_signed_without_a_change_is_used(tmp_path: Path, cache: Path) -> None:
@@ -264,4 +265,4 @@ def test_an_entry_signed_without_a_change_is_used(tmp_path: Path, cache: Path) -
     start(path, cache)(inputs_of(path, c=True, d=True))
     entry = only_entry(cache)
     entry.write_bytes(signed(entry.read_bytes(), lambda header: None))
-    assert type(start(path, cache)) is PreparedProgram
+    assert type(start(path, cache)) is CachedProgram

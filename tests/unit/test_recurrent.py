@@ -22,7 +22,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
-from dovetail.program import run
+from dovetail.runtime.compilation import run
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 

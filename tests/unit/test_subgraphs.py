@@ -84,7 +84,7 @@ def test_a_body_runs_without_a_step_in_python(weights: Any, monkeypatch: pytest.
         for name, expected in dovetail.run(model, given, engine="interpreter").items():
             np.testing.assert_allclose(engine(given)[name], expected, rtol=1e-5, atol=1e-6)
     for executable in engine._executables.values():
-        assert executable is not None and executable.is_native
+        assert executable.is_native
         (body,) = executable.subprograms
         assert body.native_steps and body.is_native
 

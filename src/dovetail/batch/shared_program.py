@@ -17,9 +17,9 @@ from dovetail.errors import EngineError, FormatError, MissingFileError
 from dovetail.forks import ForkLock
 from dovetail.limits import Limits
 from dovetail.native_core import is_compiled
+from dovetail.plan_cache.cached_program import CacheKey, open_shared_program
 from dovetail.plan_cache.digest import digest_of_file
 from dovetail.plan_cache.folder import CacheFolder
-from dovetail.plan_cache.prepared_program import CacheKey, compile_for_cache, open_shared_program
 
 # A worker that starts from a cached plan does not load the model.
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class SharedProgram:
 
     def _compile_alone(self) -> Callable[..., Any]:
         # Deferred for start-up time, as the model in memory.
-        from dovetail.program import compile
+        from dovetail.runtime.compilation import compile
 
         content, options = self._content, self._options
         if content.path is not None:
@@ -158,7 +158,7 @@ class _SharedPlan:
             program = open_shared_program(folder, key, self._limits, self._options, pack=True) if lock.is_storable else None
             if program is not None:
                 return program, True
-            compiled = self._compiled = self._compiled or compile_for_cache(folder, key, self._limits, self._options)
+            compiled = self._compiled = self._compiled or self._compile(folder, key)
             if inputs is None or not lock.is_storable:
                 return compiled, not lock.is_storable
             # The first call writes the plan.
@@ -167,6 +167,12 @@ class _SharedPlan:
             if program is None:
                 lock.refuse()
             return program or compiled, True
+
+    def _compile(self, folder: CacheFolder, key: CacheKey) -> Callable[..., Any]:
+        # Deferred: a worker that starts from a plan compiles nothing.
+        from dovetail.runtime.compilation import compile_for_cache
+
+        return compile_for_cache(folder, key, self._limits, self._options)
 
 
 def check_files(content: ModelContent, *, with_main: bool = True) -> None:

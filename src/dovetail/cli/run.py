@@ -35,7 +35,7 @@ def run(
     - is stdin for MODEL or an input; as the output it is stdout, which takes .npz instead of the table.
     """
     from dovetail.cli.arrays import call_on_inputs, check_target, write_arrays
-    from dovetail.program import compile
+    from dovetail.runtime.compilation import compile
 
     if output == STREAM and as_json:
         raise click.UsageError("--json and an output of - both write to stdout")

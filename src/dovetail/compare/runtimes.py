@@ -93,7 +93,7 @@ def runner(
 def _dovetail(model: str | bytes, threads: int | None) -> Runner:
     from dovetail.formats import import_foreign, load
     from dovetail.formats.onnx import codec
-    from dovetail.program import compile
+    from dovetail.runtime.compilation import compile
 
     loaded = import_foreign(codec.read(model)) if isinstance(model, bytes) else load(model)
     return ours(compile(loaded, threads=threads))

@@ -18,7 +18,7 @@ from dovetail.compare.runtimes import Names, failure, port_names
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs, own_outputs
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 
 ROUND_SECONDS = 0.4
 """The time of one round of an engine."""

@@ -25,7 +25,7 @@ from dovetail.ir.op import draws
 from dovetail.ir.state import own_inputs, own_outputs, state_outputs
 from dovetail.limits import Limits
 from dovetail.ops.control_flow.if_op import symbols_of
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 
 TOLERANCE = 1e-4
 """The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""

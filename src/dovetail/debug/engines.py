@@ -17,7 +17,7 @@ from dovetail.debug.subject import Part
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
 from dovetail.ir.builder import Builder
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 
 ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
 PEERS = ("onnxruntime", "openvino")

@@ -29,7 +29,7 @@ from dovetail.ir.graph import Model, Value
 from dovetail.ir.layer_names import Layers
 from dovetail.ir.types import Tensor
 from dovetail.limits import counting, current, within_memory
-from dovetail.program import compile
+from dovetail.runtime.compilation import compile
 
 MAX_REFUSALS = 64
 """Single nodes that an engine may refuse before the rest of its column is left out."""

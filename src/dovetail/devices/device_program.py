@@ -13,12 +13,12 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.interpreter.interpret import check_inputs, fit_input, named_inputs, refuse_unusual, to_numpy_input
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Map, Tensor
-from dovetail.program import Program, write_outputs
+from dovetail.runtime.program import LoadedProgram, write_outputs
 
 RESULTS = ("numpy", "device")
 
 
-class DeviceProgram(Program):
+class DeviceProgram(LoadedProgram):
     """A Program whose calls JAX or torch runs, with the weights on ``device``.
 
     ``results``: "numpy", or "device" for arrays of the library that stay where they are. Arrays of the library are taken as
@@ -31,7 +31,8 @@ class DeviceProgram(Program):
     def __init__(self, model: Model, device: Any, results: str, **options: Any) -> None:
         if results not in RESULTS:
             raise EngineError("device.results", f"results must be one of {', '.join(RESULTS)}, got {results!r}")
-        super().__init__(model, self.library, device=None if device is None else name_of(device), results=results, **options)
+        options = {"device": None if device is None else name_of(device), "results": results, **options}
+        super().__init__(model, self.library, options)
         self.results = results
         self.execution = GraphExecution(self.model.graph)
 
@@ -61,9 +62,6 @@ class DeviceProgram(Program):
     def _runtime(self) -> str:
         return f"{self.library} on {name_of(self.device)}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.model, self.options)
-
     def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
         by_name = named_inputs(self.model, inputs)
         if out and self.results == "device":
@@ -86,7 +84,3 @@ def copy_to_numpy(item: Any) -> Any:
     if isinstance(item, list):
         return [copy_to_numpy(each) for each in item]
     return item if item is None or isinstance(item, dict) else np.array(arrays.to_numpy(item), order="C")
-
-
-def _restore(kind: type[DeviceProgram], model: Model, options: dict[str, Any]) -> DeviceProgram:
-    return kind(model, **options)

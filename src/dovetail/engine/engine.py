@@ -16,11 +16,12 @@ from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
-from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
+from dovetail.engine.planner import NonAffineInput, Strides, check_elide, make_plan
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
 from dovetail.engine.rewrite.string_inputs import encode_strings
 from dovetail.engine.run.executable import Executable, output_bytes_of
+from dovetail.engine.run.executable_cache import ExecutableCache, PlanMemory
 from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
@@ -34,8 +35,8 @@ from dovetail.ir.types import Tensor, Type
 from dovetail.limits import Limits, refuse_memory, within_memory
 from dovetail.threads import thread_count
 
-MAX_EXECUTABLES = 16
-"""The maximum numbers of executables and of parametric plans that an engine caches; the least recently used is dropped."""
+MAX_PARAMETRIC_PLANS = 16
+"""The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
 
 
 class PlanRecorder(Protocol):
@@ -61,8 +62,7 @@ class Engine:
         elide: str = "auto",
         outer: Engine | None = None,
     ) -> None:
-        if elide not in ELIDE:
-            raise EngineError("engine.option", f"elide is one of {', '.join(ELIDE)}, not {elide!r}")
+        check_elide(elide)
         self.model = model
         self.threads = thread_count(threads)
         self.elide = elide
@@ -71,7 +71,6 @@ class Engine:
         self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
         self._constants = constants_of(self.graph)
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
-        self._executables: OrderedDict[Any, Executable | None] = OrderedDict()
         self._parametric_plans: OrderedDict[Any, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
@@ -79,12 +78,14 @@ class Engine:
         self._lock = ForkLock()
         self._core = native_core.core()
         self._pool: object = outer._pool if outer else self._core.ThreadPool(self.threads) if self._core else None
-        self._weight_cache: object = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
+        self._weight_cache: Any = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
         self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
         self._output_pool = OutputPool()
         self._encoded = encode_strings(model) if self._core and outer is None else None
         self._encoded_engine: Engine | None = None
         self.fast_calls = self._create_fast_calls() if outer is None else None
+        self.plan_memory: PlanMemory = outer.plan_memory if outer else PlanMemory()
+        self._executables = ExecutableCache(self.plan_memory, self.fast_calls, model.file)
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
 
@@ -92,19 +93,25 @@ class Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
         new = copy(self)
         new.threads, new.plan_recorder = 1, None
-        new._executables, new._parametric_plans, new._sizes = OrderedDict(), OrderedDict(), {}
+        new._parametric_plans, new._sizes = OrderedDict(), {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
         new._output_pool = OutputPool()
         new.fast_calls = new._create_fast_calls()
+        new._executables = ExecutableCache(new.plan_memory, new.fast_calls, new.model.file)
         new._encoded_engine = None
         return new
+
+    def _serve_calls_of(self, other: Engine) -> None:
+        """Let the fast calls of another engine run the executables of this one, which count as its own."""
+        self.fast_calls, self.plan_memory = other.fast_calls, other.plan_memory
+        self._executables = ExecutableCache(self.plan_memory, self.fast_calls, self.model.file)
 
     def _create_fast_calls(self) -> FastCalls | None:
         if self._core is None:
             return None
-        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, self._encoded, MAX_EXECUTABLES)
+        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, self._encoded)
 
     def _plan_with_codes(self, arrays: Sequence[Array]) -> None:
         """Plan the call with codes in place of strings, so that the core serves the next one of these shapes."""
@@ -116,7 +123,7 @@ class Engine:
         try:
             if self._encoded_engine is None:
                 engine = Engine(self._encoded.model, self.threads, self.elide)
-                engine.fast_calls = self.fast_calls
+                engine._serve_calls_of(self)
                 self._encoded_engine = engine
             self._encoded_engine.bind(codes)
         except DovetailError:
@@ -140,8 +147,6 @@ class Engine:
         """Drop the state that a thread of the parent process was changing when the process forked."""
         self._lock.was_held = False
         self._executables.clear()
-        if self.fast_calls is not None:
-            self.fast_calls.clear()
         self._parametric_plans.clear()
         self._sizes = {}
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
@@ -159,30 +164,22 @@ class Engine:
             # A sequence or optional input can determine the size of a symbol too.
             key = (*key, *sorted(sizes.items()))
         if key not in self._executables:
+            executable = None
             try:
                 with within_memory("the plan", self.model.file):
-                    self._executables[key] = self._from_parametric_plan(arrays, sizes) or self._compile(arrays, sizes, strides)
+                    executable = self._from_parametric_plan(arrays, sizes) or self._compile(arrays, sizes, strides)
             except NonAffineInput:
-                self._executables[key] = None
-            if self.fast_calls is not None:
-                self.fast_calls.add(self._executables[key])
-            while len(self._executables) > MAX_EXECUTABLES:
-                self._drop_executable()
-        self._executables.move_to_end(key)
-        executable = self._executables[key]
+                pass
+            self._executables.add(key, executable)
+        executable = self._executables.get(key)
         if executable is None:
             raise NonAffineInput
         return executable, arrays
 
-    def _drop_executable(self) -> None:
-        """Drop the executable that was used least recently; the fast calls since the last time count as one use."""
-        while True:
-            key, executable = self._executables.popitem(last=False)
-            if self.fast_calls is None or not self.fast_calls.pop_use(executable):
-                break
-            self._executables[key] = executable
-        if self.fast_calls is not None:
-            self.fast_calls.discard(executable)
+    @property
+    def packed_bytes(self) -> int:
+        """The bytes of the packed weights."""
+        return int(self._weight_cache.bytes) if self._core else 0
 
     def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> tuple[Plan, TensorMap]:
         """Return the plan for inputs of these shapes; a symbol without a size is 1."""
@@ -209,7 +206,7 @@ class Engine:
         is_outside = parametric_plan is not None and not parametric_plan.first <= sizes[symbol] <= parametric_plan.last
         if key not in self._parametric_plans or is_outside:
             parametric_plan = self._parametric_plans[key] = self._make_parametric_plan(symbol, sizes)
-            while len(self._parametric_plans) > MAX_EXECUTABLES:
+            while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
                 self._parametric_plans.popitem(last=False)
         if parametric_plan is None:
             return None

@@ -28,6 +28,12 @@ ELIDE = ("auto", "all", "none")
 Strides = Sequence[tuple[int, ...] | None]
 
 
+def check_elide(elide: str) -> None:
+    """Raise EngineError [engine.option] for an ``elide`` that no plan has."""
+    if elide not in ELIDE:
+        raise EngineError("engine.option", f"elide must be one of {', '.join(ELIDE)}, got {elide!r}")
+
+
 class NonAffineInput(Exception):
     """An input (named) whose strides do not allow a view that the plan needs: a dense copy has to take its place."""
 

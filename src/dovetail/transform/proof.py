@@ -16,7 +16,8 @@ from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.limits import active, counting, current
-from dovetail.program import Program, compile
+from dovetail.runtime.compilation import compile
+from dovetail.runtime.program import Program
 from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)

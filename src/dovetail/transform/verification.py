@@ -8,7 +8,8 @@ from typing import Any
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.op import bodies
 from dovetail.ops.constant import Constant
-from dovetail.program import Program, compile
+from dovetail.runtime.compilation import compile
+from dovetail.runtime.program import Program
 
 MAX_NATIVE_WEIGHTS = 256 << 20
 """The bytes of weights up to which a model is verified by the native engine, which keeps a packed copy of them in memory."""

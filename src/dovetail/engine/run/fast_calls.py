@@ -33,7 +33,6 @@ class FastCalls:
         outputs: Sequence[Value],
         conversions: Conversions,
         encoded: EncodedStrings | None,
-        capacity: int,
     ) -> None:
         self._core: Any = None
         inputs = model.inputs if encoded is None else encoded.model.inputs
@@ -50,7 +49,6 @@ class FastCalls:
                     for index, (value, y) in enumerate(zip(model.outputs, outputs, strict=True))
                 ),
                 Results,
-                capacity,
                 model.limits.trips,
             )
         self.call: Any = self._core

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -19,11 +18,12 @@ from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, di
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.plan_cache.packed_weights import packed_name, write_weights
-from dovetail.program import Program, compile_anew
-from dovetail.threads import thread_count
+from dovetail.runtime.native import NativeProgram
+from dovetail.runtime.program import Program, Statistics
 
 if TYPE_CHECKING:
     from dovetail.engine.run.executable import Executable
+    from dovetail.interpreter.results import Results
     from dovetail.ir.graph import Model
 
 LOGGER = logging.getLogger("dovetail")
@@ -33,34 +33,32 @@ MIN_COPY = 1 << 20
 """Bytes of a blob that is compared with the model file rather than covered by the digest."""
 
 
-class PreparedProgram(Program):
+class CachedProgram(Program):
     """A Program that runs the plan of a cache entry. It loads and compiles its model when something else is asked of it."""
 
-    def __init__(self, path: str, digest: bytes, limits: Limits | None, options: dict[str, Any], calls: Any) -> None:
-        # The other attributes of a Program are made when they are read first.
-        self.engine = "native"
-        self.options = options
-        self._is_closed = False
-        self._stream = None
+    def __init__(self, path: str, digest: bytes, limits: Limits | None, options: Mapping[str, Any], calls: Any) -> None:
+        super().__init__("native", options)
         self._path = path
         self._digest = digest
         self._limits = limits
         self._lock = ForkLock()
         self._call_fast = calls
+        self._loaded: Model | None = None
+        self._compiled: NativeProgram | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("model", "_native", "_counts", "_initial_states"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def model(self) -> Model:
         with self._lock:
-            if name in self.__dict__:
-                return self.__dict__[name]
-            if name == "model":
-                self.model = self._load()
-            elif self._is_closed:
-                return None
-            else:
-                self._compile()
-            return self.__dict__[name]
+            if self._compiled is not None:
+                return self._compiled.model
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
+
+    @property
+    def has_model(self) -> bool:
+        """True if the model was loaded, which the calls of the entry do not need."""
+        return self._loaded is not None
 
     def _load(self) -> Model:
         from dovetail.formats import load
@@ -70,38 +68,41 @@ class PreparedProgram(Program):
             raise FormatError("data.changed", "the file was changed since its program was compiled", file=self._path)
         return model
 
-    def _compile(self) -> None:
-        prepared = self._call_fast
-        program = Program(self.model, "native", **self.options)
-        self._native, self._counts, self._initial_states = program._native, program._counts, program._initial_states
-        own = program._call_fast
-        if own is not None and prepared is not None:
-            self._call_fast = lambda *arguments: own(*arguments) or prepared(*arguments)
+    def _compile(self) -> NativeProgram:
+        """Return the program of the model, which serves what the cache entry does not."""
+        model = self.model
+        with self._lock:
+            if self._compiled is None:
+                compiled = NativeProgram(model, **self.options)
+                own, prepared = compiled.call_fast, self._call_fast
+                if own is not None and prepared is not None:
+                    self._call_fast = lambda *arguments: own(*arguments) or prepared(*arguments)
+                self._compiled = compiled
+            return self._compiled
 
+    def _run_open(
+        self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None
+    ) -> Results:
+        return self._compile()._run_open(inputs, by_name, out)
 
-def compile_with_cache(
-    folder: str | os.PathLike[str], path: str, limits: Limits | None, max_memory: int | None, options: dict[str, Any]
-) -> Program:
-    """Compile the model in the file ``path`` from the cache in ``folder``, or anew, to be written there by the first call."""
-    cache = CacheFolder(folder)
-    options = {**options, "threads": thread_count(options["threads"])}
-    if max_memory is not None:
-        limits = replace(limits or default_limits(), memory=max_memory)
-    key = CacheKey(path, limits, options)
-    return open_program(cache, key, limits, options) or compile_for_cache(cache, key, limits, options)
+    @property
+    def _threads(self) -> int:
+        return int(self.options["threads"])
 
+    def _call_in_one_thread(self) -> Callable[[Any], Results]:
+        return self if self._threads == 1 else self._compile()._call_in_one_thread()
 
-def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: dict[str, Any]) -> Program:
-    """Compile a model file anew; the first call of the program writes its plan."""
-    from dovetail.formats.files import record_files
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics() if self._compiled is None else self._compiled.statistics
 
-    with record_files() as files:
-        program = compile_anew(key.path, "native", limits=limits, max_memory=None, **options)
-    model = program.model
-    # A file with warnings is read anew each time, so that they are logged.
-    if not model.warnings and model.limits.seconds is None and program._source is None:
-        program._native.plan_recorder = PlanWriter(cache, key, model, files)
-    return program
+    def close(self) -> None:
+        super().close()
+        if self._compiled is not None:
+            self._compiled.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._compile().__reduce__()
 
 
 class CacheKey:
@@ -170,7 +171,7 @@ def open_program(
     finally:
         entry.comparison.is_equal()
     LOGGER.info("the plan of %s is from the cache", key.path)
-    return PreparedProgram(key.path, key.digest, limits, options, calls)
+    return CachedProgram(key.path, key.digest, limits, options, calls)
 
 
 def _are_files_same(entry: Entry, path: str) -> bool:

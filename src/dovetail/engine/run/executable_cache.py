@@ -1,0 +1,106 @@
+"""ExecutableCache: the executables of an engine by the shapes of their inputs, bounded by an estimate of their bytes."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+
+from dovetail.engine.run.executable import Executable
+from dovetail.engine.run.fast_calls import FastCalls
+from dovetail.errors import printable
+
+LOGGER = logging.getLogger("dovetail")
+MAX_PLAN_BYTES = 1 << 28
+"""Bytes of the plans of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
+STEP_BYTES = 10 << 10
+"""Bytes that a step of a plan takes in Python and in the core, as measured: 7 to 11 KiB."""
+
+
+def plan_bytes(executable: Executable | None) -> int:
+    """Estimate the bytes of an executable, without packed weights, which all share, and without the arena."""
+    return STEP_BYTES if executable is None else (1 + len(executable.plan.steps)) * STEP_BYTES + executable.plan.constant_bytes
+
+
+class PlanMemory:
+    """What the plans of a program and of its subgraphs take, and how many were made and dropped."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.cached = 0
+        self.plans = 0
+        self.evictions = 0
+        self._lock = Lock()
+
+    def count(self, nbytes: int) -> None:
+        """Count a new plan."""
+        with self._lock:
+            self.bytes += nbytes
+            self.cached += 1
+            self.plans += 1
+
+    def discount(self, nbytes: int, *, is_eviction: bool) -> None:
+        """Count a plan that is dropped."""
+        with self._lock:
+            self.bytes -= nbytes
+            self.cached -= 1
+            self.evictions += is_eviction
+
+
+class ExecutableCache:
+    """Executables by key, None for a key that no plan serves. The least recently used ones are dropped for new ones.
+
+    The lock of the engine guards it. A cache keeps its newest executable, whatever the others in ``memory`` take.
+    """
+
+    def __init__(self, memory: PlanMemory, fast_calls: FastCalls | None, file: str | None) -> None:
+        self._memory = memory
+        self._fast_calls = fast_calls
+        self._file = file
+        self._items: OrderedDict[Hashable, Executable | None] = OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._items
+
+    def get(self, key: Hashable) -> Executable | None:
+        """Return the executable of a key that is in the cache, which becomes the most recently used."""
+        self._items.move_to_end(key)
+        return self._items[key]
+
+    def add(self, key: Hashable, executable: Executable | None) -> None:
+        """Add the executable of a new key, and drop others beyond MAX_PLAN_BYTES."""
+        # Before it is added: the new one has no use yet, so that it would be dropped first.
+        while self._memory.bytes + plan_bytes(executable) > MAX_PLAN_BYTES and self._items:
+            self._evict()
+        self._items[key] = executable
+        self._memory.count(plan_bytes(executable))
+        if self._fast_calls is not None:
+            self._fast_calls.add(executable)
+
+    def _evict(self) -> None:
+        """Drop the executable that was used least recently; the fast calls since the last time count as one use."""
+        while True:
+            key, executable = self._items.popitem(last=False)
+            if self._fast_calls is None or not self._fast_calls.pop_use(executable):
+                break
+            self._items[key] = executable
+        if self._fast_calls is not None:
+            self._fast_calls.discard(executable)
+        self._memory.discount(plan_bytes(executable), is_eviction=True)
+        LOGGER.info(
+            "%s: a plan is dropped for a newer one: %d plans take %d of %d bytes",
+            printable(self._file or "the model"), self._memory.cached, self._memory.bytes, MAX_PLAN_BYTES,
+        )  # fmt: skip
+
+    def clear(self) -> None:
+        """Drop all executables."""
+        for executable in self._items.values():
+            self._memory.discount(plan_bytes(executable), is_eviction=False)
+        self._items.clear()
+        if self._fast_calls is not None:
+            self._fast_calls.clear()
+
+    def values(self) -> list[Executable]:
+        """Return the executables, the least recently used first."""
+        return [executable for executable in self._items.values() if executable is not None]

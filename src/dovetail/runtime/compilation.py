@@ -1,0 +1,204 @@
+"""The functions ``compile``, ``plan`` and ``run``: the choice of the way to run a model."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from dovetail import native_core
+from dovetail.errors import EngineError, printable
+from dovetail.limits import Limits, counting, default_limits, within_memory
+from dovetail.runtime.program import Program
+from dovetail.threads import thread_count
+
+# What a program from the cache of plans does not need is imported in functions, for its start-up time.
+if TYPE_CHECKING:
+    from dovetail.engine.plan_report import PlanReport
+    from dovetail.interpreter.results import Results
+    from dovetail.ir.graph import Model
+    from dovetail.plan_cache.cached_program import CacheKey
+    from dovetail.plan_cache.folder import CacheFolder
+    from dovetail.runtime.native import NativeProgram
+
+LOGGER = logging.getLogger("dovetail")
+ENGINES = ("native", "interpreter")
+BACKENDS = ("dovetail", "jax", "torch")
+
+
+def compile(
+    model: Model | str | PathLike[str],
+    engine: str = "auto",
+    *,
+    backend: str = "dovetail",
+    device: Any = None,
+    results: str = "numpy",
+    torch_compile: bool = False,
+    mesh: Mapping[str, int] | None = None,
+    shardings: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    max_memory: int | None = None,
+    elide: str = "auto",
+    limits: Limits | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+) -> Program:
+    """Compile ``model`` (a Model or the path of one) to a Program.
+
+    ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
+    or "auto": native where the native core is compiled. Options of the native engine: ``threads``, by default DOVETAIL_THREADS or
+    all that this process may use; ``elide``, the elision of operators that only move data: "auto" where that is faster, "all"
+    wherever it is possible, "none".
+
+    ``limits``: the limits of compilation and of each run, by default those of the model. ``max_memory`` replaces
+    ``limits.memory``, the maximum bytes of one run. The arena, outputs and constant tables are checked against it before they
+    are allocated, and the outputs of loops while they grow.
+
+    ``cache_dir``: a folder for plans of model files, by default the variable DOVETAIL_CACHE_DIR; without either nothing is
+    written. The first call of a program writes its plan there. A later process, with the same content of the file, options,
+    version and processor, starts from it, and loads the model only for other shapes or attributes (docs/howto/start.md).
+
+    ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
+    choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
+    options above (docs/howto/devices.md). ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which
+    inputs and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
+    ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of running one operator at a time.
+
+    Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], [device.unknown], [device.option],
+    [sharding.mesh], [sharding.name], [sharding.axis], [sharding.shape],
+    UnsupportedError [extra.missing], and the errors of ``load``.
+    """
+    if backend not in BACKENDS:
+        raise EngineError("device.backend", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    placement = {
+        "device": device,
+        "results": results,
+        "torch_compile": torch_compile,
+        "mesh": mesh,
+        "shardings": shardings,
+    }
+    own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir}
+    if backend != "dovetail":
+        _refuse_options(own, f"backend={backend!r}")
+        # Deferred for start-up time.
+        from dovetail.devices.compilation import compile_on_device
+
+        return compile_on_device(_load(model, limits, max_memory), backend, **placement)
+    _refuse_options(placement, 'backend="dovetail"')
+    if engine not in ("auto", *ENGINES):
+        raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
+    if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
+        thread_count(threads)
+        if elide != "auto":
+            _check_elide(elide)
+        return _interpreted(_load(model, limits, max_memory), is_requested=engine == "interpreter")
+    folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
+    if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
+        return _cached(folder, os.fspath(model), limits, max_memory, threads, elide)
+    return _native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
+
+
+def _check_elide(elide: str) -> None:
+    # Deferred for start-up time.
+    from dovetail.engine.planner import check_elide
+
+    check_elide(elide)
+
+
+def _interpreted(model: Model, *, is_requested: bool) -> Program:
+    from dovetail.runtime.interpreted import InterpretedProgram
+
+    if not native_core.is_compiled:
+        native_core.warn_without_core()
+    reason = "as requested" if is_requested else "the native core is not compiled"
+    LOGGER.info("%s: interpreter engine, %s", printable(model.file or "the model"), reason)
+    return InterpretedProgram(model)
+
+
+def _native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
+    from dovetail.runtime.native import NativeProgram
+
+    program = NativeProgram(model, **options)
+    LOGGER.info("%s: native engine, %s", printable(model.file or "the model"), native_core.build())
+    return program
+
+
+def _cached(
+    folder: str | PathLike[str], path: str, limits: Limits | None, max_memory: int | None, threads: int | None, elide: str
+) -> Program:
+    """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
+    from dovetail.plan_cache.cached_program import CacheKey, open_program
+    from dovetail.plan_cache.folder import CacheFolder
+
+    cache = CacheFolder(folder)
+    options = {"threads": thread_count(threads), "elide": elide}
+    if max_memory is not None:
+        limits = replace(limits or default_limits(), memory=max_memory)
+    key = CacheKey(path, limits, options)
+    return open_program(cache, key, limits, options) or compile_for_cache(cache, key, limits, options)
+
+
+def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> Program:
+    """Compile a model file anew; the first call of the program writes its plan."""
+    from dovetail.formats.files import record_files
+    from dovetail.plan_cache.cached_program import PlanWriter
+
+    with record_files() as files:
+        program = _native(_load(key.path, limits, None), options)
+    model = program.model
+    # A file with warnings is read anew each time, so that they are logged.
+    if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
+        program.record_plan(PlanWriter(cache, key, model, files))
+    return program
+
+
+def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory: int | None) -> Model:
+    """Return the model, or that of a file, with the limits of its runs."""
+    from dovetail.formats import load
+    from dovetail.formats.mapped_files import check_mapped_files
+    from dovetail.ir.edit import copy_model
+    from dovetail.ir.graph import Model
+
+    loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    check_mapped_files(loaded.graph, loaded.file)
+    chosen = loaded.limits if limits is None else limits
+    chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
+    if chosen != loaded.limits:
+        loaded = copy_model(loaded)
+        loaded.limits = chosen
+    return loaded
+
+
+def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
+    """Raise EngineError [device.option] for an option that differs from its default."""
+    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False}
+    wrong = [name for name, value in options.items() if value != defaults.get(name)]
+    if wrong:
+        raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")
+
+
+def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:
+    """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
+
+    ``elide`` and ``threads`` are those of :func:`compile`. The plan is for ``shapes`` of inputs by name, or for ``sizes`` of open
+    dimensions by name. ``rounds`` is the number of timed runs, on ``inputs`` by name or on random ones from ``seed``. ``limits``:
+    by default those of the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
+    """
+    from dovetail.engine.plan_report import report
+    from dovetail.formats import load
+    from dovetail.ir.edit import copy_model
+    from dovetail.ir.graph import Model
+
+    loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    if limits is not None:
+        loaded = copy_model(loaded)
+        loaded.limits = limits
+    with counting(loaded.limits), within_memory("the plan", loaded.file):
+        return report(loaded, **options)
+
+
+def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:
+    """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one."""
+    return compile(model, engine)(inputs)

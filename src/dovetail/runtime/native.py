@@ -1,0 +1,92 @@
+"""NativeProgram: planned memory and compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.gc_pause import pause_gc
+from dovetail.interpreter.results import Results
+from dovetail.limits import active, counting, within_memory
+from dovetail.runtime.program import LoadedProgram, Statistics
+
+if TYPE_CHECKING:
+    from dovetail.engine.engine import Engine, PlanRecorder
+    from dovetail.ir.graph import Model
+
+
+class NativeProgram(LoadedProgram):
+    """A Program of the native engine. ``threads`` and ``elide`` are those of ``compile``."""
+
+    def __init__(self, model: Model, threads: int | None = None, elide: str = "auto") -> None:
+        # Deferred: a program from the cache of plans imports this module, and needs no engine.
+        from dovetail.engine.engine import Engine
+
+        super().__init__(model, "native", {"threads": threads, "elide": elide})
+        with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
+            self._engine: Engine | None = Engine(self.model, threads, elide)
+        self._call_fast = fast_call_of(self._engine)
+        self._stream: _Stream | None = None
+
+    @property
+    def _threads(self) -> int:
+        return 1 if self._engine is None else self._engine.threads
+
+    @property
+    def statistics(self) -> Statistics:
+        if self._engine is None:
+            return Statistics()
+        memory = self._engine.plan_memory
+        return Statistics(memory.plans, memory.evictions, memory.cached, memory.bytes, self._engine.packed_bytes)
+
+    @property
+    def call_fast(self) -> Callable[..., Any] | None:
+        """The call that the core serves alone; it returns None where it does not."""
+        return self._call_fast
+
+    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+        assert self._engine is not None
+        return self._engine(inputs, out)
+
+    def record_plan(self, recorder: PlanRecorder) -> None:
+        """Let ``recorder`` receive the plan of the first call."""
+        assert self._engine is not None
+        self._engine.plan_recorder = recorder
+
+    def _call_in_one_thread(self) -> Callable[[Any], Results]:
+        if self._engine is None or self._engine.threads == 1:
+            return self
+        if self._stream is None:
+            self._stream = _Stream(self, self._engine.copy_for_one_thread())
+        return self._stream
+
+    def close(self) -> None:
+        super().close()
+        self._engine = self._stream = None
+
+
+class _Stream:
+    """The calls of a program in one thread, which share its graph and its packed weights."""
+
+    def __init__(self, program: NativeProgram, engine: Engine) -> None:
+        self._program = program
+        self._engine = engine
+        self._call_fast = fast_call_of(engine)
+
+    def __call__(self, item: Any) -> Results:
+        program = self._program
+        if program._is_closed:
+            return program(item)
+        if self._call_fast is not None and active() is None:
+            results = self._call_fast((item,), {}, None)
+            if results is not None:
+                return results  # type: ignore[no-any-return]
+        return program._run_with(self._engine, (item,), {}, None)
+
+
+def fast_call_of(engine: Engine) -> Callable[..., Any] | None:
+    """Return the call that the core serves alone; it returns None where it does not."""
+    return None if engine.fast_calls is None else engine.fast_calls.call
+
+
+__all__ = ["NativeProgram"]

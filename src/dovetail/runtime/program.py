@@ -1,0 +1,382 @@
+"""Program, a model that is called, and the base of the programs that hold their model from the start."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dovetail.errors import EngineError, printable
+from dovetail.gc_pause import pause_gc
+from dovetail.interpreter.results import Results
+from dovetail.limits import DEFAULT, active, counting
+
+# What a program from the cache of plans does not need is imported in functions, for its start-up time.
+if TYPE_CHECKING:
+    from dovetail.interpreter.session import Session
+    from dovetail.ir.graph import Model, Value
+    from dovetail.streams import CallTime
+
+Compute = Callable[[Any, Mapping[str, Any] | None], dict[str, Any]]
+"""Computes the outputs for inputs by name or in order, and writes them into the arrays of the second argument."""
+
+PORTS_SHOWN = 4
+"""Inputs or outputs that the repr of a Program lists."""
+
+
+class Statistics(NamedTuple):
+    """Counts of a program since it was compiled; all are 0 where a library or the interpreter runs it.
+
+    ``plans``: the plans that were made, one for each set of input sizes that none served. ``evictions``: plans that were dropped
+    for newer ones. ``cached_plans``, ``plan_bytes``: the plans at hand, and an estimate of their bytes, without packed weights.
+    ``packed_bytes``: the packed weights, which all plans share.
+    """
+
+    plans: int = 0
+    evictions: int = 0
+    cached_plans: int = 0
+    plan_bytes: int = 0
+    packed_bytes: int = 0
+
+
+class Program(ABC):
+    """A compiled model: a callable that takes arrays by name or in order and returns the outputs as numpy arrays.
+
+    ``program(x=array)``, ``program({"x": array})``, ``program(array, ...)`` and ``program([array, ...])`` are the same call; an
+    input called ``out`` is passed in a dict. The :class:`Results` are indexed by name or position. ``out``: arrays that receive
+    the results, in a dict by name or in a list by position (None: a new array).
+
+    A state that is not passed has its initial value (see ``session``). No result shares memory with an input or another result.
+    A Program holds no state and may be called from several threads. Its pickle holds the model and the options; unpickling
+    compiles again. ``close``, or the end of a ``with`` block, releases its memory; a later call raises EngineError
+    [program.closed].
+    """
+
+    def __init__(self, engine: str, options: Mapping[str, Any]) -> None:
+        self.engine = engine
+        self.options = dict(options)
+        self._is_closed = False
+        self._call_fast: Callable[..., Any] | None = None
+        self._call_time: CallTime | None = None
+
+    @property
+    @abstractmethod
+    def model(self) -> Model:
+        """The model that runs."""
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The inputs, with ``name``, ``dtype`` and ``shape``."""
+        return self.model.inputs
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The outputs, with ``name``, ``dtype`` and ``shape``."""
+        return self.model.outputs
+
+    @property
+    def statistics(self) -> Statistics:
+        """The plans that were made and dropped, and the bytes that are held."""
+        return Statistics()
+
+    def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:
+        if self._call_fast is not None and active() is None:
+            results = self._call_fast(inputs, by_name, out)
+            if results is not None:
+                return results  # type: ignore[no-any-return]
+        return self._run(inputs, by_name, out)
+
+    def _run(self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
+        """Run a call that the core does not serve alone. Raises EngineError [program.closed]."""
+        if self._is_closed:
+            raise EngineError("program.closed", "a program must be open to run, got a closed one", file=self.model.file)
+        return self._run_open(inputs, by_name, out)
+
+    @abstractmethod
+    def _run_open(
+        self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None
+    ) -> Results:
+        """Run a call of an open program."""
+
+    @property
+    def _runtime(self) -> str:
+        """The engine or library and its device, for the repr."""
+        return self.engine
+
+    @property
+    def _threads(self) -> int:
+        """The threads of a call."""
+        return 1
+
+    def close(self) -> None:
+        """Release the plans, the workspace and the packed weights. A closed program cannot run."""
+        self._is_closed = True
+        self._call_fast = None
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def map(self, items: Iterable[Any], streams: int | str = "auto") -> Iterator[Results]:
+        """Yield the Results of each item, in order: ``program(item)``, several items at a time, with the same bits.
+
+        ``streams``: the items that run at a time, each in one thread. "auto" is as many as the program has threads, or one where
+        a call is shorter than the start of another thread. Each stream takes two items ahead of the results; an item must not
+        change before its result is returned. The error of an item is raised at its place and ends the iteration. Closing
+        the iterator ends its threads.
+
+        Raises EngineError [engine.streams], and [program.states] for a model with states, whose calls depend on each other.
+        """
+        if self.model.states:
+            message = "map takes a model without states: call a session() for each item, in order"
+            raise EngineError("program.states", message, file=self.model.file)
+        # Deferred for start-up time.
+        from dovetail.streams import CallTime, map_adaptive, map_concurrently, map_in_order, stream_count
+
+        count = stream_count(streams, self._threads)
+        single = self._call_in_one_thread()
+        if count == 1 or single is None:
+            return map_in_order(self, items)
+        if streams != "auto":
+            return map_concurrently(single, items, count)
+        if self._call_time is None:
+            self._call_time = CallTime()
+        return map_adaptive(single, items, count, self._call_time)
+
+    def _call_in_one_thread(self) -> Callable[[Any], Results] | None:
+        """Return a call of this program in one thread; None where calls do not run at the same time."""
+        return None
+
+    def session(self) -> Session:
+        """Return a Session, which keeps the states between calls."""
+        from dovetail.interpreter.session import Session
+
+        return Session(self)
+
+    def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the inputs as positional arguments: one mapping, or one array for each input."""
+        if by_name:
+            if not inputs:
+                return (by_name,)
+            if len(inputs) > 1 or not isinstance(inputs[0], Mapping) or any(name in by_name for name in inputs[0]):
+                raise EngineError("input.count", "inputs must be passed all in order or all by name, and each once")
+            return ({**inputs[0], **by_name},)
+        if len(inputs) == 1 and isinstance(inputs[0], list | tuple) and _is_list_of_inputs(self.model, inputs[0]):
+            return tuple(inputs[0])
+        return inputs
+
+    def _check_out(self, out: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+        """Return ``out`` by name. Raises EngineError [output.unknown], [output.array], [output.overlap]."""
+        names = [value.name for value in self.model.outputs]
+        if not isinstance(out, Mapping):
+            if not isinstance(out, list | tuple) or len(out) != len(names):
+                size = f"a list of {len(out)}" if isinstance(out, list | tuple) else type(out).__name__
+                raise EngineError(
+                    "output.array",
+                    f"out must be a dict, or a list with an array or None for each of {len(names)} outputs, got {size}",
+                )
+            out = {name: array for name, array in zip(names, out, strict=True) if array is not None}
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            raise EngineError(
+                "output.unknown", f"the model has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
+            )
+        arrays = [(name, array) for name, array in out.items() if isinstance(array, np.ndarray)]
+        for (one, first), (other, second) in combinations(arrays, 2):
+            if np.may_share_memory(first, second) and np.shares_memory(first, second):
+                raise EngineError("output.overlap", f"out[{one!r}] and out[{other!r}] must not share memory")
+        return out
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ""
+        return printable(f"<Program {self._runtime}{state}: {_ports_text(self.inputs)} -> {_ports_text(self.outputs)}>")
+
+
+class LoadedProgram(Program):
+    """A Program that holds its model from the start; a subclass runs it for inputs by name or in order."""
+
+    def __init__(self, model: Model, engine: str, options: Mapping[str, Any]) -> None:
+        from dovetail.formats.default_inputs import freeze_defaults
+        from dovetail.interpreter.session import InitialStates
+        from dovetail.ir.edit import copy_model
+        from dovetail.passes.default_inputs import default_inputs
+
+        super().__init__(engine, options)
+        self._source: Model | None = None
+        """The model with its optional inputs, where it has some: ``model`` has them as constants."""
+        self._overriding: dict[tuple[str, ...], Program] = {}
+        if default_inputs(model.graph):
+            self._source = copy_model(model)
+            model = freeze_defaults(self._source)
+        _refuse_preserved_nodes(model)
+        with pause_gc():
+            self._model = copy_model(model)
+        self._initial_states = InitialStates(self._model) if self._model.states else None
+        # Only loops and limits other than the default need a Usage in a run; it costs time in every call.
+        self._counts = self._model.limits != DEFAULT or any(_has_subgraphs(node.op) for node in self._model.graph.nodes)
+
+    @property
+    def model(self) -> Model:
+        return self._model
+
+    @property
+    def has_optional_inputs(self) -> bool:
+        """True if the model has inputs with default values, which are constants of ``model``."""
+        return self._source is not None
+
+    @abstractmethod
+    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the outputs for inputs by name or in order, written into the arrays of ``out``."""
+
+    def _compile_like(self, model: Model) -> Program:
+        """Compile another model in the way of this one."""
+        return type(self)(model, **self.options)
+
+    def _run_open(
+        self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None
+    ) -> Results:
+        return self._run_with(self._compute, inputs, by_name, out)
+
+    def _run_with(
+        self,
+        compute: Compute,
+        inputs: tuple[Any, ...],
+        by_name: dict[str, Any],
+        out: Mapping[str, Any] | Sequence[Any] | None,
+    ) -> Results:
+        if not self._counts:
+            return self._run_counted(compute, inputs, by_name, out)
+        with counting(self._model.limits):
+            return self._run_counted(compute, inputs, by_name, out)
+
+    def _run_counted(
+        self,
+        compute: Compute,
+        inputs: tuple[Any, ...],
+        by_name: dict[str, Any],
+        out: Mapping[str, Any] | Sequence[Any] | None,
+    ) -> Results:
+        inputs = self._positional_inputs(inputs, by_name)
+        arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        if self._source is not None and isinstance(arrays, Mapping) and not arrays.keys() <= self._own_names():
+            return self._run_overriding(arrays, out)
+        if self._initial_states is not None:
+            arrays = self._with_states(inputs)
+        targets = None if out is None else self._check_out(out)
+        return Results(compute(arrays, targets))
+
+    def _own_names(self) -> set[str]:
+        return {name for value in self._model.inputs for name in (value.name, *value.names)}
+
+    def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
+        """Run with arrays for optional inputs: in a program that has them as inputs or, where they must be constants, once."""
+        from dovetail.errors import DovetailError
+        from dovetail.formats.default_inputs import freeze_defaults
+        from dovetail.interpreter.interpret import check_defaults
+        from dovetail.passes.default_inputs import open_defaults, overridden
+
+        assert self._source is not None
+        names = tuple(sorted(overridden(self._source, arrays)))
+        if not names:
+            raise self._unknown_input(arrays)
+        program = self._overriding.get(names)
+        if program is None:
+            try:
+                program = self._compile_like(open_defaults(self._source, names))
+            except DovetailError:
+                data = check_defaults(self._source, arrays)
+                program = self._compile_like(freeze_defaults(self._source, data))
+                return program({name: array for name, array in arrays.items() if name not in names}, out=out)
+            self._overriding[names] = program
+        return program(dict(arrays), out=out)
+
+    def _unknown_input(self, arrays: Mapping[str, Any]) -> EngineError:
+        from dovetail.passes.default_inputs import default_inputs
+
+        assert self._source is not None
+        own = self._own_names()
+        unknown = ", ".join(repr(name) for name in arrays if name not in own)
+        known = ", ".join(repr(value.name) for value in self._model.inputs)
+        optional = ", ".join(map(repr, default_inputs(self._source.graph)))
+        return EngineError("input.unknown", f"the model has no input {unknown}; it has {known}, and the optional {optional}")
+
+    def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the inputs by name, with the initial values of states that are not among them."""
+        from dovetail.interpreter.session import inputs_by_name
+        from dovetail.ir.state import state_inputs
+
+        arrays = inputs_by_name(self._model, inputs)
+        assert self._initial_states is not None
+        if all(name in arrays for name in state_inputs(self._model)):
+            return arrays
+        return {**self._initial_states(arrays), **arrays}
+
+    def close(self) -> None:
+        super().close()
+        for program in self._overriding.values():
+            program.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self._source or self._model, self.options)
+
+
+def _restore(kind: type[LoadedProgram], model: Model, options: dict[str, Any]) -> LoadedProgram:
+    return kind(model, **options)
+
+
+def _ports_text(values: Sequence[Value]) -> str:
+    texts = [f"{value.name}: {value.type}" for value in values[:PORTS_SHOWN]]
+    more = [f"{len(values) - PORTS_SHOWN} more"] if len(values) > PORTS_SHOWN else []
+    return f"({', '.join(texts + more)})"
+
+
+def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
+    """Return whether a single list argument holds the inputs in order, and not the elements of the only input."""
+    from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType, shape_of
+
+    if len(model.inputs) != 1:
+        return True
+    if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
+        return False
+    shape = shape_of(model.inputs[0].type)
+    return (
+        (hasattr(items[0], "__dlpack__") or isinstance(items[0], np.generic))
+        if shape is None
+        else np.ndim(items[0]) == len(shape)
+    )
+
+
+def _has_subgraphs(op: Any) -> bool:
+    from dovetail.ir.op import bodies
+
+    return next(iter(bodies(op)), None) is not None
+
+
+def _refuse_preserved_nodes(model: Model) -> None:
+    """Raise the refusal of every preserved node that the outputs depend on."""
+    from dovetail.errors import raise_all
+    from dovetail.ir.builder import describe_op
+
+    needed = {id(value) for value in model.graph.outputs}
+    refusals = []
+    for node in reversed(model.graph.nodes):
+        if not any(id(y) in needed for y in node.outputs):
+            continue
+        needed.update(id(x) for x in node.inputs if x is not None)
+        if (refusal := getattr(node.op, "refusal", None)) is not None:
+            refusals.append(refusal.at(node=node.label, op=describe_op(node.op, node.inputs), file=model.file))
+    raise_all(refusals[::-1], f"nodes that cannot run in {model.file or 'the model'}")
+
+
+def write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Copy the outputs that ``out`` names into its arrays, and return all outputs."""
+    from dovetail.interpreter.interpret import copy_into
+
+    for name, array in (out or {}).items():
+        outputs[name] = copy_into(array, outputs[name], name)
+    return outputs
