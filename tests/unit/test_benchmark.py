@@ -15,7 +15,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder, EngineError, cli
-from dovetail.compare import benchmark, runtimes, throughput
+from dovetail.compare import benchmark, runtimes, size_benchmark, throughput
 from dovetail.compare.runtimes import Names, Runner
 
 INSTALLED = [name for name in benchmark.PEERS if runtimes.is_installed(name)]
@@ -171,3 +171,56 @@ def test_a_peer_that_refuses_has_no_throughput_but_a_note(model: str, said: Any,
 def test_streams_belong_to_throughput(model: str, said: Any) -> None:
     code, _, err = said(model, "--streams", "2")
     assert code == 2 and "--throughput" in err
+
+
+# Changing sizes
+
+
+@needs_peers
+@pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
+def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, said: Any) -> None:
+    code, out, err = said(file, "--sizes", "n=2..6", "--steps", "12", "--json")
+    found = json.loads(out)
+    sizes = [row["n"] for row in found["sizes"]]
+    assert code == 0 and found["agrees"] and len(sizes) == 12 and set(sizes) <= {2, 3, 4, 5, 6}
+    ours, *others = found["engines"]
+    assert [item["engine"] for item in others] == list(benchmark.PEERS) and ours["plans"] == len(set(sizes))
+    for item in others:
+        assert item["seen_ratio"] == pytest.approx(ours["seen"] / item["seen"])
+        assert item["new_ratio"] == pytest.approx(ours["new"] / item["new"]) and item["new"] <= item["new_p99"]
+    assert ("conversion to ONNX" in err) == (file == "small.xml")
+
+
+def test_a_size_that_grows_is_one_more_at_each_call(model: str, said: Any) -> None:
+    code, out, _ = said(model, "--grow", "n", "--dim", "n=3", "--steps", "4", "--against", "onnxruntime", "--json")
+    assert code == 0 and json.loads(out)["sizes"] == [{"n": 3}, {"n": 4}, {"n": 5}, {"n": 6}]
+
+
+def test_results_that_differ_at_a_size_end_in_1(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoilt(engine: str, path: str, threads: int, names: Names) -> Runner:
+        made = runtimes.runner("dovetail", path, threads, names)
+        return replace(made, run=lambda inputs: {name: array + (len(array) == 4) for name, array in made.run(inputs).items()})
+
+    monkeypatch.setattr(size_benchmark, "runner", spoilt)
+    code, out, _ = said(model, "--grow", "n", "--steps", "6", "--against", "onnxruntime")
+    assert code == 1 and "differ" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sizes", "n=5..2"], "NAME=LOW..HIGH"),
+        (["--sizes", "length=2..5"], "no open dimension length"),
+        (["--steps", "3"], "--sizes or --grow"),
+        (["--grow", "n", "--throughput"], "no --throughput"),
+    ],
+)
+def test_sizes_that_say_nothing_are_errors_of_usage(arguments: list[str], message: str, model: str, said: Any) -> None:
+    code, _, err = said(model, *arguments)
+    assert code == 2 and message in err
+
+
+def test_one_size_of_an_open_model_is_said_to_be_one(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoilt(monkeypatch, lambda made: made)
+    _, _, err = said(model, "--against", "openvino", "--no-memory")
+    assert "one size of n" in err

@@ -40,6 +40,18 @@ def sizes_of(pairs: Several[str]) -> dict[str, int]:
     return found
 
 
+def ranges_of(pairs: Several[str]) -> dict[str, tuple[int, int]]:
+    """Parse ``--sizes name=low..high`` to a mapping."""
+    found: dict[str, tuple[int, int]] = {}
+    for pair in pairs:
+        name, mark, text = pair.rpartition("=")
+        low, dots, high = text.partition("..")
+        if not (mark and dots and all(end.isascii() and end.isdigit() for end in (low, high)) and int(low) <= int(high)):
+            raise click.UsageError(f"--sizes takes NAME=LOW..HIGH, not {pair!r}")
+        found[name] = int(low), int(high)
+    return found
+
+
 def shapes_of(pairs: Several[str]) -> dict[str, list[int]]:
     """Parse ``--shape name=1,3,224,224`` to a mapping; a scalar's shape is ``name=``."""
     found: dict[str, list[int]] = {}

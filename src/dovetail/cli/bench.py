@@ -22,6 +22,11 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@click.option("--sizes", "ranges", multiple=True, metavar="NAME=LOW..HIGH", help="Sizes that change from call to call.")
+@click.option(
+    "--grow", "growing", multiple=True, metavar="NAME", help="A size that grows by 1 at each call, from its --dim or 1."
+)
+@click.option("--steps", type=click.IntRange(min=1), help="With --sizes and --grow: calls (default: 64).")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -36,6 +41,9 @@ def bench(
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
+    ranges: tuple[str, ...],
+    growing: tuple[str, ...],
+    steps: int | None,
     seed: int,
     as_json: bool,
 ) -> int:
@@ -43,8 +51,9 @@ def bench(
 
     Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
     With --throughput: Program.map, onnxruntime called by several threads, and OpenVINO's AsyncInferQueue for throughput.
+    With --sizes and --grow: calls of changing sizes, those that are new to an engine beside those that it has seen.
     """
-    from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.compare.benchmark import machine, measure, peers_for
     from dovetail.compare.random_inputs import flatten_outputs
     from dovetail.threads import thread_count
@@ -58,6 +67,14 @@ def bench(
     arrays, random = read_inputs(loaded, inputs, seed, dims, given)
     if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
+    if steps is not None and not (ranges or growing):
+        raise click.UsageError("--steps needs --sizes or --grow")
+    if ranges or growing:
+        if throughput or inputs:
+            raise click.UsageError("--sizes and --grow take random inputs, and no --throughput")
+        return _sizes(model, loaded, peers, count, (ranges, growing), sizes_of(dims), steps or 64, seed, as_json)
+    if open_sizes := _open_sizes(loaded):
+        narrate(f"one size of {', '.join(open_sizes)}: --sizes and --grow time calls whose sizes change")
     if streams is not None and not throughput:
         raise click.UsageError("--streams needs --throughput")
     if throughput:
@@ -77,6 +94,67 @@ def bench(
     else:
         table(("engine", "time", "ratio", "peak memory", "load and compile", "results"), [_row(row) for row in rows])
     return 0 if agrees else 1
+
+
+def _open_sizes(model: Any) -> list[str]:
+    """Return the names of the open dimensions of the inputs."""
+    from dovetail.ir.types import sizes_in
+    from dovetail.symbolic import symbols
+
+    found = (str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbols(size))
+    return list(dict.fromkeys(found))
+
+
+def _sizes(
+    file: str,
+    model: Any,
+    peers: Sequence[str],
+    threads: int,
+    changing: tuple[Sequence[str], Sequence[str]],
+    fixed: Mapping[str, int],
+    steps: int,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Measure and print calls of changing sizes."""
+    from dovetail.cli.arrays import ranges_of
+    from dovetail.compare.benchmark import machine
+    from dovetail.compare.random_inputs import random_inputs
+    from dovetail.compare.size_benchmark import draw_sizes, measure_sizes
+
+    ranges, growing = ranges_of(changing[0]), {name: fixed.get(name, 1) for name in changing[1]}
+    known = _open_sizes(model)
+    if unknown := [name for name in (*ranges, *growing) if name not in known]:
+        raise click.UsageError(f"--sizes: no open dimension {', '.join(unknown)}; the model has {', '.join(known) or 'none'}")
+    drawn = draw_sizes(ranges, growing, steps, seed)
+    feeds = [random_inputs(model, seed=seed + call, sizes={**fixed, **sizes}) for call, sizes in enumerate(drawn)]
+    with progress(f"running {file}"):
+        rows = measure_sizes(model, file, feeds, peers, threads)
+    for row in rows:
+        for note in row.notes:
+            narrate(f"{row.engine}: {note}")
+    narrate(
+        f"medians (99th percentiles) of {steps} calls, seed {seed}, {threads} thread{'s' if threads > 1 else ''}; {machine()}"
+    )
+    narrate(f"dovetail made {rows[0].plans} plans; ratio: dovetail's time over that engine's, below 1 where dovetail is faster")
+    agrees = all(row.agrees is not False for row in rows)
+    if as_json:
+        found = [dataclasses.asdict(row) for row in rows]
+        say_json("sizes", file=file, threads=threads, steps=steps, seed=seed, sizes=drawn, agrees=agrees, engines=found)
+    else:
+        table(("engine", "new sizes", "ratio", "seen sizes", "ratio", "results"), [_sizes_row(row) for row in rows])
+    return 0 if agrees else 1
+
+
+def _sizes_row(row: Any) -> list[str]:
+    from dovetail.report.text import duration
+
+    def cell(median: float | None, p99: float | None) -> str:
+        return "" if median is None or p99 is None else f"{duration(median)} ({duration(p99)})"
+
+    ratios = ["" if ratio is None else f"{ratio:.2f}" for ratio in (row.new_ratio, row.seen_ratio)]
+    results = "" if row.agrees is None else "agree" if row.agrees else "differ"
+    return [row.name, cell(row.new, row.new_p99), ratios[0], cell(row.seen, row.seen_p99), ratios[1], results]
 
 
 def _throughput(

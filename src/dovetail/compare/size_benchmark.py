@@ -1,0 +1,150 @@
+"""Benchmarks of calls whose sizes change: times of sizes that an engine has not seen, and of sizes that it has."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.benchmark import REST, path_for
+from dovetail.compare.random_inputs import flatten_outputs
+from dovetail.compare.runtimes import Names, Runner, ours, runner
+from dovetail.compare.verify import compare
+from dovetail.errors import DovetailError, EngineError
+from dovetail.ir.graph import Model
+from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.runtime.compilation import compile
+
+TURN = 10
+"""Calls of an engine between two rests, in which the threads of the others go to sleep."""
+
+Feed = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeMeasurement:
+    """Times of one engine, in seconds: the median and the 99th percentile of calls whose sizes are new to it, and of the others.
+
+    The ratios are dovetail's medians over those of the engine. ``plans``: the plans that dovetail made.
+    """
+
+    engine: str
+    name: str
+    new: float | None = None
+    new_p99: float | None = None
+    seen: float | None = None
+    seen_p99: float | None = None
+    new_ratio: float | None = None
+    seen_ratio: float | None = None
+    agrees: bool | None = None
+    plans: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def draw_sizes(ranges: Mapping[str, tuple[int, int]], growing: Mapping[str, int], calls: int, seed: int) -> list[dict[str, int]]:
+    """Return the sizes of each call: uniform in ``ranges``, both ends included, and one more at each call for ``growing``."""
+    chance = np.random.default_rng(seed)
+    return [
+        {name: int(chance.integers(low, high + 1)) for name, (low, high) in ranges.items()}
+        | {name: first + call for name, first in growing.items()}
+        for call in range(calls)
+    ]
+
+
+def measure_sizes(model: Model, path: str, feeds: Sequence[Feed], peers: Sequence[str], threads: int) -> list[SizeMeasurement]:
+    """Measure dovetail and each peer on the inputs of ``feeds``, twice in this order: the second time all sizes were seen.
+
+    The engines take turns. The first call of each, with the sizes of the last feed, does not count.
+    """
+    names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
+    program = compile(model, threads=threads)
+    found: list[_Entrant] = [_Entrant("dovetail", ours(program))]
+    failed: list[SizeMeasurement] = []
+    with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
+        for engine in peers:
+            try:
+                file, notes = path_for(engine, model, path, folder)
+                found.append(_Entrant(engine, runner(engine, file, threads, names), notes))
+            except DovetailError as error:
+                failed.append(SizeMeasurement(engine, engine, notes=(error.message,)))
+        for entrant in list(found):
+            try:
+                entrant.runner.run(feeds[-1])
+            except EngineError as error:
+                if entrant.engine == "dovetail":
+                    raise
+                found.remove(entrant)
+                failed.append(SizeMeasurement(entrant.engine, entrant.runner.name, notes=(error.message,)))
+        _take_turns(found, feeds)
+    first = found[0]
+    rows = [each.measurement(first, program.statistics.plans if each is first else None) for each in found]
+    return rows + failed
+
+
+class _Entrant:
+    def __init__(self, engine: str, runner: Runner, notes: tuple[str, ...] = ()) -> None:
+        self.engine = engine
+        self.runner = runner
+        self.notes = notes
+        self.new: list[float] = []
+        self.seen: list[float] = []
+        self.agrees = True
+
+    def run(self, feeds: Sequence[Feed], times: Sequence[list[float]]) -> list[dict[str, Any]]:
+        """Run one turn, and add the time of each call to its list of ``times``. Returns the outputs."""
+        time.sleep(REST)
+        for feed, row in zip(feeds, times, strict=True):
+            call = self.runner.call(feed)
+            start = time.perf_counter()
+            call()
+            row.append(time.perf_counter() - start)
+        return [self.runner.run(feed) for feed in feeds]
+
+    def measurement(self, first: _Entrant, plans: int | None) -> SizeMeasurement:
+        (new, new_p99), (seen, seen_p99) = _quantiles(self.new), _quantiles(self.seen)
+        is_peer = self is not first
+        ratios = [_ratio(first.new, self.new), _ratio(first.seen, self.seen)] if is_peer else [None, None]
+        agrees = self.agrees if is_peer else None
+        return SizeMeasurement(
+            self.engine, self.runner.name, new, new_p99, seen, seen_p99,
+            ratios[0], ratios[1], agrees, plans, self.notes + self.runner.notes,
+        )  # fmt: skip
+
+
+def _take_turns(entrants: Sequence[_Entrant], feeds: Sequence[Feed]) -> None:
+    known: set[Any] = {_key(feeds[-1])}
+    for is_second in (False, True):
+        for turn in _turns(feeds):
+            is_new = []
+            for feed in turn:
+                is_new.append(not is_second and _key(feed) not in known)
+                known.add(_key(feed))
+            reference: list[dict[str, Any]] | None = None
+            for entrant in entrants:
+                results = entrant.run(turn, [entrant.new if new else entrant.seen for new in is_new])
+                if reference is None:
+                    reference = results
+                else:
+                    rows = [row for pair in zip(reference, results, strict=True) for row in compare(*pair)]
+                    entrant.agrees = entrant.agrees and all(row.agrees for row in rows)
+
+
+def _turns(feeds: Sequence[Feed]) -> Iterator[Sequence[Feed]]:
+    return (feeds[first : first + TURN] for first in range(0, len(feeds), TURN))
+
+
+def _key(feed: Feed) -> Any:
+    return tuple((name, np.shape(array)) for name, array in flatten_outputs(feed).items())
+
+
+def _quantiles(times: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the median and the 99th percentile; None without a time."""
+    return (float(np.median(times)), float(np.quantile(times, 0.99))) if times else (None, None)
+
+
+def _ratio(own: Sequence[float], peer: Sequence[float]) -> float | None:
+    return float(np.median(own) / np.median(peer)) if own and peer else None
