@@ -125,19 +125,38 @@ void add_multiple(std::vector<Operand>& operands, const std::vector<Operand>& sl
 
 }  // namespace
 
-void ParametricProgram::fill(Program& program, std::int64_t n) const {
+ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences)
+    : steps_(std::move(steps)), differences_(std::move(differences)) {
+    for (const auto& each : differences_)
+        if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
+}
+
+void ParametricProgram::fill(Program& program, std::int64_t n, const std::vector<ConstantPatch>& patches) const {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         Spec spec = steps_[i];
-        const Spec& slope = slopes_.at(i);
-        add_multiple(spec.inputs, slope.inputs, n);
-        add_multiple(spec.outputs, slope.outputs, n);
-        for (auto& [name, value] : spec.attributes) {
-            const Attribute& by = slope.attributes.at(name);
-            if (auto* const number = std::get_if<std::int64_t>(&value)) *number += std::get<std::int64_t>(by) * n;
-            if (auto* const numbers = std::get_if<std::vector<std::int64_t>>(&value))
-                add_multiple(*numbers, std::get<std::vector<std::int64_t>>(by), n);
+        std::int64_t factor = 1;
+        for (std::size_t order = 0; order < differences_.size(); ++order) {
+            const auto k = static_cast<std::int64_t>(order);
+            factor = factor * (n - k) / (k + 1);  // n over k + 1
+            if (factor == 0) break;
+            const Spec& difference = differences_[order][i];
+            add_multiple(spec.inputs, difference.inputs, factor);
+            add_multiple(spec.outputs, difference.outputs, factor);
+            for (auto& [name, value] : spec.attributes) {
+                const Attribute& by = difference.attributes.at(name);
+                if (auto* const number = std::get_if<std::int64_t>(&value)) *number += std::get<std::int64_t>(by) * factor;
+                if (auto* const numbers = std::get_if<std::vector<std::int64_t>>(&value))
+                    add_multiple(*numbers, std::get<std::vector<std::int64_t>>(by), factor);
+            }
         }
-        program.add(spec);
+        for (const ConstantPatch& patch : patches) {
+            if (patch.step != i) continue;
+            Operand& input = spec.inputs.at(patch.input);
+            input.constant = patch.address;
+            input.low = patch.low;
+            input.high = patch.high;
+        }
+        program.add(spec, std::none_of(patches.begin(), patches.end(), [i](const auto& patch) { return patch.step == i; }));
     }
 }
 

@@ -95,18 +95,28 @@ private:
     std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
-// A program whose numbers (offsets, sizes, strides, integer attributes) are affine functions of one number n.
+// A constant of one number n: the step and the input that read it, its address and the extent of its memory from there.
+struct ConstantPatch {
+    std::size_t step;
+    std::size_t input;
+    const std::byte* address;
+    std::int64_t low;
+    std::int64_t high;
+};
+
+// A program whose numbers (offsets, sizes, strides, integer attributes) are polynomials in one number n.
 class ParametricProgram {
 public:
-    // `steps` are the kernels for n = 0; `slopes` hold the increase of each number for each unit of n. Both have equal names.
-    ParametricProgram(std::vector<Spec> steps, std::vector<Spec> slopes) : steps_(std::move(steps)), slopes_(std::move(slopes)) {}
+    // `steps` are the kernels for n = 0; `differences` hold the forward differences of each number at 0, the first order first.
+    // All have equal names.
+    ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences);
 
-    // Appends the kernels for this n to an empty program. Throws as Program::add does.
-    void fill(Program& program, std::int64_t n) const;
+    // Appends the kernels for this n to an empty program; `patches` replace constants. Throws as Program::add does.
+    void fill(Program& program, std::int64_t n, const std::vector<ConstantPatch>& patches) const;
 
 private:
     std::vector<Spec> steps_;
-    std::vector<Spec> slopes_;
+    std::vector<std::vector<Spec>> differences_;
 };
 
 }  // namespace dovetail

@@ -248,14 +248,25 @@ void bind_program(nb::module_& m) {
             for (std::size_t i = 0; i < program.size(); ++i) numbers.push_back(program.kernel(i).multiply_adds());
             return numbers;
         });
+    using PatchRow = std::tuple<std::size_t, std::size_t, std::uintptr_t, std::int64_t, std::int64_t>;
     nb::class_<ParametricProgram>(m, "ParametricProgram")
         .def(
             "__init__",
-            [](ParametricProgram* self, const std::vector<SpecRow>& steps, const std::vector<SpecRow>& slopes) {
-                new (self) ParametricProgram(specs_of(steps), specs_of(slopes));
+            [](ParametricProgram* self, const std::vector<SpecRow>& steps, const std::vector<std::vector<SpecRow>>& differences) {
+                std::vector<std::vector<Spec>> orders;
+                for (const auto& rows : differences) orders.push_back(specs_of(rows));
+                new (self) ParametricProgram(specs_of(steps), std::move(orders));
             },
-            "steps"_a, "slopes"_a)
-        .def("fill", &ParametricProgram::fill, "program"_a, "n"_a, nb::call_guard<dovetail::GilRelease>());
+            "steps"_a, "differences"_a)
+        .def(
+            "fill",
+            [](const ParametricProgram& steps, Program& program, std::int64_t n, const std::vector<PatchRow>& rows) {
+                std::vector<ConstantPatch> patches;
+                for (const auto& [step, input, address, low, high] : rows)
+                    patches.push_back({step, input, reinterpret_cast<const std::byte*>(address), low, high});
+                steps.fill(program, n, patches);
+            },
+            "program"_a, "n"_a, "patches"_a, nb::call_guard<dovetail::GilRelease>());
     nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())
         .def_prop_ro("arena", &Execution::arena)

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
-from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan
+from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan, range_of
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -193,7 +193,10 @@ class Engine:
         return plan, tensor_map
 
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
-        """Return an executable from a parametric plan, where exactly one size differs from those of the last new plan."""
+        """Return an executable from a parametric plan, where one size alone differs from those of the last call of new sizes.
+
+        Two plans of a range are made for their sizes alone: a parametric plan costs as much as several.
+        """
         before, self._sizes = self._sizes, dict(sizes)
         if self._core is None or not all(is_array(array) and array.flags.c_contiguous for array in arrays):
             return None
@@ -201,31 +204,35 @@ class Engine:
         if len(changed) != 1 or before.keys() != sizes.keys() or sizes[changed[0]] < 2:
             return None
         symbol = changed[0]
-        key = (symbol, *sorted(item for item in sizes.items() if item[0] != symbol))
-        parametric_plan = self._parametric_plans.get(key)
-        is_outside = parametric_plan is not None and not parametric_plan.first <= sizes[symbol] <= parametric_plan.last
-        if key not in self._parametric_plans or is_outside:
-            parametric_plan = self._parametric_plans[key] = self._make_parametric_plan(symbol, sizes)
+        first, last = range_of(sizes[symbol])
+        others = {name: size for name, size in sizes.items() if name != symbol}
+        key = (symbol, first, *sorted(others.items()))
+        if key not in self._parametric_plans:
+            self._parametric_plans[key] = self._make_parametric_plan(symbol, first, last, others)
             while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
                 self._parametric_plans.popitem(last=False)
+        self._parametric_plans.move_to_end(key)
+        parametric_plan = self._parametric_plans[key]
         if parametric_plan is None:
             return None
-        plan, fill = parametric_plan.at(sizes[symbol])
+        plan, constants, fill = parametric_plan.at(sizes[symbol])
         self._check_memory(plan)
         try:
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._constants)
-            return Executable(
+            executable = Executable(
                 plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool, fill
             )
         except ValueError:
             # A kernel takes the sizes of the parametric plan but not these: they get a plan of their own.
             return None
+        executable.constants += constants
+        return executable
 
-    def _make_parametric_plan(self, symbol: str, sizes: dict[str, int]) -> ParametricPlan | None:
+    def _make_parametric_plan(self, symbol: str, first: int, last: int, others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None
         try:
             with pause_gc():
-                return make_parametric_plan(self.graph, symbol, sizes, self.elide, self._core, self._shape_nodes)
+                return make_parametric_plan(self.graph, symbol, first, last, others, self.elide, self._core, self._shape_nodes)
         except RuleError:
             # A rule refuses one of the other sizes that a parametric plan is made from.
             return None

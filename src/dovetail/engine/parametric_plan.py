@@ -1,14 +1,16 @@
-"""Parametric plans: one plan for a range of sizes of one symbol, made from plans for three sizes.
+"""Parametric plans: one plan for a range of sizes of one symbol, made from plans for a few of them.
 
-Where every shape is ``a + b * n`` in one symbol ``n`` (decided on the expressions, not on numbers), all offsets, sizes and
-strides of a plan are polynomials in ``n``. Polynomials that agree with a linear function at three sizes are that function. The
-arena has the offsets of the largest of the three sizes.
+Where every shape is ``a + b * n`` in one symbol ``n`` (decided on the expressions, not on numbers), all offsets, sizes, strides
+and integers that follow from the sizes are polynomials in ``n``: products of a few sizes. Polynomials of degree DEGREE that agree
+at one size more than they have coefficients are one polynomial. The arena has the offsets of the largest size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import pairwise
+from math import comb
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ import numpy as np
 from dovetail import symbolic
 from dovetail.engine.affine_sizes import is_affine, size_expressions
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
-from dovetail.engine.plan import Plan, Step
+from dovetail.engine.plan import Plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
 from dovetail.engine.run.step_encoding import EncodedStep, OperandRow, encode_step
@@ -25,41 +27,91 @@ from dovetail.engine.select.kernel_traits import traits_of
 from dovetail.engine.shape_specialization import ShapeTensorNodes
 from dovetail.ir.graph import Graph
 
-LinearSizes = Sequence[tuple[int, int]]
-"""For each axis the size at ``first``, and its slope."""
+DEGREE = 3
+"""The degree of the numbers of a plan in one size."""
+MAX_ELEMENTS = 256
+"""Elements of a constant that the sizes decide, such as a position, and that is computed for each of them."""
+Polynomial = tuple[int, ...]
+"""A number at ``first``, and its forward differences there: the polynomial in the form of Newton."""
+Patch = tuple[int, int, int, int, int]
+"""A constant of one size in a step: the numbers of the step and of the operand, its address and the extent of its memory."""
 
-MIN_RANGE = 64
-"""The least number of sizes in a parametric plan: with doubling from there, a loop of n steps makes log2(n / 64) of them."""
+
+def range_of(size: int) -> tuple[int, int]:
+    """Return the first and the last size of the range with a parametric plan of its own that ``size`` is in.
+
+    An arena has room for the last: ranges are wider where sizes are small.
+    """
+    ends = (2, 8, 32, 64)
+    first = next((end for end in reversed(ends) if end <= size), 0)
+    if first < ends[-1]:
+        return first, ends[ends.index(first) + 1] - 1
+    first = 1 << (size.bit_length() - 1)
+    return first, 2 * first - 1
 
 
 class ParametricPlan:
-    """The steps for sizes ``first`` to ``last`` of one symbol: numbers at ``first``, and their slopes in the symbol.
+    """The steps for sizes ``first`` to ``last`` of one symbol.
 
-    ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, ``sizes`` those of its inputs and outputs.
+    ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, ``sizes`` those of its inputs and outputs,
+    ``constants`` the elements of constants by the numbers of their steps and operands.
     """
 
-    def __init__(self, first: int, last: int, plan: Plan, steps: Any, sizes: Sequence[LinearSizes], arena_bytes: int) -> None:
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        plan: Plan,
+        steps: Any,
+        sizes: Sequence[Sequence[Polynomial]],
+        constants: Sequence[_Constant],
+        arena_bytes: int,
+    ) -> None:
         self.first = first
         self.last = last
         self._plan = plan
         self._steps = steps
         self._sizes = sizes
+        self._constants = constants
         self._arena_bytes = arena_bytes
 
-    def at(self, size: int) -> tuple[Plan, Callable[[object], None]]:
-        """Return the plan for one size, and a function that adds its steps to an empty program of the core.
+    def at(self, size: int) -> tuple[Plan, list[np.ndarray[Any, Any]], Callable[[object], None]]:
+        """Return the plan for one size, the constants of this size, and a function that adds its steps to an empty program.
 
-        The function raises ValueError where a kernel does not take the sizes. The plan's own steps are those for ``first``.
+        The constants must live as long as the program. The function raises ValueError where a kernel does not take the sizes.
+        The plan's own steps are those for ``first``.
         """
         distance, base = size - self.first, self._plan
         tensors = [
-            _resize(tensor, [start + slope * distance for start, slope in sizes])
+            _resize(tensor, [_evaluate(number, distance) for number in sizes])
             for tensor, sizes in zip((*base.inputs, *base.outputs), self._sizes, strict=True)
         ]
         plan = copy(base)
         plan.inputs, plan.outputs = tensors[: len(base.inputs)], tensors[len(base.inputs) :]
         plan.arena_bytes = self._arena_bytes
-        return plan, lambda program: self._steps.fill(program, distance)
+        constants = [constant.at(distance) for constant in self._constants]
+        patches: list[Patch] = [
+            (constant.step, constant.operand, data.__array_interface__["data"][0], 0, data.nbytes)
+            for constant, data in zip(self._constants, constants, strict=True)
+        ]
+        return plan, constants, lambda program: self._steps.fill(program, distance, patches)
+
+
+class _Constant(NamedTuple):
+    """A constant whose elements, whole numbers, are polynomials in the size: the numbers of its step and of its operand."""
+
+    step: int
+    operand: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    elements: list[Polynomial]
+
+    def at(self, distance: int) -> np.ndarray[Any, Any]:
+        return np.array([_evaluate(element, distance) for element in self.elements], self.dtype).reshape(self.shape)
+
+
+def _evaluate(polynomial: Polynomial, distance: int) -> int:
+    return sum(difference * comb(distance, order) for order, difference in enumerate(polynomial))
 
 
 class _Sample(NamedTuple):
@@ -70,11 +122,16 @@ class _Sample(NamedTuple):
 
 
 def make_parametric_plan(
-    graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str, core: ModuleType, shape_nodes: ShapeTensorNodes
+    graph: Graph,
+    symbol: str,
+    first: int,
+    last: int,
+    others: Mapping[str, int],
+    elide: str,
+    core: ModuleType,
+    shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan | None:
-    """Return a parametric plan from the size of ``symbol`` in ``sizes`` up to twice that; None where the plan is not
-    linear in it."""
-    others = {name: size for name, size in sizes.items() if name != symbol}
+    """Return a parametric plan for ``symbol`` from ``first`` to ``last`` beside ``others``; None where no polynomials are one."""
     if not all(is_affine(size, symbol, others) for size in size_expressions(graph)):
         return None
 
@@ -91,15 +148,16 @@ def make_parametric_plan(
         steps = _encode_steps(plan, tensor_map)
         return None if steps is None else _Sample(plan, steps)
 
-    first = sizes[symbol]
-    last = first + max(first, MIN_RANGE)
     at_last = sample(last)
     if at_last is None:
         return None
-    at_first, at_next = (sample(size, at_last.plan) for size in (first, first + 1))
-    if at_first is None or at_next is None:
-        return None
-    return _fit(first, last, at_first, at_next, at_last, core)
+    samples = []
+    for size in range(first, first + DEGREE + 1):
+        found = sample(size, at_last.plan)
+        if found is None or _structure_of(found.steps) != _structure_of(at_last.steps):
+            return None
+        samples.append(found)
+    return _fit(first, last, samples, at_last, core)
 
 
 def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
@@ -107,20 +165,45 @@ def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
-def _fit(first: int, last: int, at_first: _Sample, at_next: _Sample, at_last: _Sample, core: ModuleType) -> ParametricPlan | None:
-    """Fit linear functions to the numbers of plans for three sizes; None where they do not fit all three."""
-    samples = (at_first, at_next, at_last)
-    if len({_structure_of(sample.steps) for sample in samples}) != 1 or not _has_same_constants(samples):
+def _fit(first: int, last: int, samples: Sequence[_Sample], at_last: _Sample, core: ModuleType) -> ParametricPlan | None:
+    """Fit polynomials to the numbers of plans for consecutive sizes; None where they do not hold at ``last``."""
+    every = [*samples, at_last]
+    constants = _varying_constants(every, last - first)
+    numbers = _polynomials([[*_sizes_of(sample.plan), *_numbers_of(sample.steps)] for sample in every], last - first)
+    if constants is None or numbers is None:
         return None
-    rows = [np.array([*_sizes_of(sample.plan), *_numbers_of(sample.steps)], np.int64) for sample in samples]
-    slopes = rows[1] - rows[0]
-    if not np.array_equal(rows[0] + slopes * (last - first), rows[2]):
-        return None
-    numbers = iter(slopes.tolist())
-    plan = at_first.plan
-    sizes = [[(size, next(numbers)) for size in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
-    steps = core.ParametricProgram(at_first.steps, [_slopes_of(step, numbers) for step in at_first.steps])
-    return ParametricPlan(first, last, plan, steps, sizes, at_last.plan.arena_bytes)
+    plan, rest = samples[0].plan, iter(numbers)
+    sizes = [[next(rest) for _ in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
+    polynomials = list(rest)
+    orders = max(map(_degree_of, polynomials), default=0)
+    differences = [
+        [_with_numbers(step, values) for step in samples[0].steps]
+        for values in (iter([number[order] for number in polynomials]) for order in range(1, orders + 1))
+    ]
+    steps = core.ParametricProgram(samples[0].steps, differences)
+    return ParametricPlan(first, last, plan, steps, sizes, constants, at_last.plan.arena_bytes)
+
+
+def _polynomials(rows: Sequence[Sequence[int]], distance: int) -> list[Polynomial] | None:
+    """Return the polynomials through all rows but the last; None where one is not the last row's at ``distance``."""
+    found = [_polynomial(values) for values in zip(*rows[:-1], strict=True)]
+    is_right = all(_evaluate(number, distance) == value for number, value in zip(found, rows[-1], strict=True))
+    return found if is_right else None
+
+
+def _polynomial(values: Sequence[int]) -> Polynomial:
+    """Return the polynomial through values at consecutive sizes."""
+    if all(value == values[0] for value in values):
+        return (values[0],) + (0,) * (len(values) - 1)
+    differences, row = [], list(values)
+    while row:
+        differences.append(row[0])
+        row = [after - before for before, after in pairwise(row)]
+    return tuple(differences)
+
+
+def _degree_of(polynomial: Polynomial) -> int:
+    return max((order for order, difference in enumerate(polynomial) if difference), default=0)
 
 
 # Comparison of plans
@@ -144,27 +227,59 @@ def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep] | None
     return steps
 
 
-def _has_same_constants(samples: Sequence[_Sample]) -> bool:
-    def constants_of(step: Step) -> list[np.ndarray[Any, Any] | None]:
-        return [None if operand is None else operand.data for operand in (*step.reads, *step.writes)]
+def _varying_constants(samples: Sequence[_Sample], distance: int) -> list[_Constant] | None:
+    """Return the constants that differ from sample to sample; None where one is no polynomial, or a write."""
+    found = []
+    for index, steps in enumerate(zip(*(sample.plan.steps for sample in samples), strict=True)):
+        writes = [[operand.data for operand in step.writes] for step in steps]
+        if any(data is not None for row in writes for data in row):
+            return None
+        reads = [[operand for operand in step.reads if operand is not None] for step in steps]
+        for operand, (one, *others) in enumerate(zip(*reads, strict=True)):
+            if all(_is_same_constant(one.data, other.data) for other in others):
+                continue
+            is_whole = all(each.offset == 0 for each in (one, *others))
+            constant = _constant(index, operand, [each.data for each in (one, *others)], distance) if is_whole else None
+            if constant is None:
+                return None
+            found.append(constant)
+    return found
 
-    for steps in zip(*(sample.plan.steps for sample in samples), strict=True):
-        for first, *others in zip(*map(constants_of, steps), strict=True):
-            if not all(_is_same_constant(first, other) for other in others):
-                return False
-    return True
+
+def _constant(step: int, operand: int, values: Sequence[np.ndarray[Any, Any] | None], distance: int) -> _Constant | None:
+    """Fit polynomials to the elements of a constant; None where they are not all whole numbers of one shape, and few."""
+    arrays = [value for value in values if value is not None]
+    first = arrays[0] if len(arrays) == len(values) else None
+    if first is None or first.dtype.kind not in "iuf" or first.size > MAX_ELEMENTS:
+        return None
+    rows = []
+    for array in arrays:
+        if array.shape != first.shape or array.dtype != first.dtype or not array.flags.c_contiguous:
+            return None
+        elements = array.ravel().tolist()
+        if array.dtype.kind == "f" and (np.signbit(array) & (array == 0)).any():
+            return None
+        if any(element != element or abs(element) >= 2**24 or element != int(element) for element in elements):
+            return None
+        rows.append([int(element) for element in elements])
+    numbers = _polynomials(rows, distance)
+    return None if numbers is None else _Constant(step, operand, first.dtype, first.shape, numbers)
 
 
 def _is_same_constant(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+    if one is None or other is None:
+        return one is other
+    return one is other or (one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int)
+def _is_number(name: str, value: object) -> bool:
+    """Return whether an attribute is an integer, or integers, that may depend on the sizes."""
+    items = value if isinstance(value, list) else [value]
+    return name not in STRUCTURE and all(isinstance(item, int) for item in items)
 
 
-def _is_integers(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int) for item in value)
+STRUCTURE = ("code", "results")
+"""Attributes whose integers are instructions."""
 
 
 def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
@@ -173,7 +288,7 @@ def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
     for kernel, reads, writes, attributes in steps:
         operands = tuple((row[0], row[2], row[3], len(row[4]), bool(row[6])) for row in (*reads, *writes))
         named = tuple(
-            (name, len(value) if _is_integers(value) else None if _is_integer(value) else repr(value))
+            (name, repr(value) if not _is_number(name, value) else len(value) if isinstance(value, list) else None)
             for name, value in attributes.items()
         )
         structure.append((kernel, len(reads), operands, named))
@@ -186,11 +301,9 @@ def _numbers_of(steps: Sequence[EncodedStep]) -> Iterable[int]:
             yield row[1]
             yield from row[4]
             yield from row[5]
-        for value in attributes.values():
-            if _is_integer(value):
-                yield value
-            elif _is_integers(value):
-                yield from value
+        for name, value in attributes.items():
+            if _is_number(name, value):
+                yield from value if isinstance(value, list) else (value,)
 
 
 def _sizes_of(plan: Plan) -> Iterable[int]:
@@ -202,22 +315,29 @@ def _resize(tensor: RunTensor, sizes: Iterable[int]) -> RunTensor:
     return RunTensor(tensor.name, tensor.type, tuple(sizes), tensor.dtype)
 
 
-# Steps with slopes in place of their numbers
+# Steps with differences in place of their numbers
 
 
-def _slopes_of(step: EncodedStep, slopes: Iterator[int]) -> EncodedStep:
+def _with_numbers(step: EncodedStep, numbers: Iterator[int]) -> EncodedStep:
     kernel, reads, writes, attributes = step
-    read_slopes, write_slopes = ([_operand_slopes_of(row, slopes) for row in rows] for rows in (reads, writes))
-    return kernel, read_slopes, write_slopes, {name: _attribute_slopes_of(value, slopes) for name, value in attributes.items()}
+    new_reads, new_writes = ([_row_with_numbers(row, numbers) for row in rows] for rows in (reads, writes))
+    return (
+        kernel,
+        new_reads,
+        new_writes,
+        {name: _attribute_with_numbers(name, value, numbers) for name, value in attributes.items()},
+    )
 
 
-def _operand_slopes_of(row: OperandRow, slopes: Iterator[int]) -> OperandRow:
+def _row_with_numbers(row: OperandRow, numbers: Iterator[int]) -> OperandRow:
     buffer, _, dtype, itemsize, sizes, strides, address, low, high = row
-    offset = next(slopes)
-    return buffer, offset, dtype, itemsize, [next(slopes) for _ in sizes], [next(slopes) for _ in strides], address, low, high
+    offset = next(numbers)
+    return buffer, offset, dtype, itemsize, [next(numbers) for _ in sizes], [next(numbers) for _ in strides], address, low, high
 
 
-def _attribute_slopes_of(value: Any, slopes: Iterator[int]) -> Any:
-    if _is_integer(value):
-        return next(slopes)
-    return [next(slopes) for _ in value] if _is_integers(value) else value
+def _attribute_with_numbers(name: str, value: Any, numbers: Iterator[int]) -> Any:
+    if name in STRUCTURE:
+        return [0 for _ in value]
+    if not _is_number(name, value):
+        return value
+    return [next(numbers) for _ in value] if isinstance(value, list) else next(numbers)
