@@ -131,14 +131,14 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
         if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
 }
 
-void ParametricProgram::fill(Program& program, std::int64_t n, const std::vector<ConstantPatch>& patches) const {
+void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& factors,
+                             const std::vector<ConstantPatch>& patches) const {
+    if (factors.size() != differences_.size()) throw std::invalid_argument("needs a factor for each difference");
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         Spec spec = steps_[i];
-        std::int64_t factor = 1;
         for (std::size_t order = 0; order < differences_.size(); ++order) {
-            const auto k = static_cast<std::int64_t>(order);
-            factor = factor * (n - k) / (k + 1);  // n over k + 1
-            if (factor == 0) break;
+            const std::int64_t factor = factors[order];
+            if (factor == 0) continue;
             const Spec& difference = differences_[order][i];
             add_multiple(spec.inputs, difference.inputs, factor);
             add_multiple(spec.outputs, difference.outputs, factor);

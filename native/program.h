@@ -95,7 +95,7 @@ private:
     std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
-// A constant of one number n: the step and the input that read it, its address and the extent of its memory from there.
+// A constant of some sizes: the step and the input that read it, its address and the extent of its memory from there.
 struct ConstantPatch {
     std::size_t step;
     std::size_t input;
@@ -104,15 +104,15 @@ struct ConstantPatch {
     std::int64_t high;
 };
 
-// A program whose numbers (offsets, sizes, strides, integer attributes) are polynomials in one number n.
+// A program whose numbers (offsets, sizes, strides, integer attributes) are sums of products of numbers with factors.
 class ParametricProgram {
 public:
-    // `steps` are the kernels for n = 0; `differences` hold the forward differences of each number at 0, the first order first.
-    // All have equal names.
+    // `steps` are the kernels for factors of 0; `differences` hold what each number adds to that for each unit of a factor. All
+    // have equal names.
     ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences);
 
-    // Appends the kernels for this n to an empty program; `patches` replace constants. Throws as Program::add does.
-    void fill(Program& program, std::int64_t n, const std::vector<ConstantPatch>& patches) const;
+    // Appends the kernels for these factors to an empty program; `patches` replace constants. Throws as Program::add does.
+    void fill(Program& program, const std::vector<std::int64_t>& factors, const std::vector<ConstantPatch>& patches) const;
 
 private:
     std::vector<Spec> steps_;

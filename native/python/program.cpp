@@ -260,13 +260,14 @@ void bind_program(nb::module_& m) {
             "steps"_a, "differences"_a)
         .def(
             "fill",
-            [](const ParametricProgram& steps, Program& program, std::int64_t n, const std::vector<PatchRow>& rows) {
+            [](const ParametricProgram& steps, Program& program, const std::vector<std::int64_t>& factors,
+               const std::vector<PatchRow>& rows) {
                 std::vector<ConstantPatch> patches;
                 for (const auto& [step, input, address, low, high] : rows)
                     patches.push_back({step, input, reinterpret_cast<const std::byte*>(address), low, high});
-                steps.fill(program, n, patches);
+                steps.fill(program, factors, patches);
             },
-            "program"_a, "n"_a, "patches"_a, nb::call_guard<dovetail::GilRelease>());
+            "program"_a, "factors"_a, "patches"_a, nb::call_guard<dovetail::GilRelease>());
     nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())
         .def_prop_ro("arena", &Execution::arena)

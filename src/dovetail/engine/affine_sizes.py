@@ -1,8 +1,8 @@
-"""Affine sizes: decides which dimensions of a graph are ``a + b * n`` in the size ``n`` of one symbol of its inputs."""
+"""Affine sizes: decides which dimensions of a graph are ``a + b * n`` in the size ``n`` of each of some symbols of its inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,23 +29,19 @@ def _elements_of(value: Value) -> Iterable[Size]:
     return elements
 
 
-def is_affine(size: Size | None, symbol: str, others: Mapping[str, int]) -> bool:
-    """Return whether an expression is ``a + b * symbol`` for every size of the symbol, given the sizes of the other symbols."""
+def is_affine(size: Size | None, names: Sequence[str], others: Mapping[str, int]) -> bool:
+    """Return whether an expression is affine in each of the symbols ``names`` for all sizes, given the sizes of the others."""
     if size is None:
         return False
     if isinstance(size, int | np.integer | np.bool_):
         return True
     try:
         rest = symbolic.substitute(size, others)
-        if isinstance(rest, int):
-            return True
-        at_zero, at_one = (symbolic.substitute(rest, {symbol: number}) for number in (0, 1))
-        if not isinstance(at_zero, int) or not isinstance(at_one, int):
-            return False
-        (variable,) = symbolic.symbols(rest)
-        return bool(rest == at_zero + (at_one - at_zero) * variable)
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
+    if isinstance(rest, int):
+        return True
+    return all(str(symbol) in names for symbol in symbolic.symbols(rest)) and all(_is_affine_in(rest, name) for name in names)
 
 
 def input_symbols_of(graph: Graph) -> frozenset[str]:

@@ -12,9 +12,9 @@ import numpy as np
 from dovetail import native_core
 from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
-from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan, range_of
+from dovetail.engine.parametric_plan import MAX_SYMBOLS, ParametricPlan, make_parametric_plan, range_of
 from dovetail.engine.plan import Plan
-from dovetail.engine.plan_log import log_plan
+from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import NonAffineInput, Strides, check_elide, make_plan
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
@@ -37,6 +37,11 @@ from dovetail.threads import thread_count
 
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
+
+MAX_COUNTS = 4096
+"""The ranges whose plans an engine counts."""
+OWN_PLANS = {1: 1, 2: 3, 3: 8}
+"""The plans that are made for their own sizes before a parametric plan, by its number of symbols."""
 
 
 class PlanRecorder(Protocol):
@@ -73,6 +78,8 @@ class Engine:
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
         self._parametric_plans: OrderedDict[Any, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        self._changing: set[str] = set()
+        self._plans_in: dict[Any, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
         self._is_outermost = outer is None
         self._lock = ForkLock()
@@ -93,7 +100,7 @@ class Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
         new = copy(self)
         new.threads, new.plan_recorder = 1, None
-        new._parametric_plans, new._sizes = OrderedDict(), {}
+        new._parametric_plans, new._sizes, new._changing, new._plans_in = OrderedDict(), {}, set(), {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
@@ -148,7 +155,7 @@ class Engine:
         self._lock.was_held = False
         self._executables.clear()
         self._parametric_plans.clear()
-        self._sizes = {}
+        self._sizes, self._changing, self._plans_in = {}, set(), {}
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
 
     def _executable_for(self, arrays: list[Array], sizes: dict[str, int]) -> tuple[Executable, list[Array]]:
@@ -193,49 +200,72 @@ class Engine:
         return plan, tensor_map
 
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
-        """Return an executable from a parametric plan, where one size alone differs from those of the last call of new sizes.
-
-        Two plans of a range are made for their sizes alone: a parametric plan costs as much as several.
-        """
+        """Return an executable from a parametric plan in the sizes that change from call to call; None where there is none."""
         before, self._sizes = self._sizes, dict(sizes)
         if self._core is None or not all(is_array(array) and array.flags.c_contiguous for array in arrays):
             return None
-        changed = [name for name, size in sizes.items() if before.get(name) != size]
-        if len(changed) != 1 or before.keys() != sizes.keys() or sizes[changed[0]] < 2:
-            return None
-        symbol = changed[0]
-        first, last = range_of(sizes[symbol])
-        others = {name: size for name, size in sizes.items() if name != symbol}
-        key = (symbol, first, *sorted(others.items()))
+        if before.keys() == sizes.keys():
+            self._changing |= {name for name, size in sizes.items() if before[name] != size}
+        changing = tuple(sorted(name for name in self._changing if sizes[name] >= 2))
+        for names in (changing, *(((name,) for name in changing) if len(changing) > 1 else ())):
+            if not 1 <= len(names) <= MAX_SYMBOLS:
+                continue
+            key = self._parametric_plan(names, sizes)
+            if key is None:
+                break
+            plan = self._parametric_plans[key]
+            executable = None if plan is None else self._fill(plan, arrays, sizes)
+            if executable is not None:
+                return executable
+        return None
+
+    def _parametric_plan(self, names: tuple[str, ...], sizes: dict[str, int]) -> Any:
+        """Return the key of the parametric plan in ``names`` for the ranges of these sizes; None before it is made.
+
+        The first plans in these ranges are for their own sizes: a parametric plan costs as much as several.
+        """
+        ranges = {name: range_of(sizes[name]) for name in names}
+        others = {name: size for name, size in sizes.items() if name not in ranges}
+        key = (tuple((name, first) for name, (first, _) in ranges.items()), tuple(sorted(others.items())))
         if key not in self._parametric_plans:
-            self._parametric_plans[key] = self._make_parametric_plan(symbol, first, last, others)
+            if len(self._plans_in) > MAX_COUNTS:
+                self._plans_in.clear()
+            self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
+            if count <= OWN_PLANS[len(names)]:
+                return None
+            first, last = ({name: ends[index] for name, ends in ranges.items()} for index in (0, 1))
+            self._parametric_plans[key] = self._make_parametric_plan(first, last, others)
             while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
                 self._parametric_plans.popitem(last=False)
         self._parametric_plans.move_to_end(key)
-        parametric_plan = self._parametric_plans[key]
-        if parametric_plan is None:
-            return None
-        plan, constants, fill = parametric_plan.at(sizes[symbol])
-        self._check_memory(plan)
+        return key
+
+    def _make_parametric_plan(self, first: dict[str, int], last: dict[str, int], others: dict[str, int]) -> ParametricPlan | None:
+        assert self._core is not None
         try:
+            with pause_gc():
+                plan = make_parametric_plan(self.graph, first, last, others, self.elide, self._core, self._shape_nodes)
+        except RuleError:
+            # A rule refuses one of the other sizes that a parametric plan is made from.
+            plan = None
+        log_parametric_plan(plan is not None, self.model.file, first, last)
+        return plan
+
+    def _fill(self, parametric_plan: ParametricPlan, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
+        """Return the executable of a parametric plan for these sizes; None where they get a plan of their own."""
+        assert self._core is not None
+        plan, constants, fill = parametric_plan.at(sizes)
+        try:
+            self._check_memory(plan)
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._constants)
             executable = Executable(
                 plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool, fill
             )
-        except ValueError:
-            # A kernel takes the sizes of the parametric plan but not these: they get a plan of their own.
+        except (EngineError, ValueError):
+            # The arena has room for the largest sizes; a kernel may take those and not these.
             return None
         executable.constants += constants
         return executable
-
-    def _make_parametric_plan(self, symbol: str, first: int, last: int, others: dict[str, int]) -> ParametricPlan | None:
-        assert self._core is not None
-        try:
-            with pause_gc():
-                return make_parametric_plan(self.graph, symbol, first, last, others, self.elide, self._core, self._shape_nodes)
-        except RuleError:
-            # A rule refuses one of the other sizes that a parametric plan is made from.
-            return None
 
     def _compile(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> Executable:
         plan, graph, tensor_map = self._make_plan(arrays, sizes, strides)

@@ -1,16 +1,18 @@
-"""Parametric plans: one plan for a range of sizes of one symbol, made from plans for a few of them.
+"""Parametric plans: one plan for ranges of sizes of a few symbols, made from plans for some of the sizes.
 
-Where every shape is ``a + b * n`` in one symbol ``n`` (decided on the expressions, not on numbers), all offsets, sizes, strides
-and integers that follow from the sizes are polynomials in ``n``: products of a few sizes. Polynomials of degree DEGREE that agree
-at one size more than they have coefficients are one polynomial. The arena has the offsets of the largest size.
+Where every shape is affine in each of these symbols (decided on the expressions, not on numbers), all offsets, sizes, strides and
+integers that follow from the sizes are polynomials in them: products of a few sizes. The plans at the sizes of a simplex
+determine polynomials of a total degree up to DEGREE; more plans, at the ends of the ranges, must agree with them. The arena has
+the offsets of the largest sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from itertools import pairwise
-from math import comb
+from functools import cache
+from itertools import product
+from math import comb, prod
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -31,8 +33,12 @@ DEGREE = 3
 """The degree of the numbers of a plan in one size."""
 MAX_ELEMENTS = 256
 """Elements of a constant that the sizes decide, such as a position, and that is computed for each of them."""
+MAX_SYMBOLS = 3
+"""Symbols of a parametric plan: three take 24 plans."""
+Index = tuple[int, ...]
+"""For each symbol the order of a difference, or the distance of a sample from the first size."""
 Polynomial = tuple[int, ...]
-"""A number at ``first``, and its forward differences there: the polynomial in the form of Newton."""
+"""Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_simplex``."""
 Patch = tuple[int, int, int, int, int]
 """A constant of one size in a step: the numbers of the step and of the operand, its address and the extent of its memory."""
 
@@ -51,50 +57,72 @@ def range_of(size: int) -> tuple[int, int]:
 
 
 class ParametricPlan:
-    """The steps for sizes ``first`` to ``last`` of one symbol.
+    """The steps for sizes from ``first`` to ``last`` of some symbols.
 
-    ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, ``sizes`` those of its inputs and outputs,
-    ``constants`` the elements of constants by the numbers of their steps and operands.
+    ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, with differences for the indices ``orders``;
+    ``sizes`` are those of its inputs and outputs, ``constants`` the elements of constants.
     """
 
     def __init__(
         self,
-        first: int,
-        last: int,
+        first: Mapping[str, int],
         plan: Plan,
         steps: Any,
+        orders: Sequence[Index],
         sizes: Sequence[Sequence[Polynomial]],
         constants: Sequence[_Constant],
         arena_bytes: int,
     ) -> None:
-        self.first = first
-        self.last = last
+        self._first = first
         self._plan = plan
         self._steps = steps
+        self._orders = orders
         self._sizes = sizes
         self._constants = constants
         self._arena_bytes = arena_bytes
 
-    def at(self, size: int) -> tuple[Plan, list[np.ndarray[Any, Any]], Callable[[object], None]]:
-        """Return the plan for one size, the constants of this size, and a function that adds its steps to an empty program.
+    def at(self, sizes: Mapping[str, int]) -> tuple[Plan, list[np.ndarray[Any, Any]], Callable[[object], None]]:
+        """Return the plan for some sizes, its constants, and a function that adds its steps to an empty program.
 
         The constants must live as long as the program. The function raises ValueError where a kernel does not take the sizes.
-        The plan's own steps are those for ``first``.
+        The plan's own steps are those for the first sizes.
         """
-        distance, base = size - self.first, self._plan
+        distance = tuple(sizes[name] - first for name, first in self._first.items())
+        powers = [_power(index, distance) for index in _simplex(len(distance))]
+        base = self._plan
         tensors = [
-            _resize(tensor, [_evaluate(number, distance) for number in sizes])
-            for tensor, sizes in zip((*base.inputs, *base.outputs), self._sizes, strict=True)
+            _resize(tensor, [_evaluate(number, powers) for number in own])
+            for tensor, own in zip((*base.inputs, *base.outputs), self._sizes, strict=True)
         ]
         plan = copy(base)
         plan.inputs, plan.outputs = tensors[: len(base.inputs)], tensors[len(base.inputs) :]
         plan.arena_bytes = self._arena_bytes
-        constants = [constant.at(distance) for constant in self._constants]
+        constants = [constant.at(powers) for constant in self._constants]
         patches: list[Patch] = [
             (constant.step, constant.operand, data.__array_interface__["data"][0], 0, data.nbytes)
             for constant, data in zip(self._constants, constants, strict=True)
         ]
-        return plan, constants, lambda program: self._steps.fill(program, distance, patches)
+        factors = [_power(index, distance) for index in self._orders]
+        return plan, constants, lambda program: self._steps.fill(program, factors, patches)
+
+
+@cache
+def _simplex(symbols: int) -> tuple[Index, ...]:
+    """Return the indices of a total order up to DEGREE, in increasing order: zero is the first."""
+    return tuple(sorted((index for index in product(range(DEGREE + 1), repeat=symbols) if sum(index) <= DEGREE), key=_total))
+
+
+def _total(index: Index) -> tuple[int, Index]:
+    return sum(index), index
+
+
+def _power(index: Index, distance: Index) -> int:
+    """Return the product of ``distance`` over ``index``, as binomial coefficients."""
+    return prod(map(comb, distance, index))
+
+
+def _evaluate(polynomial: Polynomial, powers: Sequence[int]) -> int:
+    return sum(difference * power for difference, power in zip(polynomial, powers, strict=True) if difference)
 
 
 class _Constant(NamedTuple):
@@ -106,37 +134,38 @@ class _Constant(NamedTuple):
     shape: tuple[int, ...]
     elements: list[Polynomial]
 
-    def at(self, distance: int) -> np.ndarray[Any, Any]:
-        return np.array([_evaluate(element, distance) for element in self.elements], self.dtype).reshape(self.shape)
-
-
-def _evaluate(polynomial: Polynomial, distance: int) -> int:
-    return sum(difference * comb(distance, order) for order, difference in enumerate(polynomial))
+    def at(self, powers: Sequence[int]) -> np.ndarray[Any, Any]:
+        return np.array([_evaluate(element, powers) for element in self.elements], self.dtype).reshape(self.shape)
 
 
 class _Sample(NamedTuple):
-    """The plan for one size, and its steps as the core takes them."""
+    """The plan for sizes at a distance from the first ones, and its steps as the core takes them."""
 
+    distance: Index
     plan: Plan
     steps: list[EncodedStep]
 
 
 def make_parametric_plan(
     graph: Graph,
-    symbol: str,
-    first: int,
-    last: int,
+    first: Mapping[str, int],
+    last: Mapping[str, int],
     others: Mapping[str, int],
     elide: str,
     core: ModuleType,
     shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan | None:
-    """Return a parametric plan for ``symbol`` from ``first`` to ``last`` beside ``others``; None where no polynomials are one."""
-    if not all(is_affine(size, symbol, others) for size in size_expressions(graph)):
+    """Return a parametric plan for the sizes ``first`` to ``last`` of some symbols, beside the sizes of ``others``.
+
+    None where the plans for these sizes are not one, or a range has too few sizes.
+    """
+    if any(last[name] - size < DEGREE for name, size in first.items()):
+        return None
+    if not all(is_affine(size, tuple(first), others) for size in size_expressions(graph)):
         return None
 
-    def sample(size: int, like: Plan | None = None) -> _Sample | None:
-        numbers = {**others, symbol: size}
+    def sample(distance: Index, like: Plan | None = None) -> _Sample | None:
+        numbers = {**others, **{name: size + more for (name, size), more in zip(first.items(), distance, strict=True)}}
         shapes = [tuple(int(symbolic.substitute(dim, numbers)) for dim in value.dims) for value in graph.inputs]
         tensor_map = TensorMap(graph, numbers, shapes, shape_nodes.shared)
         shape_nodes.evaluate(tensor_map)
@@ -146,18 +175,20 @@ def make_parametric_plan(
             return None
         verify_plan(plan, graph, tensor_map)
         steps = _encode_steps(plan, tensor_map)
-        return None if steps is None else _Sample(plan, steps)
+        return None if steps is None else _Sample(distance, plan, steps)
 
-    at_last = sample(last)
+    ends = tuple(last[name] - size for name, size in first.items())
+    at_last = sample(ends)
     if at_last is None:
         return None
-    samples = []
-    for size in range(first, first + DEGREE + 1):
-        found = sample(size, at_last.plan)
+    single_ends = [tuple(end if other == axis else 0 for other, end in enumerate(ends)) for axis in range(len(ends))]
+    samples: list[_Sample] = []
+    for distance in (*_simplex(len(ends)), *(single_ends if len(ends) > 1 else ())):
+        found = sample(distance, at_last.plan)
         if found is None or _structure_of(found.steps) != _structure_of(at_last.steps):
             return None
         samples.append(found)
-    return _fit(first, last, samples, at_last, core)
+    return _fit(first, [*samples, at_last], at_last.plan.arena_bytes, core)
 
 
 def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
@@ -165,45 +196,49 @@ def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
-def _fit(first: int, last: int, samples: Sequence[_Sample], at_last: _Sample, core: ModuleType) -> ParametricPlan | None:
-    """Fit polynomials to the numbers of plans for consecutive sizes; None where they do not hold at ``last``."""
-    every = [*samples, at_last]
-    constants = _varying_constants(every, last - first)
-    numbers = _polynomials([[*_sizes_of(sample.plan), *_numbers_of(sample.steps)] for sample in every], last - first)
+def _fit(first: Mapping[str, int], samples: Sequence[_Sample], arena_bytes: int, core: ModuleType) -> ParametricPlan | None:
+    """Fit polynomials to the numbers of plans, those of a simplex first; None where the others do not agree with them."""
+    distances = [sample.distance for sample in samples]
+    constants = _varying_constants(samples)
+    numbers = _polynomials([[*_sizes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples], distances)
     if constants is None or numbers is None:
         return None
-    plan, rest = samples[0].plan, iter(numbers)
+    plan, steps, rest = samples[0].plan, samples[0].steps, iter(numbers)
     sizes = [[next(rest) for _ in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
     polynomials = list(rest)
-    orders = max(map(_degree_of, polynomials), default=0)
-    differences = [
-        [_with_numbers(step, values) for step in samples[0].steps]
-        for values in (iter([number[order] for number in polynomials]) for order in range(1, orders + 1))
-    ]
-    steps = core.ParametricProgram(samples[0].steps, differences)
-    return ParametricPlan(first, last, plan, steps, sizes, constants, at_last.plan.arena_bytes)
+    orders = {
+        index: [number[order] for number in polynomials]
+        for order, index in enumerate(_simplex(len(first)))
+        if order and any(number[order] for number in polynomials)
+    }
+    differences = [[_with_numbers(step, row) for step in steps] for row in map(iter, orders.values())]
+    template = core.ParametricProgram(steps, differences)
+    return ParametricPlan(first, plan, template, list(orders), sizes, constants, arena_bytes)
 
 
-def _polynomials(rows: Sequence[Sequence[int]], distance: int) -> list[Polynomial] | None:
-    """Return the polynomials through all rows but the last; None where one is not the last row's at ``distance``."""
-    found = [_polynomial(values) for values in zip(*rows[:-1], strict=True)]
-    is_right = all(_evaluate(number, distance) == value for number, value in zip(found, rows[-1], strict=True))
-    return found if is_right else None
+def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index]) -> list[Polynomial] | None:
+    """Return the polynomials through the rows of the simplex; None where one is not the number of another row."""
+    simplex = _simplex(len(distances[0]))
+    rest = [[_power(index, distance) for index in simplex] for distance in distances[len(simplex) :]]
+    found = []
+    for values in zip(*rows, strict=True):
+        polynomial = _polynomial(values[: len(simplex)], simplex)
+        if any(_evaluate(polynomial, powers) != value for powers, value in zip(rest, values[len(simplex) :], strict=True)):
+            return None
+        found.append(polynomial)
+    return found
 
 
-def _polynomial(values: Sequence[int]) -> Polynomial:
-    """Return the polynomial through values at consecutive sizes."""
+def _polynomial(values: Sequence[int], simplex: Sequence[Index]) -> Polynomial:
+    """Return the forward differences of values at the indices of the simplex."""
     if all(value == values[0] for value in values):
         return (values[0],) + (0,) * (len(values) - 1)
-    differences, row = [], list(values)
-    while row:
-        differences.append(row[0])
-        row = [after - before for before, after in pairwise(row)]
-    return tuple(differences)
-
-
-def _degree_of(polynomial: Polynomial) -> int:
-    return max((order for order, difference in enumerate(polynomial) if difference), default=0)
+    found: list[int] = []
+    for value, index in zip(values, simplex, strict=True):
+        # The part of Newton's form before this index: each term of higher order is 0 here.
+        known = sum(each * _power(other, index) for each, other in zip(found, simplex, strict=False))
+        found.append(value - known)
+    return tuple(found)
 
 
 # Comparison of plans
@@ -227,9 +262,10 @@ def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep] | None
     return steps
 
 
-def _varying_constants(samples: Sequence[_Sample], distance: int) -> list[_Constant] | None:
+def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant] | None:
     """Return the constants that differ from sample to sample; None where one is no polynomial, or a write."""
     found = []
+    distances = [sample.distance for sample in samples]
     for index, steps in enumerate(zip(*(sample.plan.steps for sample in samples), strict=True)):
         writes = [[operand.data for operand in step.writes] for step in steps]
         if any(data is not None for row in writes for data in row):
@@ -239,14 +275,16 @@ def _varying_constants(samples: Sequence[_Sample], distance: int) -> list[_Const
             if all(_is_same_constant(one.data, other.data) for other in others):
                 continue
             is_whole = all(each.offset == 0 for each in (one, *others))
-            constant = _constant(index, operand, [each.data for each in (one, *others)], distance) if is_whole else None
+            constant = _constant(index, operand, [each.data for each in (one, *others)], distances) if is_whole else None
             if constant is None:
                 return None
             found.append(constant)
     return found
 
 
-def _constant(step: int, operand: int, values: Sequence[np.ndarray[Any, Any] | None], distance: int) -> _Constant | None:
+def _constant(
+    step: int, operand: int, values: Sequence[np.ndarray[Any, Any] | None], distances: Sequence[Index]
+) -> _Constant | None:
     """Fit polynomials to the elements of a constant; None where they are not all whole numbers of one shape, and few."""
     arrays = [value for value in values if value is not None]
     first = arrays[0] if len(arrays) == len(values) else None
@@ -262,7 +300,7 @@ def _constant(step: int, operand: int, values: Sequence[np.ndarray[Any, Any] | N
         if any(element != element or abs(element) >= 2**24 or element != int(element) for element in elements):
             return None
         rows.append([int(element) for element in elements])
-    numbers = _polynomials(rows, distance)
+    numbers = _polynomials(rows, distances)
     return None if numbers is None else _Constant(step, operand, first.dtype, first.shape, numbers)
 
 

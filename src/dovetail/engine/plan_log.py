@@ -35,6 +35,13 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
     )
 
 
+def log_parametric_plan(is_found: bool, file: str | None, first: Mapping[str, int], last: Mapping[str, int]) -> None:
+    """Log whether the plans for ranges of sizes are one."""
+    ranges = ", ".join(f"{name}={size}..{last[name]}" for name, size in first.items())
+    found = "one plan serves" if is_found else "each size is planned for"
+    LOGGER.info("%s: %s %s", printable(file or "the model"), found, printable(ranges))
+
+
 def _count(kind: str, steps: Sequence[Step]) -> str:
     """Return the number of steps of a kind, and their operators."""
     operators = Counter(map(_operator, steps))
