@@ -1,5 +1,9 @@
 #include "memory.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <new>
 #include <unordered_map>
@@ -18,7 +22,37 @@ constexpr char kRelative = '+';
 
 bool is_relative(const std::string& key) { return !key.empty() && key.front() == kRelative; }
 
-void deallocate(const ArenaPool::Block& block) { ::operator delete(block.begin, kAlignment); }
+// Blocks of this size and more are pages of their own: in the heap, the small allocations behind a block would keep it from
+// the larger blocks that sizes need which grow from call to call.
+constexpr std::size_t kMinMapped = std::size_t{1} << 20;
+
+// The size of the block for a request: 16 classes for each power of two, so that slightly larger sizes take the same block.
+std::size_t class_of(std::size_t bytes) {
+    std::size_t unit = 64;
+    while (unit * 32 < bytes) unit *= 2;
+    return std::max((bytes + unit - 1) / unit * unit, unit);
+}
+
+std::byte* allocate(std::size_t bytes) {
+#ifdef __linux__
+    if (bytes >= kMinMapped) {
+        void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pages == MAP_FAILED) throw std::bad_alloc();
+        return static_cast<std::byte*>(pages);
+    }
+#endif
+    return static_cast<std::byte*>(::operator new(bytes, kAlignment));
+}
+
+void deallocate(const ArenaPool::Block& block) {
+#ifdef __linux__
+    if (block.bytes >= kMinMapped) {
+        ::munmap(block.begin, block.bytes);
+        return;
+    }
+#endif
+    ::operator delete(block.begin, kAlignment);
+}
 
 // Holds a state's lock. Where the lock's holder did not survive a fork, the state may be half changed and is reset.
 template <typename State>
@@ -136,7 +170,7 @@ ArenaPool::~ArenaPool() {
 }
 
 ArenaPool::Block ArenaPool::acquire(std::size_t bytes) {
-    bytes = std::max<std::size_t>(bytes, 1);
+    bytes = class_of(bytes);
     {
         const ScopedLock lock(*state_);
         auto& free = state_->free;
@@ -150,7 +184,7 @@ ArenaPool::Block ArenaPool::acquire(std::size_t bytes) {
         for (const Block& block : free) deallocate(block);
         free.clear();
     }
-    return {static_cast<std::byte*>(::operator new(bytes, kAlignment)), bytes};
+    return {allocate(bytes), bytes};
 }
 
 void ArenaPool::release(Block block) {

@@ -22,6 +22,8 @@ RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported_error|properties
 OTHER_WORDS = {"ai.onnx", "batch.map_rows", "batch.mapper", "cast.f32", "dovetail.openvino", "ir.builder", "ir.graph"} | {
     "recurrent.cells",
     "recurrent.dynamic_quantize_lstm",
+    "runtime.compilation",
+    "runtime.program",
 }
 
 

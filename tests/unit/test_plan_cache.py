@@ -22,8 +22,8 @@ from dovetail.plan_cache import folder as folder_module
 from dovetail.plan_cache.cached_program import CachedProgram
 from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file
 from dovetail.plan_cache.folder import MAGIC, CacheFolder
-from dovetail.runtime.interpreted import InterpretedProgram
-from dovetail.runtime.native import NativeProgram
+from dovetail.runtime.interpreter_program import InterpretedProgram
+from dovetail.runtime.native_program import NativeProgram
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 

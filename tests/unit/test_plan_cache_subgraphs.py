@@ -16,7 +16,7 @@ import dovetail
 from dovetail import native_core
 from dovetail.errors import DovetailError
 from dovetail.plan_cache.cached_program import CachedProgram
-from dovetail.runtime.native import NativeProgram
+from dovetail.runtime.native_program import NativeProgram
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")

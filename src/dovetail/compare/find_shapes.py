@@ -165,13 +165,13 @@ def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free
     if not names or type(node.op).__name__ == "Foreign" or _holds(node, sizes) is not False:
         return None
     trials = 0
-    least = max(0, trial.budget - SMALLEST_BUDGET)
+    end = max(0, trial.budget - SMALLEST_BUDGET)
     for changes in _by_product(names, sizes):
         if not all(_may_be(free[name], size) for name, size in changes.items()):
             continue
         candidate = {**sizes, **changes}
         trial.budget -= INFER
-        if trial.budget <= least or trials == DENSE_TRIALS:
+        if trial.budget <= end or trials == DENSE_TRIALS:
             return None
         if _holds(node, candidate):
             trials += 1

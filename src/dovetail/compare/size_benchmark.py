@@ -62,13 +62,13 @@ def measure_sizes(model: Model, path: str, feeds: Sequence[Feed], peers: Sequenc
     """
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     program = compile(model, threads=threads)
-    found: list[_Entrant] = [_Entrant("dovetail", ours(program))]
+    found: list[_Contender] = [_Contender("dovetail", ours(program))]
     failed: list[SizeMeasurement] = []
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
         for engine in peers:
             try:
                 file, notes = path_for(engine, model, path, folder)
-                found.append(_Entrant(engine, runner(engine, file, threads, names), notes))
+                found.append(_Contender(engine, runner(engine, file, threads, names), notes))
             except DovetailError as error:
                 failed.append(SizeMeasurement(engine, engine, notes=(error.message,)))
         for entrant in list(found):
@@ -79,13 +79,13 @@ def measure_sizes(model: Model, path: str, feeds: Sequence[Feed], peers: Sequenc
                     raise
                 found.remove(entrant)
                 failed.append(SizeMeasurement(entrant.engine, entrant.runner.name, notes=(error.message,)))
-        _take_turns(found, feeds)
+        _interleave(found, feeds)
     first = found[0]
     rows = [each.measurement(first, program.statistics.plans if each is first else None) for each in found]
     return rows + failed
 
 
-class _Entrant:
+class _Contender:
     def __init__(self, engine: str, runner: Runner, notes: tuple[str, ...] = ()) -> None:
         self.engine = engine
         self.runner = runner
@@ -104,7 +104,7 @@ class _Entrant:
             row.append(time.perf_counter() - start)
         return [self.runner.run(feed) for feed in feeds]
 
-    def measurement(self, first: _Entrant, plans: int | None) -> SizeMeasurement:
+    def measurement(self, first: _Contender, plans: int | None) -> SizeMeasurement:
         (new, new_p99), (seen, seen_p99) = _quantiles(self.new), _quantiles(self.seen)
         is_peer = self is not first
         ratios = [_ratio(first.new, self.new), _ratio(first.seen, self.seen)] if is_peer else [None, None]
@@ -115,10 +115,10 @@ class _Entrant:
         )  # fmt: skip
 
 
-def _take_turns(entrants: Sequence[_Entrant], feeds: Sequence[Feed]) -> None:
+def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed]) -> None:
     known: set[Any] = {_key(feeds[-1])}
     for is_second in (False, True):
-        for turn in _turns(feeds):
+        for turn in _batches(feeds):
             is_new = []
             for feed in turn:
                 is_new.append(not is_second and _key(feed) not in known)
@@ -133,7 +133,7 @@ def _take_turns(entrants: Sequence[_Entrant], feeds: Sequence[Feed]) -> None:
                     entrant.agrees = entrant.agrees and all(row.agrees for row in rows)
 
 
-def _turns(feeds: Sequence[Feed]) -> Iterator[Sequence[Feed]]:
+def _batches(feeds: Sequence[Feed]) -> Iterator[Sequence[Feed]]:
     return (feeds[first : first + TURN] for first in range(0, len(feeds), TURN))
 
 

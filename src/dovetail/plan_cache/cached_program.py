@@ -18,7 +18,7 @@ from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, di
 from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.plan_cache.packed_weights import packed_name, write_weights
-from dovetail.runtime.native import NativeProgram
+from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import Program, Statistics
 
 if TYPE_CHECKING:

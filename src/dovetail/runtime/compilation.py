@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Model
     from dovetail.plan_cache.cached_program import CacheKey
     from dovetail.plan_cache.folder import CacheFolder
-    from dovetail.runtime.native import NativeProgram
+    from dovetail.runtime.native_program import NativeProgram
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
@@ -93,11 +93,11 @@ def compile(
         thread_count(threads)
         if elide != "auto":
             _check_elide(elide)
-        return _interpreted(_load(model, limits, max_memory), is_requested=engine == "interpreter")
+        return _compile_interpreter(_load(model, limits, max_memory), is_requested=engine == "interpreter")
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
-        return _cached(folder, os.fspath(model), limits, max_memory, threads, elide)
-    return _native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
+        return _compile_cached(folder, os.fspath(model), limits, max_memory, threads, elide)
+    return _compile_native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
 
 
 def _check_elide(elide: str) -> None:
@@ -107,8 +107,8 @@ def _check_elide(elide: str) -> None:
     check_elide(elide)
 
 
-def _interpreted(model: Model, *, is_requested: bool) -> Program:
-    from dovetail.runtime.interpreted import InterpretedProgram
+def _compile_interpreter(model: Model, *, is_requested: bool) -> Program:
+    from dovetail.runtime.interpreter_program import InterpretedProgram
 
     if not native_core.is_compiled:
         native_core.warn_without_core()
@@ -117,15 +117,15 @@ def _interpreted(model: Model, *, is_requested: bool) -> Program:
     return InterpretedProgram(model)
 
 
-def _native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
-    from dovetail.runtime.native import NativeProgram
+def _compile_native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
+    from dovetail.runtime.native_program import NativeProgram
 
     program = NativeProgram(model, **options)
     LOGGER.info("%s: native engine, %s", printable(model.file or "the model"), native_core.build())
     return program
 
 
-def _cached(
+def _compile_cached(
     folder: str | PathLike[str], path: str, limits: Limits | None, max_memory: int | None, threads: int | None, elide: str
 ) -> Program:
     """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
@@ -146,7 +146,7 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
     from dovetail.plan_cache.cached_program import PlanWriter
 
     with record_files() as files:
-        program = _native(_load(key.path, limits, None), options)
+        program = _compile_native(_load(key.path, limits, None), options)
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
     if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:

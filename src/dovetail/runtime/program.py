@@ -250,11 +250,11 @@ class LoadedProgram(Program):
         out: Mapping[str, Any] | Sequence[Any] | None,
     ) -> Results:
         if not self._counts:
-            return self._run_counted(compute, inputs, by_name, out)
+            return self._run_arrays(compute, inputs, by_name, out)
         with counting(self._model.limits):
-            return self._run_counted(compute, inputs, by_name, out)
+            return self._run_arrays(compute, inputs, by_name, out)
 
-    def _run_counted(
+    def _run_arrays(
         self,
         compute: Compute,
         inputs: tuple[Any, ...],

@@ -70,6 +70,7 @@ class Executable:
         fill: Callable[[object], None] | None = None,
     ) -> None:
         self.plan = plan
+        self.has_own_plan = fill is None
         self.tensor_map = tensor_map
         self._output_pool = output_pool
         self.native_steps: list[Step] = []

@@ -15,16 +15,21 @@ LOGGER = logging.getLogger("dovetail")
 MAX_PLAN_BYTES = 1 << 28
 """Bytes of the plans of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
 STEP_BYTES = 10 << 10
-"""Bytes that a step of a plan takes in Python and in the core, as measured: 7 to 11 KiB."""
+"""Bytes of a step in Python and in the core, as measured: 7 to 11 KiB."""
+FILLED_STEP_BYTES = 3 << 10
+"""Bytes of a step in the core alone, where executables of many sizes have one plan."""
 
 
 def plan_bytes(executable: Executable | None) -> int:
     """Estimate the bytes of an executable, without packed weights, which all share, and without the arena."""
-    return STEP_BYTES if executable is None else (1 + len(executable.plan.steps)) * STEP_BYTES + executable.plan.constant_bytes
+    if executable is None:
+        return STEP_BYTES
+    step_bytes = STEP_BYTES if executable.has_own_plan else FILLED_STEP_BYTES
+    return (1 + len(executable.plan.steps)) * step_bytes + executable.plan.constant_bytes
 
 
 class PlanMemory:
-    """What the plans of a program and of its subgraphs take, and how many were made and dropped."""
+    """The bytes of the plans of a program and of its subgraphs, and the counts of new and dropped ones."""
 
     def __init__(self) -> None:
         self.bytes = 0
