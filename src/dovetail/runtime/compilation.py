@@ -96,7 +96,7 @@ def compile(
         return _compile_interpreter(_load(model, limits, max_memory), is_requested=engine == "interpreter")
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
-        return _compile_cached(folder, os.fspath(model), limits, max_memory, threads, elide)
+        return _compile_with_cache(folder, os.fspath(model), limits, max_memory, threads, elide)
     return _compile_native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
 
 
@@ -125,7 +125,7 @@ def _compile_native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
     return program
 
 
-def _compile_cached(
+def _compile_with_cache(
     folder: str | PathLike[str], path: str, limits: Limits | None, max_memory: int | None, threads: int | None, elide: str
 ) -> Program:
     """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""

@@ -1,0 +1,82 @@
+"""The bits of an answer do not depend on the sizes that a program was called with before."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import native_core
+from networks.generator import generate
+from networks.size_comparison import compare_sizes, open_sizes
+
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
+
+NETWORKS = 400
+
+
+@pytest.mark.parametrize("first", range(0, NETWORKS, 100))
+def test_random_networks_with_open_sizes(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "DOVETAIL_VERIFY", "1")
+    failures: dict[int, str] = {}
+    count = 0
+    for seed in range(first, first + 100):
+        model = generate(seed).model()
+        if open_sizes(model):
+            count += 1
+            if text := compare_sizes(model, seed):
+                failures[seed] = text
+    assert failures == {} and count >= 10
+
+
+def decoder() -> dovetail.Model:
+    """A layer of attention over a cache: the mask and the scale of positions follow from its length."""
+    chance = np.random.default_rng(0)
+    with dovetail.Builder("decoder") as b:
+        x = b.input("x", "f32", ("batch", "t", 16))
+        past = b.input("past", "f32", ("batch", 2, "past", 8))
+        q, k = (
+            b.Transpose(b.Reshape(b.MatMul(x, chance.standard_normal((16, 16)).astype("f4")), [0, -1, 2, 8]), [0, 2, 1, 3])
+            for _ in range(2)
+        )
+        keys = b.Concat(past, k, axis=2)
+        length = b.Slice(b.Shape(keys), [2], [3], [0], [1])
+        positions = b.Cast(b.Range(b.constant(0), b.Squeeze(length, [0]), b.constant(1)), to="f32")
+        scores = b.Add(b.MatMul(q, keys, transpose_b=True), b.Divide(positions, b.Cast(length, to="f32")))
+        y = b.MatMul(b.Softmax(scores, axis=-1), keys)
+        b.output("y", b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, -1, 16]))
+        b.output("keys", keys)
+    return b.model
+
+
+def calls(model: dovetail.Model, sizes: list[dict[str, int]]) -> dovetail.Program:
+    """A program after calls with these sizes; the bits of each are those of a new program."""
+    program = dovetail.compile(model, "native", threads=1)
+    for each in sizes:
+        chance = np.random.default_rng(sum(each.values()))
+        inputs: dict[str, Any] = {
+            "x": chance.standard_normal((each["batch"], each["t"], 16)).astype("f4"),
+            "past": chance.standard_normal((each["batch"], 2, each["past"], 8)).astype("f4"),
+        }
+        found, wanted = program(inputs), dovetail.compile(model, "native", threads=1)(inputs)
+        for name in wanted:
+            np.testing.assert_array_equal(found[name], wanted[name])
+    return program
+
+
+def test_a_cache_that_grows_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "dovetail"):
+        calls(decoder(), [{"batch": 1, "t": 1, "past": past} for past in range(128)])
+    served = [record.message for record in caplog.records if "one plan serves" in record.message]
+    assert [text.rpartition(" ")[2] for text in served] == ["past=2..7", "past=8..31", "past=32..63", "past=64..127"]
+
+
+def test_sizes_that_change_together(caplog: pytest.LogCaptureFixture) -> None:
+    chance = np.random.default_rng(1)
+    sizes = [{"batch": int(chance.integers(2, 8)), "t": 3, "past": int(chance.integers(8, 32))} for _ in range(40)]
+    with caplog.at_level("INFO", "dovetail"):
+        calls(decoder(), sizes)
+    assert any("one plan serves batch=2..7, past=8..31" in record.message for record in caplog.records)
