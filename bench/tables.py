@@ -118,11 +118,21 @@ def ablation_rows(rows: list[dict[str, Any]]) -> Rows:
     return found
 
 
-def decode(quick: bool) -> Rows:
-    found = measured("decode.py", *(["--steps", "40"] if quick else []))
-    quarter = found["steps"] // 4
-    head = ["microseconds a step", *(f"{at * quarter} to {(at + 1) * quarter}" for at in range(4))]
-    return [head, *([name, *(f"{each:.0f}" for each in row)] for name, row in found["microseconds"].items())]
+def sizes(quick: bool) -> Rows:
+    found = measured("sizes.py", *(["--calls", "8", "--only", "products"] if quick else ["--threads", "1", "2"]))
+    engines = ("dovetail", "onnxruntime", "openvino")
+    head = ["model", "threads"]
+    for kind in ("new", "seen"):
+        head += [*(f"{engine} ms, {kind}" for engine in engines), "ratio"]
+    rows = []
+    for row in found["rows"]:
+        cells = [row["model"], str(row["threads"])]
+        for kind in ("new", "seen"):
+            ratio = row[f"{kind} ratio"]
+            times = (row[kind].get(engine) for engine in engines)
+            cells += [*("" if ms is None else f"{ms:.3f}" for ms in times), "" if ratio is None else f"{ratio:.2f}"]
+        rows.append([*cells, str(row["plans"])])
+    return [[*head, "plans"], *rows]
 
 
 def arrays(quick: bool) -> Rows:
@@ -151,7 +161,7 @@ TABLES: dict[str, Callable[[bool], Rows]] = {
     "models": models,
     "zoo": zoo,
     "ablation": ablation,
-    "decode": decode,
+    "sizes": sizes,
     "arrays": arrays,
 }
 

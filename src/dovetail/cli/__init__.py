@@ -137,15 +137,24 @@ def main(arguments: list[str] | None = None) -> None:
         _show_usage(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader has seen enough. Python flushes stdout once more on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough.
+        _discard_output()
         sys.exit(0)
     except Exception as error:
         if debug:
             raise
         from dovetail.cli.output import say_error
 
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
         sys.exit(say_error(error, as_json="--json" in given, internal=INTERNAL))
+
+
+def _discard_output() -> None:
+    """Discard what stdout still holds: Python flushes it on its way out, and an error there changes the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_usage(error: click.ClickException) -> None:
