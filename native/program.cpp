@@ -108,56 +108,59 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
     }
 }
 
-namespace {
-
-void add_multiple(std::vector<std::int64_t>& numbers, const std::vector<std::int64_t>& slopes, std::int64_t n) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += slopes.at(i) * n;
-}
-
-void add_multiple(std::vector<Operand>& operands, const std::vector<Operand>& slopes, std::int64_t n) {
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-        const Operand& slope = slopes.at(i);
-        operands[i].offset += slope.offset * n;
-        add_multiple(operands[i].sizes, slope.sizes, n);
-        add_multiple(operands[i].strides, slope.strides, n);
+ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences)
+    : steps_(std::move(steps)), orders_(differences.size()) {
+    for (const auto& each : differences)
+        if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        const auto of = [&](auto part) {
+            std::vector<std::int64_t> found;
+            for (const auto& each : differences) found.push_back(part(each[i]));
+            return found;
+        };
+        for (const auto operands : {&Spec::inputs, &Spec::outputs})
+            for (std::size_t j = 0; j < (steps_[i].*operands).size(); ++j) {
+                Operand& operand = (steps_[i].*operands)[j];
+                collect(operand.offset, of([&](const Spec& spec) { return (spec.*operands).at(j).offset; }));
+                for (const auto axes : {&Operand::sizes, &Operand::strides})
+                    for (std::size_t axis = 0; axis < (operand.*axes).size(); ++axis)
+                        collect((operand.*axes)[axis],
+                                of([&](const Spec& spec) { return ((spec.*operands).at(j).*axes).at(axis); }));
+            }
+        for (auto& item : steps_[i].attributes) {
+            const std::string& name = item.first;
+            if (auto* const number = std::get_if<std::int64_t>(&item.second))
+                collect(*number, of([&](const Spec& spec) { return std::get<std::int64_t>(spec.attributes.at(name)); }));
+            if (auto* const row = std::get_if<std::vector<std::int64_t>>(&item.second))
+                for (std::size_t k = 0; k < row->size(); ++k)
+                    collect((*row)[k], of([&](const Spec& spec) {
+                                return std::get<std::vector<std::int64_t>>(spec.attributes.at(name)).at(k);
+                            }));
+        }
     }
 }
 
-}  // namespace
-
-ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences)
-    : steps_(std::move(steps)), differences_(std::move(differences)) {
-    for (const auto& each : differences_)
-        if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
+void ParametricProgram::collect(std::int64_t& value, std::vector<std::int64_t> differences) {
+    if (std::any_of(differences.begin(), differences.end(), [](std::int64_t each) { return each != 0; }))
+        numbers_.push_back({&value, value, std::move(differences)});
 }
 
 void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& factors,
-                             const std::vector<ConstantPatch>& patches) const {
-    if (factors.size() != differences_.size()) throw std::invalid_argument("needs a factor for each difference");
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-        Spec spec = steps_[i];
-        for (std::size_t order = 0; order < differences_.size(); ++order) {
-            const std::int64_t factor = factors[order];
-            if (factor == 0) continue;
-            const Spec& difference = differences_[order][i];
-            add_multiple(spec.inputs, difference.inputs, factor);
-            add_multiple(spec.outputs, difference.outputs, factor);
-            for (auto& [name, value] : spec.attributes) {
-                const Attribute& by = difference.attributes.at(name);
-                if (auto* const number = std::get_if<std::int64_t>(&value)) *number += std::get<std::int64_t>(by) * factor;
-                if (auto* const numbers = std::get_if<std::vector<std::int64_t>>(&value))
-                    add_multiple(*numbers, std::get<std::vector<std::int64_t>>(by), factor);
-            }
-        }
-        for (const ConstantPatch& patch : patches) {
-            if (patch.step != i) continue;
-            Operand& input = spec.inputs.at(patch.input);
-            input.constant = patch.address;
-            input.low = patch.low;
-            input.high = patch.high;
-        }
-        program.add(spec, std::none_of(patches.begin(), patches.end(), [i](const auto& patch) { return patch.step == i; }));
+                             const std::vector<ConstantPatch>& patches) {
+    if (factors.size() != orders_) throw std::invalid_argument("needs a factor for each difference");
+    for (const Number& number : numbers_) {
+        std::int64_t value = number.base;
+        for (std::size_t order = 0; order < orders_; ++order) value += factors[order] * number.differences[order];
+        *number.value = value;
     }
+    for (const ConstantPatch& patch : patches) {
+        Operand& input = steps_.at(patch.step).inputs.at(patch.input);
+        input.constant = patch.address;
+        input.low = patch.low;
+        input.high = patch.high;
+    }
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+        program.add(steps_[i], std::none_of(patches.begin(), patches.end(), [i](const auto& patch) { return patch.step == i; }));
 }
 
 }  // namespace dovetail

@@ -112,11 +112,22 @@ public:
     ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences);
 
     // Appends the kernels for these factors to an empty program; `patches` replace constants. Throws as Program::add does.
-    void fill(Program& program, const std::vector<std::int64_t>& factors, const std::vector<ConstantPatch>& patches) const;
+    // One call at a time.
+    void fill(Program& program, const std::vector<std::int64_t>& factors, const std::vector<ConstantPatch>& patches);
 
 private:
-    std::vector<Spec> steps_;
-    std::vector<std::vector<Spec>> differences_;
+    // A number of a step that depends on the factors.
+    struct Number {
+        std::int64_t* value;
+        std::int64_t base;
+        std::vector<std::int64_t> differences;
+    };
+
+    void collect(std::int64_t& value, std::vector<std::int64_t> differences);
+
+    std::vector<Spec> steps_;  // of the last call: copies of all their parts would take longer than their numbers
+    std::size_t orders_;
+    std::vector<Number> numbers_;
 };
 
 }  // namespace dovetail

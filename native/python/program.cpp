@@ -260,7 +260,7 @@ void bind_program(nb::module_& m) {
             "steps"_a, "differences"_a)
         .def(
             "fill",
-            [](const ParametricProgram& steps, Program& program, const std::vector<std::int64_t>& factors,
+            [](ParametricProgram& steps, Program& program, const std::vector<std::int64_t>& factors,
                const std::vector<PatchRow>& rows) {
                 std::vector<ConstantPatch> patches;
                 for (const auto& [step, input, address, low, high] : rows)
