@@ -80,3 +80,17 @@ def test_sizes_that_change_together(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "dovetail"):
         calls(decoder(), sizes)
     assert any("one plan serves batch=2..7, past=8..31" in record.message for record in caplog.records)
+
+
+def test_a_constant_that_one_size_decides() -> None:
+    """(n * m) // 2 is affine in n for m = 2 alone, so that what follows from n is a constant of each plan."""
+    with dovetail.Builder("one") as b:
+        x = b.input("x", "f32", ("n", "m"))
+        n, m = (b.Slice(b.Shape(x), [axis], [axis + 1], [0], [1]) for axis in (0, 1))
+        chosen = b.Where(b.Equal(n, b.constant([20])), b.constant(np.float32(5)), b.constant(np.float32(1)))
+        b.output("y", b.Add(x, chosen))
+        b.output("z", b.Slice(b.Reshape(x, [-1]), [0], b.Divide(b.Multiply(n, m), b.constant([2])), [0], [1]))
+    program = dovetail.compile(b.model, "native", threads=1)
+    for size in (8, 9, 10, 11, 20, 31, 20):
+        found = program(np.zeros((size, 2), np.float32))
+        assert found["y"][0, 0] == (5 if size == 20 else 1) and len(found["z"]) == size

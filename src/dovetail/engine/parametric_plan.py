@@ -161,6 +161,8 @@ def make_parametric_plan(
     """
     if any(last[name] - size < DEGREE for name, size in first.items()):
         return None
+    if not shape_nodes.are_left_to_kernels(first.keys()):
+        return None
     if not all(is_affine(size, tuple(first), others) for size in size_expressions(graph)):
         return None
 

@@ -78,6 +78,10 @@ class ShapeTensorNodes:
         """The nodes that are left to kernels in every call."""
         return frozenset(node for node, symbols in self._nodes if not symbols.isdisjoint(self._affine_symbols))
 
+    def are_left_to_kernels(self, names: AbstractSet[str]) -> bool:
+        """Return whether each node that depends on one of these symbols is: no other constant of a plan follows from them."""
+        return all(node in self._parametric for node, symbols in self._nodes if not symbols.isdisjoint(names))
+
     def has_interpreted_step(self, plan: Plan) -> bool:
         """Return whether a plan interprets a node that was left to kernels, so that no parametric plan is possible."""
         return any(
