@@ -71,8 +71,8 @@ SHIFTS = (1, 2, 3, 4, 8)
 """What is added to a size that another one has, until the model runs."""
 BUDGET = 600_000
 """The cost at which a search stops, in units of one visited constant."""
-SMALLEST_BUDGET = BUDGET // 20
-"""The cost at which the search for the smallest change at one node ends: it tries one node alone, and at most two sizes."""
+SMALLEST_SHARE = 2
+"""The search for the smallest change at one node costs one part in this of the budget that is left."""
 INFER = 10
 """The cost of inferring a node."""
 DEPTH = 3
@@ -165,7 +165,7 @@ def _smallest(graph: Graph, trial: _Trial, sizes: Sizes, reached: Progress, free
     if not names or type(node.op).__name__ == "Foreign" or _holds(node, sizes) is not False:
         return None
     trials = 0
-    end = max(0, trial.budget - SMALLEST_BUDGET)
+    end = trial.budget - trial.budget // SMALLEST_SHARE
     for changes in _by_product(names, sizes):
         if not all(_may_be(free[name], size) for name, size in changes.items()):
             continue
