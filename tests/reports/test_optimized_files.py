@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 import dovetail
+from dovetail import native_core
 from report_routes import FLOAT, proto_of, run_onnxruntime, run_openvino
 
 RANDOM = np.random.default_rng(0)
@@ -72,6 +73,7 @@ def optimize(model: onnx.ModelProto, level: str, path: Path) -> set[tuple[str, s
     return {(node.domain, node.op_type) for node in onnx.load(path).graph.node}
 
 
+@pytest.mark.skipif(not native_core.is_compiled, reason="without the core the block of the processor is not known")
 @pytest.mark.parametrize("channels", [16, 24, 40])
 @pytest.mark.parametrize("level", ["ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"])
 def test_a_file_that_the_optimizer_saved(channels: int, level: str, tmp_path: Path) -> None:
@@ -123,6 +125,7 @@ def test_blocks_of_another_processor(block: int, channels: int, outputs: int) ->
     np.testing.assert_allclose(dovetail.run(loaded, {"x": x})["y"], expected, atol=1e-4)
 
 
+@pytest.mark.skipif(not native_core.is_compiled, reason="without the core the block of the processor is not known")
 def test_a_block_that_does_not_follow_from_the_file_is_said() -> None:
     model, _, _ = blocked_pair(16, 32, 16)
     assert [item.code for item in dovetail.load(model).warnings] == ["nchwc.block"]
