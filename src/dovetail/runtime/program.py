@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -249,26 +250,16 @@ class LoadedProgram(Program):
         by_name: dict[str, Any],
         out: Mapping[str, Any] | Sequence[Any] | None,
     ) -> Results:
-        if not self._counts:
-            return self._run_arrays(compute, inputs, by_name, out)
-        with counting(self._model.limits):
-            return self._run_arrays(compute, inputs, by_name, out)
-
-    def _run_arrays(
-        self,
-        compute: Compute,
-        inputs: tuple[Any, ...],
-        by_name: dict[str, Any],
-        out: Mapping[str, Any] | Sequence[Any] | None,
-    ) -> Results:
-        inputs = self._positional_inputs(inputs, by_name)
-        arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        if self._source is not None and isinstance(arrays, Mapping) and not arrays.keys() <= self._own_names():
-            return self._run_overriding(arrays, out)
-        if self._initial_states is not None:
-            arrays = self._with_states(inputs)
-        targets = None if out is None else self._check_out(out)
-        return Results(compute(arrays, targets))
+        # Counted where a limit or a loop needs it.
+        with counting(self._model.limits) if self._counts else nullcontext():
+            inputs = self._positional_inputs(inputs, by_name)
+            arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+            if self._source is not None and isinstance(arrays, Mapping) and not arrays.keys() <= self._own_names():
+                return self._run_overriding(arrays, out)
+            if self._initial_states is not None:
+                arrays = self._with_states(inputs)
+            targets = None if out is None else self._check_out(out)
+            return Results(compute(arrays, targets))
 
     def _own_names(self) -> set[str]:
         return {name for value in self._model.inputs for name in (value.name, *value.names)}
