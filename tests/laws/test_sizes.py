@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,21 @@ def test_a_constant_that_one_size_decides() -> None:
     for size in (8, 9, 10, 11, 20, 31, 20):
         found = program(np.zeros((size, 2), np.float32))
         assert found["y"][0, 0] == (5 if size == 20 else 1) and len(found["z"]) == size
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_calls_of_several_threads_with_changing_sizes(threads: int) -> None:
+    model, chance = decoder(), np.random.default_rng(2)
+    feeds = [
+        {
+            "x": chance.standard_normal((batch, t, 16)).astype("f4"),
+            "past": chance.standard_normal((batch, 2, past, 8)).astype("f4"),
+        }
+        for batch, t, past in zip(*(chance.integers(low, high, 60) for low, high in ((1, 6), (1, 4), (0, 70))), strict=True)
+    ]
+    program = dovetail.compile(model, "native", threads=threads)
+    with ThreadPoolExecutor(4) as pool:
+        every = list(pool.map(program, feeds))
+    for feed, *found in zip(feeds, every, program.map(feeds, streams=3), strict=True):
+        wanted = dovetail.compile(model, "native", threads=threads)(feed)
+        assert all(each[name].tobytes() == wanted[name].tobytes() for each in found for name in wanted)
