@@ -26,6 +26,9 @@ bool is_relative(const std::string& key) { return !key.empty() && key.front() ==
 // the larger blocks that sizes need which grow from call to call.
 constexpr std::size_t kMinMapped = std::size_t{1} << 20;
 
+// Results of this size and more are on huge pages, as arrays of numpy are.
+constexpr std::size_t kMinHuge = std::size_t{1} << 22;
+
 // The size of the block for a request: 16 classes for each power of two, so that slightly larger sizes take the same block.
 std::size_t class_of(std::size_t bytes) {
     std::size_t unit = 64;
@@ -190,6 +193,64 @@ ArenaPool::Block ArenaPool::acquire(std::size_t bytes) {
 void ArenaPool::release(Block block) {
     const ScopedLock lock(*state_);
     state_->free.push_back(block);
+}
+
+struct OutputPool::State {
+    struct Free {
+        std::uint64_t call;  // that released it
+        Block block;
+    };
+
+    ForkLock mutex;
+    std::vector<Free> free;
+    std::uint64_t calls = 0;
+
+    // As WeightCache::State::reset.
+    void reset() { new (&free) decltype(free)(); }
+};
+
+OutputPool::OutputPool() : state_(new State) {}
+OutputPool::~OutputPool() {
+    for (const auto& each : state_->free) deallocate(each.block);
+}
+
+void OutputPool::begin_call() {
+    const ScopedLock lock(*state_);
+    ++state_->calls;
+    auto& free = state_->free;
+    const auto is_old = [this](const auto& each) { return each.call + 2 < state_->calls; };
+    for (const auto& each : free)
+        if (is_old(each)) deallocate(each.block);
+    free.erase(std::remove_if(free.begin(), free.end(), is_old), free.end());
+}
+
+OutputPool::Block OutputPool::acquire(std::size_t bytes) {
+    bytes = class_of(bytes);
+    {
+        const ScopedLock lock(*state_);
+        auto& free = state_->free;
+        const auto match = std::find_if(free.begin(), free.end(), [bytes](const auto& each) { return each.block.bytes == bytes; });
+        if (match != free.end()) {
+            const Block block = match->block;
+            free.erase(match);
+            return block;
+        }
+    }
+    const Block block{allocate(bytes), bytes};
+#ifdef __linux__
+    if (bytes >= kMinHuge) ::madvise(block.begin, bytes, MADV_HUGEPAGE);
+#endif
+    return block;
+}
+
+void OutputPool::release(Block block) {
+    const ScopedLock lock(*state_);
+    state_->free.push_back({state_->calls, block});
+}
+
+std::size_t OutputPool::free_blocks() const {
+    const ScopedLock lock(*state_);
+    return state_->free.size();
 }
 
 std::shared_ptr<float> aligned_floats(std::size_t count) {

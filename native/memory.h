@@ -1,4 +1,4 @@
-// Memory that the programs of one compiled model share: packed weights, and arenas of runs. Both classes are thread-safe.
+// Memory that the programs of one compiled model share: packed weights, arenas of runs, and results. All classes are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +57,28 @@ public:
     // A block of at least `bytes`, aligned to 64 bytes, until it is released.
     Block acquire(std::size_t bytes);
     void release(Block block);
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// Memory of results, reused once the caller has released it: page faults on fresh memory cost more than writing the results. A
+// block that no call takes within two calls is freed.
+class OutputPool {
+public:
+    // The system's allocator keeps smaller blocks for reuse.
+    static constexpr std::size_t kMinBytes = std::size_t{1} << 17;
+    using Block = ArenaPool::Block;
+
+    OutputPool();
+    ~OutputPool();
+    // Starts a call, and frees blocks that the two calls before it did not take.
+    void begin_call();
+    // A block of at least `bytes`, aligned to 64 bytes, until it is released.
+    Block acquire(std::size_t bytes);
+    void release(Block block);
+    std::size_t free_blocks() const;
 
 private:
     struct State;

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
+#include <type_traits>
 
 #include "control_flow.h"
 #include "float_mode.h"
@@ -26,6 +30,50 @@ std::int64_t bytes_up_to(const Operand& operand, std::int64_t limit) {
         bytes = size > limit / std::max<std::int64_t>(bytes, 1) ? limit : bytes * size;
     }
     return std::min(bytes, limit);
+}
+
+template <typename T>
+bool write_as(std::int64_t number, std::byte* to) {
+    const auto value = static_cast<T>(number);
+    std::memcpy(to, &value, sizeof value);
+    // Beyond 2^53 a double may be another number whose conversion back is undefined.
+    if (std::is_floating_point_v<T>) return std::abs(number) <= std::int64_t{1} << std::numeric_limits<T>::digits;
+    return static_cast<std::int64_t>(value) == number && (number >= 0 || std::is_signed_v<T>);
+}
+
+bool write_as_half(std::int64_t number, std::byte* to) {
+    std::uint64_t magnitude = static_cast<std::uint64_t>(std::abs(number));
+    if (magnitude > 2048) return false;
+    std::uint64_t exponent = 0, bits = number < 0 ? 0x8000u : 0u;
+    while (magnitude >> (exponent + 1)) ++exponent;
+    if (magnitude != 0) bits |= (exponent + 15) << 10 | ((magnitude << 10 >> exponent) & 0x3ff);
+    const auto half = static_cast<std::uint16_t>(bits);
+    std::memcpy(to, &half, sizeof half);
+    return true;
+}
+
+// Writes a whole number as an element. Throws std::invalid_argument where it is not exact.
+void write_exactly(std::int64_t number, Element element, std::byte* to) {
+    const bool is_exact = [&] {
+        switch (element) {
+            case Element::f64: return write_as<double>(number, to);
+            case Element::f32: return write_as<float>(number, to);
+            case Element::f16: return write_as_half(number, to);
+            case Element::i64: return write_as<std::int64_t>(number, to);
+            case Element::i32: return write_as<std::int32_t>(number, to);
+            case Element::i16: return write_as<std::int16_t>(number, to);
+            case Element::i8: return write_as<std::int8_t>(number, to);
+            case Element::u64: return write_as<std::uint64_t>(number, to);
+            case Element::u32: return write_as<std::uint32_t>(number, to);
+            case Element::u16: return write_as<std::uint16_t>(number, to);
+            case Element::u8: return write_as<std::uint8_t>(number, to);
+            case Element::bf16:
+            case Element::boolean:
+            case Element::other: break;
+        }
+        return false;
+    }();
+    if (!is_exact) throw std::invalid_argument("an element of a constant is not exact");
 }
 
 std::int64_t now() {
@@ -108,10 +156,31 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
     }
 }
 
-ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences)
-    : steps_(std::move(steps)), orders_(differences.size()) {
+std::int64_t Polynomial::at(const std::vector<std::int64_t>& factors) const {
+    // Modulo 2^64: terms may be larger than their sum.
+    auto value = static_cast<std::uint64_t>(base);
+    for (std::size_t order = 0; order < differences.size(); ++order)
+        value += static_cast<std::uint64_t>(factors[order]) * static_cast<std::uint64_t>(differences[order]);
+    return static_cast<std::int64_t>(value);
+}
+
+bool Polynomial::is_constant() const {
+    return std::all_of(differences.begin(), differences.end(), [](std::int64_t each) { return each == 0; });
+}
+
+ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
+                                     std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants)
+    : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), has_constant_(steps_.size()) {
+    if (differences.size() != orders_.size()) throw std::invalid_argument("needs differences for each order");
     for (const auto& each : differences)
         if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
+    for (const ParametricConstant& constant : constants_) {
+        if (constant.step >= steps_.size() || constant.input >= steps_[constant.step].inputs.size())
+            throw std::invalid_argument("needs an input for each constant");
+        for (const Polynomial& element : constant.elements)
+            if (element.differences.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
+        has_constant_[constant.step] = true;
+    }
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const auto of = [&](auto part) {
             std::vector<std::int64_t> found;
@@ -141,26 +210,49 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
 }
 
 void ParametricProgram::collect(std::int64_t& value, std::vector<std::int64_t> differences) {
-    if (std::any_of(differences.begin(), differences.end(), [](std::int64_t each) { return each != 0; }))
-        numbers_.push_back({&value, value, std::move(differences)});
+    Polynomial polynomial{value, std::move(differences)};
+    if (!polynomial.is_constant()) numbers_.push_back({&value, std::move(polynomial)});
 }
 
-void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& factors,
-                             const std::vector<ConstantPatch>& patches) {
-    if (factors.size() != orders_) throw std::invalid_argument("needs a factor for each difference");
-    for (const Number& number : numbers_) {
-        std::int64_t value = number.base;
-        for (std::size_t order = 0; order < orders_; ++order) value += factors[order] * number.differences[order];
-        *number.value = value;
+std::vector<std::int64_t> ParametricProgram::factors_at(const std::vector<std::int64_t>& distances) const {
+    for (const std::int64_t distance : distances)
+        if (distance < 0 || distance > kMaxDistance) throw std::invalid_argument("a size outside of the ranges");
+    std::vector<std::int64_t> factors;
+    for (const auto& order : orders_) {
+        std::int64_t factor = 1;
+        for (std::size_t i = 0; i < order.size(); ++i) {
+            std::int64_t binomial = 1;
+            for (std::int64_t k = 0; k < order[i]; ++k) binomial = binomial * (distances.at(i) - k) / (k + 1);
+            factor *= binomial;
+        }
+        factors.push_back(factor);
     }
-    for (const ConstantPatch& patch : patches) {
-        Operand& input = steps_.at(patch.step).inputs.at(patch.input);
-        input.constant = patch.address;
-        input.low = patch.low;
-        input.high = patch.high;
+    return factors;
+}
+
+void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& factors) {
+    if (factors.size() != orders_.size()) throw std::invalid_argument("needs a factor for each order");
+    struct Guard {
+        explicit Guard(ForkLock& mutex) : mutex(mutex) { (void)mutex.lock(); }
+        ~Guard() { mutex.unlock(); }
+        ForkLock& mutex;
+    } const guard(mutex_);
+    for (const Number& number : numbers_) *number.value = number.polynomial.at(factors);
+    for (const ParametricConstant& constant : constants_) {
+        Operand& input = steps_[constant.step].inputs[constant.input];
+        const auto bytes = constant.elements.size() * static_cast<std::size_t>(size_of(input.element));
+        std::unique_ptr<std::byte[]> memory(new std::byte[bytes]);
+        input.constant = memory.get();
+        input.low = 0;
+        input.high = static_cast<std::int64_t>(bytes);
+        std::byte* to = memory.get();
+        for (const Polynomial& element : constant.elements) {
+            write_exactly(element.at(factors), input.element, to);
+            to += size_of(input.element);
+        }
+        program.keep(std::move(memory));
     }
-    for (std::size_t i = 0; i < steps_.size(); ++i)
-        program.add(steps_[i], std::none_of(patches.begin(), patches.end(), [i](const auto& patch) { return patch.step == i; }));
+    for (std::size_t i = 0; i < steps_.size(); ++i) program.add(steps_[i], !has_constant_[i]);
 }
 
 }  // namespace dovetail

@@ -45,6 +45,8 @@ public:
     // Appends a kernel that runs other programs; a run is then not brief. Throws std::invalid_argument for an operand outside its
     // buffer.
     void add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& operands);
+    // Keeps memory, such as that of a constant, as long as the program.
+    void keep(std::unique_ptr<std::byte[]> memory) { memory_.push_back(std::move(memory)); }
     // Throws std::invalid_argument for an operand outside its buffer, or whose items are shorter than its element type.
     void check(const Operand& operand, const std::string& kernel) const;
     std::size_t size() const { return kernels_.size(); }
@@ -92,42 +94,62 @@ private:
     std::vector<ByteRange> ranges_;  // address range of every buffer, the arena first
     std::size_t scratch_bytes_ = 0;
     std::int64_t operand_bytes_ = 0;
+    std::vector<std::unique_ptr<std::byte[]>> memory_;
     std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
-// A constant of some sizes: the step and the input that read it, its address and the extent of its memory from there.
-struct ConstantPatch {
-    std::size_t step;
-    std::size_t input;
-    const std::byte* address;
-    std::int64_t low;
-    std::int64_t high;
+// A whole number that sizes decide, in Newton's form: `base`, and what each order adds.
+struct Polynomial {
+    std::int64_t base;
+    std::vector<std::int64_t> differences;
+
+    std::int64_t at(const std::vector<std::int64_t>& factors) const;
+    bool is_constant() const;
 };
 
-// A program whose numbers (offsets, sizes, strides, integer attributes) are sums of products of numbers with factors.
+// A constant whose elements sizes decide: the step and the input that read it.
+struct ParametricConstant {
+    std::size_t step;
+    std::size_t input;
+    std::vector<Polynomial> elements;
+};
+
+// A program for ranges of sizes, whose numbers (offsets, sizes, strides, integer attributes) and some of whose constants are
+// polynomials in the distances of the sizes from the first ones.
 class ParametricProgram {
 public:
-    // `steps` are the kernels for factors of 0; `differences` hold what each number adds to that for each unit of a factor. All
-    // have equal names.
-    ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<Spec>> differences);
+    // `steps` are the kernels for the first sizes. `orders`: for each symbol the order of a difference; `differences` hold, for
+    // each of the orders, what each number adds. All have equal names.
+    ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
+                      std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants);
 
-    // Appends the kernels for these factors to an empty program; `patches` replace constants. Throws as Program::add does.
-    // One call at a time.
-    void fill(Program& program, const std::vector<std::int64_t>& factors, const std::vector<ConstantPatch>& patches);
+    // The factors of the orders at sizes of these distances from the first ones: products of binomial coefficients. Throws
+    // std::invalid_argument for a distance that is negative or larger than kMaxDistance.
+    std::vector<std::int64_t> factors_at(const std::vector<std::int64_t>& distances) const;
+    // Appends the kernels for these factors to an empty program. Throws as Program::add does, and std::invalid_argument where an
+    // element of a constant is not exact in its type.
+    void fill(Program& program, const std::vector<std::int64_t>& factors);
+    std::size_t size() const { return steps_.size(); }
+    std::size_t orders() const { return orders_.size(); }
+
+    // Products of three distances stay in 64 bits.
+    static constexpr std::int64_t kMaxDistance = 1 << 20;
 
 private:
-    // A number of a step that depends on the factors.
+    // A number of a step that depends on the sizes.
     struct Number {
         std::int64_t* value;
-        std::int64_t base;
-        std::vector<std::int64_t> differences;
+        Polynomial polynomial;
     };
 
     void collect(std::int64_t& value, std::vector<std::int64_t> differences);
 
     std::vector<Spec> steps_;  // of the last call: copies of all their parts would take longer than their numbers
-    std::size_t orders_;
+    std::vector<std::vector<std::int64_t>> orders_;
     std::vector<Number> numbers_;
+    std::vector<ParametricConstant> constants_;
+    std::vector<bool> has_constant_;  // by step
+    ForkLock mutex_;                  // guards steps_, of which each call sets all numbers
 };
 
 }  // namespace dovetail

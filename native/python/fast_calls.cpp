@@ -1,11 +1,13 @@
 // Calls of programs whose steps are all native, from numpy arrays to numpy arrays.
 //
 // A call is served where every input is a C-contiguous numpy array of the model's element type and the shapes are those of a
-// program that was added. Any other call, errors included, returns None: program.py and engine.py then run it.
+// program that was added, or in the ranges of a parametric program. Any other call, errors included, returns None:
+// runtime/program.py and engine.py then run it.
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <numpy/arrayobject.h>
 
@@ -17,6 +19,7 @@
 #include <unordered_map>
 
 #include "control_flow.h"
+#include "memory.h"
 #include "program.h"
 #include "python/gil.h"
 #include "python/signals.h"
@@ -97,6 +100,44 @@ private:
     std::uint64_t state_ = 0xcbf29ce484222325u;
 };
 
+// A block of a pool that an array and its views hold.
+struct HeldBlock {
+    std::shared_ptr<OutputPool> pool;
+    OutputPool::Block block;
+};
+
+void release_block(PyObject* capsule) {
+    auto* const held = static_cast<HeldBlock*>(PyCapsule_GetPointer(capsule, nullptr));
+    held->pool->release(held->block);
+    delete held;
+}
+
+// A new array whose elements are not initialized; null with an error set if memory is lacking.
+PyObject* new_array(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* descr, const Shape& shape) {
+    auto* const sizes = const_cast<npy_intp*>(shape.data());
+    const auto rank = static_cast<int>(shape.size());
+    std::size_t bytes = static_cast<std::size_t>(PyDataType_ELSIZE(descr));
+    for (const npy_intp size : shape) bytes *= static_cast<std::size_t>(size);
+    Py_INCREF(reinterpret_cast<PyObject*>(descr));
+    if (bytes < OutputPool::kMinBytes) return PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, nullptr, 0, nullptr);
+    auto held = std::make_unique<HeldBlock>(HeldBlock{pool, pool->acquire(bytes)});
+    PyObject* const array =
+        PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, held->block.begin, NPY_ARRAY_CARRAY, nullptr);
+    PyObject* const capsule = array == nullptr ? nullptr : PyCapsule_New(held.get(), nullptr, &release_block);
+    if (capsule == nullptr) {
+        pool->release(held->block);
+        Py_XDECREF(array);
+        return nullptr;
+    }
+    held.release();
+    // Takes over the capsule, in an error too.
+    if (PyArray_SetBaseObject(as_array(array), capsule) != 0) {
+        Py_DECREF(array);
+        return nullptr;
+    }
+    return array;
+}
+
 bool may_share(PyArrayObject* a, PyArrayObject* b) {
     const char *first = PyArray_BYTES(a), *second = PyArray_BYTES(b);
     return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
@@ -127,11 +168,37 @@ private:
     std::vector<PyObject*> items_;
 };
 
+// A size of an input, at which a symbol stands alone, and the range of the symbol.
+struct SymbolRange {
+    std::size_t input;
+    std::size_t axis;
+    std::int64_t first;
+    std::int64_t last;
+};
+
+using ParametricShape = std::vector<Polynomial>;
+
+// The programs for ranges of sizes, made from one parametric program.
+struct ProgramRange {
+    std::shared_ptr<ParametricProgram> steps;
+    std::shared_ptr<ThreadPool> pool;
+    std::shared_ptr<WeightCache> weights;
+    std::shared_ptr<ArenaPool> arenas;
+    std::size_t arena_bytes;
+    std::vector<SymbolRange> symbols;
+    std::vector<ParametricShape> inputs;
+    std::vector<ParametricShape> outputs;
+    std::int64_t max_output_bytes;  // beyond which the engine reports the limit on memory
+    nb::object constants;
+};
+
 class FastCalls {
 public:
     // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call.
-    FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips)
-        : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), max_trips_(max_trips) {}
+    FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips,
+              std::shared_ptr<OutputPool> output_pool)
+        : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), max_trips_(max_trips),
+          output_pool_(std::move(output_pool)) {}
 
     // Adds a program for inputs of these shapes. `constants` are the arrays that its steps read.
     void add(std::shared_ptr<Program> program, std::vector<Shape> inputs, std::vector<Shape> outputs, nb::object constants) {
@@ -143,42 +210,75 @@ public:
         entry->inputs = std::move(inputs);
         entry->outputs = std::move(outputs);
         entry->constants = std::move(constants);
-        Hash hash;
-        for (const Shape& shape : entry->inputs) hash.add(shape.data(), shape.size());
         const Lock lock(*this);
-        entries_.emplace(hash.value(), std::move(entry));
+        state_.entries.emplace(hash_of(entry->inputs), std::move(entry));
+    }
+
+    // Adds a parametric program. Calls with sizes in its ranges, for which there is no program, make one.
+    void add_range(ProgramRange range) {
+        const std::size_t orders = range.steps->orders();
+        if (range.inputs.size() != inputs_.size() || range.outputs.size() != outputs_.size())
+            throw std::invalid_argument("needs a shape for each input and output of the program");
+        for (const auto* shapes : {&range.inputs, &range.outputs})
+            for (const ParametricShape& shape : *shapes)
+                for (const Polynomial& size : shape)
+                    if (size.differences.size() != orders) throw std::invalid_argument("needs a difference for each order");
+        for (const SymbolRange& symbol : range.symbols)
+            if (symbol.input >= inputs_.size() || symbol.axis >= range.inputs[symbol.input].size())
+                throw std::invalid_argument("needs an axis of an input for each symbol");
+        auto added = std::make_shared<ProgramRange>(std::move(range));
+        const Lock lock(*this);
+        state_.ranges.push_back(std::move(added));
     }
 
     // Forgets a program.
     void discard(const Program* program) {
         std::shared_ptr<Entry> dropped;
         const Lock lock(*this);
-        const auto match = std::find_if(entries_.begin(), entries_.end(),
+        const auto match = std::find_if(state_.entries.begin(), state_.entries.end(),
                                         [program](const auto& row) { return row.second->program.get() == program; });
-        if (match == entries_.end()) return;
-        dropped = std::move(match->second);
-        entries_.erase(match);
+        if (match != state_.entries.end()) dropped = take(match);
+    }
+
+    // Forgets a parametric program. Programs that were made from it stay.
+    void discard_range(const ParametricProgram* steps) {
+        std::shared_ptr<ProgramRange> dropped;
+        const Lock lock(*this);
+        auto& ranges = state_.ranges;
+        const auto match = std::find_if(ranges.begin(), ranges.end(), [steps](const auto& row) { return row->steps.get() == steps; });
+        if (match == ranges.end()) return;
+        dropped = std::move(*match);
+        ranges.erase(match);
     }
 
     // True if the program was called since this was asked last.
     bool pop_use(const Program* program) {
         const Lock lock(*this);
-        for (const auto& [hash, entry] : entries_)
+        for (const auto& [hash, entry] : state_.entries)
             if (entry->program.get() == program) return std::exchange(entry->is_used, false);
         return false;
     }
 
-    void clear() {
-        Entries dropped;
+    // The programs that calls made: their number since the start, the dropped ones, those at hand and their bytes.
+    nb::tuple counts() {
         const Lock lock(*this);
-        dropped.swap(entries_);
+        return nb::make_tuple(state_.made, state_.evictions, state_.cached, state_.bytes);
+    }
+
+    void clear() {
+        State dropped;
+        const Lock lock(*this);
+        std::swap(dropped, state_);
+        state_.made = dropped.made;
+        state_.evictions = dropped.evictions;
     }
 
     // The results of a call; None for a call that is not served.
     nb::object call(nb::handle positional, nb::handle by_name, nb::handle out) {
         Arrays arrays(inputs_.size() + outputs_.size());
         if (!collect_inputs(positional.ptr(), by_name.ptr(), arrays)) return none();
-        const std::shared_ptr<Entry> entry = entry_for(arrays);
+        std::shared_ptr<Entry> entry = entry_for(arrays);
+        if (entry == nullptr) entry = make_entry(arrays);
         if (entry == nullptr || !collect_outputs(out.ptr(), *entry, arrays)) return none();
         if (!run(*entry, arrays)) {
             if (entry->unbound_runs > kMaxUnboundRuns) discard(entry->program.get());
@@ -204,6 +304,8 @@ private:
         std::vector<Shape> inputs;
         std::vector<Shape> outputs;
         nb::object constants;
+        std::size_t made_bytes = 0;  // an estimate of the bytes of a program that a call made
+        std::uint64_t last_call = 0;
         bool is_used = false;
         std::atomic<int> unbound_runs{0};  // runs that came to a subgraph without a program
     };
@@ -213,12 +315,22 @@ private:
     // By the hash of the inputs' shapes.
     using Entries = std::unordered_multimap<std::size_t, std::shared_ptr<Entry>>;
 
-    // Guards the entries where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
+    struct State {
+        Entries entries;
+        std::vector<std::shared_ptr<ProgramRange>> ranges;
+        std::uint64_t calls = 0;
+        std::size_t made = 0, evictions = 0, cached = 0, bytes = 0;
+    };
+
+    // The bytes of the programs that calls made, beyond which the least recently used is dropped; and those of a step, as measured.
+    static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26, kStepBytes = 3 << 10;
+
+    // Guards the state where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
     // changing it.
     class Lock {
     public:
         explicit Lock(FastCalls& calls) : mutex_(calls.mutex_) {
-            if (!mutex_.lock()) new (&calls.entries_) Entries();
+            if (!mutex_.lock()) new (&calls.state_) State();
         }
         ~Lock() { mutex_.unlock(); }
         Lock(const Lock&) = delete;
@@ -279,6 +391,97 @@ private:
         return true;
     }
 
+    static std::size_t hash_of(const std::vector<Shape>& shapes) {
+        Hash hash;
+        for (const Shape& shape : shapes) hash.add(shape.data(), shape.size());
+        return hash.value();
+    }
+
+    // Removes an entry. The lock must be held, and the entry outlive it: its constants are Python's.
+    std::shared_ptr<Entry> take(Entries::iterator position) {
+        std::shared_ptr<Entry> entry = std::move(position->second);
+        state_.entries.erase(position);
+        state_.bytes -= entry->made_bytes;
+        state_.cached -= entry->made_bytes != 0;
+        return entry;
+    }
+
+    // Makes the program for inputs of these shapes from a parametric program, and an entry for it; null where none takes them.
+    std::shared_ptr<Entry> make_entry(const Arrays& arrays) {
+        std::vector<std::shared_ptr<ProgramRange>> ranges;
+        {
+            const Lock lock(*this);
+            ranges = state_.ranges;
+        }
+        for (const auto& range : ranges) {
+            const auto entry = entry_in(*range, arrays);
+            if (entry == nullptr) continue;
+            std::vector<std::shared_ptr<Entry>> dropped;
+            const Lock lock(*this);
+            while (state_.bytes + entry->made_bytes > kMaxMadeBytes && state_.cached > 0) {
+                auto oldest = state_.entries.end();
+                for (auto row = state_.entries.begin(); row != state_.entries.end(); ++row)
+                    if (row->second->made_bytes != 0 &&
+                        (oldest == state_.entries.end() || row->second->last_call < oldest->second->last_call))
+                        oldest = row;
+                dropped.push_back(take(oldest));
+                ++state_.evictions;
+            }
+            entry->last_call = ++state_.calls;
+            state_.entries.emplace(hash_of(entry->inputs), entry);
+            ++state_.made;
+            ++state_.cached;
+            state_.bytes += entry->made_bytes;
+            return entry;
+        }
+        return nullptr;
+    }
+
+    // The entry of a new program; null for sizes outside the ranges, and where a kernel does not take them.
+    std::shared_ptr<Entry> entry_in(const ProgramRange& range, const Arrays& arrays) const {
+        std::vector<std::int64_t> distances;
+        for (const SymbolRange& symbol : range.symbols) {
+            PyArrayObject* const array = arrays.array(symbol.input);
+            if (static_cast<std::size_t>(PyArray_NDIM(array)) <= symbol.axis) return nullptr;
+            const std::int64_t size = PyArray_DIMS(array)[symbol.axis];
+            if (size < symbol.first || size > symbol.last) return nullptr;
+            distances.push_back(size - symbol.first);
+        }
+        try {
+            const std::vector<std::int64_t> factors = range.steps->factors_at(distances);
+            auto entry = std::make_shared<Entry>();
+            std::vector<ByteRange> bytes;
+            std::int64_t output_bytes = 0;
+            for (std::size_t i = 0; i < inputs_.size(); ++i) {
+                entry->inputs.push_back(shape_at(range.inputs[i], factors));
+                if (!has_shape(arrays.array(i), entry->inputs.back())) return nullptr;
+                bytes.push_back({0, static_cast<std::int64_t>(PyArray_NBYTES(arrays.array(i)))});
+            }
+            for (std::size_t i = 0; i < outputs_.size(); ++i) {
+                entry->outputs.push_back(shape_at(range.outputs[i], factors));
+                std::int64_t count = PyDataType_ELSIZE(outputs_[i].descr());
+                for (const npy_intp size : entry->outputs.back()) count *= size;
+                bytes.push_back({0, count});
+                output_bytes += count;
+            }
+            if (output_bytes > range.max_output_bytes) return nullptr;
+            entry->program = std::make_shared<Program>(range.pool, range.weights, range.arenas, range.arena_bytes, std::move(bytes));
+            entry->constants = range.constants;
+            entry->made_bytes = (1 + range.steps->size()) * kStepBytes;
+            const dovetail::GilRelease released;
+            range.steps->fill(*entry->program, factors);
+            return entry;
+        } catch (const std::invalid_argument&) {
+            return nullptr;
+        }
+    }
+
+    static Shape shape_at(const ParametricShape& sizes, const std::vector<std::int64_t>& factors) {
+        Shape shape;
+        for (const Polynomial& size : sizes) shape.push_back(static_cast<npy_intp>(size.at(factors)));
+        return shape;
+    }
+
     // The entry for inputs of these shapes; null if there is none.
     std::shared_ptr<Entry> entry_for(const Arrays& arrays) {
         Hash hash;
@@ -287,13 +490,14 @@ private:
             hash.add(PyArray_DIMS(array), static_cast<std::size_t>(PyArray_NDIM(array)));
         }
         const Lock lock(*this);
-        const auto [begin, end] = entries_.equal_range(hash.value());
+        const auto [begin, end] = state_.entries.equal_range(hash.value());
         for (auto row = begin; row != end; ++row) {
             const std::shared_ptr<Entry>& entry = row->second;
             bool matches = true;
             for (std::size_t i = 0; matches && i < inputs_.size(); ++i) matches = has_shape(arrays.array(i), entry->inputs[i]);
             if (!matches) continue;
             entry->is_used = true;
+            entry->last_call = ++state_.calls;
             return entry;
         }
         return nullptr;
@@ -303,13 +507,10 @@ private:
     bool collect_outputs(PyObject* out, const Entry& entry, Arrays& arrays) const {
         const std::size_t first = inputs_.size();
         if (out != Py_None && !collect_targets(out, entry, arrays)) return false;
+        output_pool_->begin_call();
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
             if (arrays[first + i] != nullptr) continue;
-            const Shape& shape = entry.outputs[i];
-            PyArray_Descr* descr = outputs_[i].descr();
-            Py_INCREF(reinterpret_cast<PyObject*>(descr));
-            PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(shape.size()), shape.data(), nullptr,
-                                                   nullptr, 0, nullptr);
+            PyObject* array = new_array(output_pool_, outputs_[i].descr(), entry.outputs[i]);
             if (array == nullptr) return false;
             arrays.steal(first + i, array);
         }
@@ -378,8 +579,9 @@ private:
     const std::vector<Port> outputs_;
     const nb::object results_;
     const std::int64_t max_trips_;
+    const std::shared_ptr<OutputPool> output_pool_;
     ForkLock mutex_;
-    Entries entries_;
+    State state_;
 };
 
 int import_numpy() {
@@ -389,13 +591,54 @@ int import_numpy() {
 
 }  // namespace
 
+// Rows of Python: the base and the differences of each size.
+std::vector<ParametricShape> shapes_of(const std::vector<std::vector<std::vector<std::int64_t>>>& rows) {
+    std::vector<ParametricShape> shapes;
+    for (const auto& row : rows) {
+        ParametricShape& shape = shapes.emplace_back();
+        for (const auto& numbers : row) shape.push_back({numbers.at(0), {numbers.begin() + 1, numbers.end()}});
+    }
+    return shapes;
+}
+
 void bind_fast_calls(nb::module_& m) {
     if (import_numpy() != 0) throw nb::python_error();
+    nb::class_<OutputPool>(m, "OutputPool")
+        .def(nb::init<>())
+        .def("begin_call", &OutputPool::begin_call)
+        .def(
+            "allocate",
+            [](std::shared_ptr<OutputPool> pool, const Shape& shape, nb::handle dtype) {
+                if (!PyArray_DescrCheck(dtype.ptr())) throw std::invalid_argument("needs a dtype");
+                nb::object array = nb::steal(new_array(pool, reinterpret_cast<PyArray_Descr*>(dtype.ptr()), shape));
+                if (!array.is_valid()) throw nb::python_error();
+                return array;
+            },
+            "shape"_a, "dtype"_a)
+        .def_prop_ro("free_blocks", &OutputPool::free_blocks);
+    m.attr("MIN_POOLED_BYTES") = OutputPool::kMinBytes;
     nb::class_<FastCalls>(m, "FastCalls")
-        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t>(), "inputs"_a, "outputs"_a, "results"_a,
-             "max_trips"_a)
+        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>>(), "inputs"_a,
+             "outputs"_a, "results"_a, "max_trips"_a, "output_pool"_a)
         .def("add", &FastCalls::add, "program"_a, "inputs"_a, "outputs"_a, "constants"_a)
+        .def(
+            "add_range",
+            [](FastCalls& calls, std::shared_ptr<ParametricProgram> steps, std::shared_ptr<ThreadPool> pool,
+               std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas, std::size_t arena_bytes,
+               const std::vector<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t>>& symbols,
+               const std::vector<std::vector<std::vector<std::int64_t>>>& inputs,
+               const std::vector<std::vector<std::vector<std::int64_t>>>& outputs, std::int64_t max_output_bytes,
+               nb::object constants) {
+                ProgramRange range{std::move(steps), std::move(pool),    std::move(weights), std::move(arenas), arena_bytes, {},
+                                   shapes_of(inputs), shapes_of(outputs), max_output_bytes,   std::move(constants)};
+                for (const auto& [input, axis, first, last] : symbols) range.symbols.push_back({input, axis, first, last});
+                calls.add_range(std::move(range));
+            },
+            "steps"_a, "pool"_a, "weights"_a, "arenas"_a, "arena_bytes"_a, "symbols"_a, "inputs"_a, "outputs"_a,
+            "max_output_bytes"_a, "constants"_a)
         .def("discard", &FastCalls::discard, "program"_a)
+        .def("discard_range", &FastCalls::discard_range, "steps"_a)
+        .def("counts", &FastCalls::counts)
         .def("pop_use", &FastCalls::pop_use, "program"_a)
         .def("clear", &FastCalls::clear)
         .def("__call__", &FastCalls::call, "inputs"_a, "by_name"_a, "out"_a.none());

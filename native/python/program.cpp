@@ -248,26 +248,29 @@ void bind_program(nb::module_& m) {
             for (std::size_t i = 0; i < program.size(); ++i) numbers.push_back(program.kernel(i).multiply_adds());
             return numbers;
         });
-    using PatchRow = std::tuple<std::size_t, std::size_t, std::uintptr_t, std::int64_t, std::int64_t>;
+    using ConstantRow = std::tuple<std::size_t, std::size_t, std::vector<std::vector<std::int64_t>>>;
     nb::class_<ParametricProgram>(m, "ParametricProgram")
         .def(
             "__init__",
-            [](ParametricProgram* self, const std::vector<SpecRow>& steps, const std::vector<std::vector<SpecRow>>& differences) {
-                std::vector<std::vector<Spec>> orders;
-                for (const auto& rows : differences) orders.push_back(specs_of(rows));
-                new (self) ParametricProgram(specs_of(steps), std::move(orders));
+            [](ParametricProgram* self, const std::vector<SpecRow>& steps, std::vector<std::vector<std::int64_t>> orders,
+               const std::vector<std::vector<SpecRow>>& differences, const std::vector<ConstantRow>& rows) {
+                std::vector<std::vector<Spec>> specs;
+                for (const auto& each : differences) specs.push_back(specs_of(each));
+                std::vector<ParametricConstant> constants;
+                for (const auto& [step, input, elements] : rows) {
+                    ParametricConstant& constant = constants.emplace_back(ParametricConstant{step, input, {}});
+                    for (const auto& numbers : elements)
+                        constant.elements.push_back({numbers.at(0), {numbers.begin() + 1, numbers.end()}});
+                }
+                new (self) ParametricProgram(specs_of(steps), std::move(orders), std::move(specs), std::move(constants));
             },
-            "steps"_a, "differences"_a)
+            "steps"_a, "orders"_a, "differences"_a, "constants"_a)
         .def(
             "fill",
-            [](ParametricProgram& steps, Program& program, const std::vector<std::int64_t>& factors,
-               const std::vector<PatchRow>& rows) {
-                std::vector<ConstantPatch> patches;
-                for (const auto& [step, input, address, low, high] : rows)
-                    patches.push_back({step, input, reinterpret_cast<const std::byte*>(address), low, high});
-                steps.fill(program, factors, patches);
+            [](ParametricProgram& steps, Program& program, const std::vector<std::int64_t>& distances) {
+                steps.fill(program, steps.factors_at(distances));
             },
-            "program"_a, "factors"_a, "patches"_a, nb::call_guard<dovetail::GilRelease>());
+            "program"_a, "distances"_a, nb::call_guard<dovetail::GilRelease>());
     nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())
         .def_prop_ro("arena", &Execution::arena)

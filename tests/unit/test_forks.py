@@ -101,7 +101,7 @@ def test_a_child_forked_while_a_plan_is_made_makes_it_itself() -> None:
     """Deterministic: the locks are held at the fork, by threads that the child does not have."""
     program = dovetail.compile(net(), threads=2)
     check_run(program, 2)
-    locks = [program._engine._lock, program._engine._output_pool._lock, algebra._lock]
+    locks = [program._engine._lock, algebra._lock]
     held, go = threading.Semaphore(0), threading.Event()
 
     def hold(lock: object) -> None:

@@ -23,7 +23,6 @@ from dovetail.engine.rewrite.string_inputs import encode_strings
 from dovetail.engine.run.executable import Executable, output_bytes_of
 from dovetail.engine.run.executable_cache import ExecutableCache, PlanMemory
 from dovetail.engine.run.fast_calls import FastCalls
-from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
 from dovetail.errors import DovetailError, EngineError, RuleError
@@ -32,7 +31,7 @@ from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor, Type
-from dovetail.limits import Limits, refuse_memory, within_memory
+from dovetail.limits import Limits, machine_memory, refuse_memory, within_memory
 from dovetail.threads import thread_count
 
 MAX_PARAMETRIC_PLANS = 16
@@ -87,7 +86,7 @@ class Engine:
         self._pool: object = outer._pool if outer else self._core.ThreadPool(self.threads) if self._core else None
         self._weight_cache: Any = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
         self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
-        self._output_pool = OutputPool()
+        self._output_pool: Any = self._core.OutputPool() if self._core else None
         self._encoded = encode_strings(model) if self._core and outer is None else None
         self._encoded_engine: Engine | None = None
         self.fast_calls = self._create_fast_calls() if outer is None else None
@@ -104,7 +103,7 @@ class Engine:
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
-        new._output_pool = OutputPool()
+        new._output_pool = self._core.OutputPool() if self._core else None
         new.fast_calls = new._create_fast_calls()
         new._executables = ExecutableCache(new.plan_memory, new.fast_calls, new.model.file)
         new._encoded_engine = None
@@ -118,7 +117,7 @@ class Engine:
     def _create_fast_calls(self) -> FastCalls | None:
         if self._core is None:
             return None
-        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, self._encoded)
+        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, self._encoded, self._output_pool)
 
     def _plan_with_codes(self, arrays: Sequence[Array]) -> None:
         """Plan the call with codes in place of strings, so that the core serves the next one of these shapes."""
@@ -235,10 +234,22 @@ class Engine:
                 return None
             first, last = ({name: ends[index] for name, ends in ranges.items()} for index in (0, 1))
             self._parametric_plans[key] = self._make_parametric_plan(first, last, others)
+            self._serve_range(self._parametric_plans[key])
             while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
-                self._parametric_plans.popitem(last=False)
+                _, dropped = self._parametric_plans.popitem(last=False)
+                if self.fast_calls is not None:
+                    self.fast_calls.discard_range(dropped)
         self._parametric_plans.move_to_end(key)
         return key
+
+    def _serve_range(self, plan: ParametricPlan | None) -> None:
+        """Let the fast calls make the programs of a parametric plan, where the limit on memory leaves room for their arena."""
+        if plan is None or self.fast_calls is None:
+            return
+        limit = self.limits.memory if self.limits.memory is not None else machine_memory()
+        self.fast_calls.add_range(
+            plan, self._pool, self._weight_cache, self._arena_pool, limit - plan.arena_bytes - plan.constant_bytes
+        )
 
     def _make_parametric_plan(self, first: dict[str, int], last: dict[str, int], others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None
@@ -254,18 +265,16 @@ class Engine:
     def _fill(self, parametric_plan: ParametricPlan, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
         """Return the executable of a parametric plan for these sizes; None where they get a plan of their own."""
         assert self._core is not None
-        plan, constants, fill = parametric_plan.at(sizes)
+        plan, fill = parametric_plan.at(sizes)
         try:
             self._check_memory(plan)
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._constants)
-            executable = Executable(
+            return Executable(
                 plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool, fill
             )
         except (EngineError, ValueError):
             # The arena has room for the largest sizes; a kernel may take those and not these.
             return None
-        executable.constants += constants
-        return executable
 
     def _compile(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> Executable:
         plan, graph, tensor_map = self._make_plan(arrays, sizes, strides)

@@ -39,8 +39,6 @@ Index = tuple[int, ...]
 """For each symbol the order of a difference, or the distance of a sample from the first size."""
 Polynomial = tuple[int, ...]
 """Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_simplex``."""
-Patch = tuple[int, int, int, int, int]
-"""A constant of one size in a step: the numbers of the step and of the operand, its address and the extent of its memory."""
 
 
 def range_of(size: int) -> tuple[int, int]:
@@ -56,36 +54,63 @@ def range_of(size: int) -> tuple[int, int]:
     return first, 2 * first - 1
 
 
+class SymbolPlace(NamedTuple):
+    """The axis of an input where a symbol stands alone."""
+
+    input: int
+    axis: int
+
+
 class ParametricPlan:
     """The steps for sizes from ``first`` to ``last`` of some symbols.
 
-    ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, with differences for the indices ``orders``;
-    ``sizes`` are those of its inputs and outputs, ``constants`` the elements of constants.
+    ``plan`` is the plan at ``first``, ``steps`` the core's ParametricProgram, with differences for the indices ``orders``;
+    ``sizes`` are those of its inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
     """
 
     def __init__(
         self,
         first: Mapping[str, int],
+        last: Mapping[str, int],
         plan: Plan,
         steps: Any,
         orders: Sequence[Index],
         sizes: Sequence[Sequence[Polynomial]],
-        constants: Sequence[_Constant],
         arena_bytes: int,
+        places: Sequence[SymbolPlace] | None,
     ) -> None:
+        self.steps = steps
+        self.places = places
+        self.arena_bytes = arena_bytes
+        self.constant_bytes = plan.constant_bytes
         self._first = first
+        self._last = last
         self._plan = plan
-        self._steps = steps
         self._orders = orders
         self._sizes = sizes
-        self._constants = constants
-        self._arena_bytes = arena_bytes
 
-    def at(self, sizes: Mapping[str, int]) -> tuple[Plan, list[np.ndarray[Any, Any]], Callable[[object], None]]:
-        """Return the plan for some sizes, its constants, and a function that adds its steps to an empty program.
+    @property
+    def constants(self) -> list[np.ndarray[Any, Any]]:
+        """The constants of the steps that all sizes share. They must live as long as the programs of the sizes."""
+        return [data for step in self._plan.steps for data in step.constants()]
 
-        The constants must live as long as the program. The function raises ValueError where a kernel does not take the sizes.
-        The plan's own steps are those for the first sizes.
+    @property
+    def symbols(self) -> list[tuple[int, int, int, int]]:
+        """The input, the axis, the first and the last size of each symbol, for the core."""
+        ends = zip(self.places or (), self._first.values(), self._last.values(), strict=True)
+        return [(place.input, place.axis, first, last) for place, first, last in ends]
+
+    def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
+        """Return the shapes of the inputs and of the outputs, for the core: each size as its base and its differences."""
+        simplex = _simplex(len(self._first))
+        kept = [0, *(simplex.index(order) for order in self._orders)]
+        rows = [[[size[index] for index in kept] for size in sizes] for sizes in self._sizes]
+        return rows[: len(self._plan.inputs)], rows[len(self._plan.inputs) :]
+
+    def at(self, sizes: Mapping[str, int]) -> tuple[Plan, Callable[[object], None]]:
+        """Return the plan for some sizes, and a function that adds its steps to an empty program.
+
+        The function raises ValueError where a kernel does not take the sizes. The plan's own steps are those for the first sizes.
         """
         distance = tuple(sizes[name] - first for name, first in self._first.items())
         powers = [_power(index, distance) for index in _simplex(len(distance))]
@@ -96,14 +121,8 @@ class ParametricPlan:
         ]
         plan = copy(base)
         plan.inputs, plan.outputs = tensors[: len(base.inputs)], tensors[len(base.inputs) :]
-        plan.arena_bytes = self._arena_bytes
-        constants = [constant.at(powers) for constant in self._constants]
-        patches: list[Patch] = [
-            (constant.step, constant.operand, data.__array_interface__["data"][0], 0, data.nbytes)
-            for constant, data in zip(self._constants, constants, strict=True)
-        ]
-        factors = [_power(index, distance) for index in self._orders]
-        return plan, constants, lambda program: self._steps.fill(program, factors, patches)
+        plan.arena_bytes = self.arena_bytes
+        return plan, lambda program: self.steps.fill(program, distance)
 
 
 @cache
@@ -130,12 +149,7 @@ class _Constant(NamedTuple):
 
     step: int
     operand: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
     elements: list[Polynomial]
-
-    def at(self, powers: Sequence[int]) -> np.ndarray[Any, Any]:
-        return np.array([_evaluate(element, powers) for element in self.elements], self.dtype).reshape(self.shape)
 
 
 class _Sample(NamedTuple):
@@ -190,7 +204,15 @@ def make_parametric_plan(
         if found is None or _structure_of(found.steps) != _structure_of(at_last.steps):
             return None
         samples.append(found)
-    return _fit(first, [*samples, at_last], at_last.plan.arena_bytes, core)
+    return _fit(first, last, [*samples, at_last], core, _places_of(graph, first))
+
+
+def _places_of(graph: Graph, symbols: Iterable[str]) -> list[SymbolPlace] | None:
+    """Return an axis of an input for each symbol, where it stands alone; None where one has none."""
+    places = {
+        str(dim): SymbolPlace(number, axis) for number, value in enumerate(graph.inputs) for axis, dim in enumerate(value.dims)
+    }
+    return [places[name] for name in symbols] if all(name in places for name in symbols) else None
 
 
 def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
@@ -198,8 +220,17 @@ def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
-def _fit(first: Mapping[str, int], samples: Sequence[_Sample], arena_bytes: int, core: ModuleType) -> ParametricPlan | None:
-    """Fit polynomials to the numbers of plans, those of a simplex first; None where the others do not agree with them."""
+def _fit(
+    first: Mapping[str, int],
+    last: Mapping[str, int],
+    samples: Sequence[_Sample],
+    core: ModuleType,
+    places: Sequence[SymbolPlace] | None,
+) -> ParametricPlan | None:
+    """Fit polynomials to the numbers of plans, those of a simplex first; None where the others do not agree with them.
+
+    The last sample is at the last sizes, whose offsets in the arena all sizes have.
+    """
     distances = [sample.distance for sample in samples]
     constants = _varying_constants(samples)
     numbers = _polynomials([[*_sizes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples], distances)
@@ -208,14 +239,17 @@ def _fit(first: Mapping[str, int], samples: Sequence[_Sample], arena_bytes: int,
     plan, steps, rest = samples[0].plan, samples[0].steps, iter(numbers)
     sizes = [[next(rest) for _ in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
     polynomials = list(rest)
-    orders = {
-        index: [number[order] for number in polynomials]
-        for order, index in enumerate(_simplex(len(first)))
-        if order and any(number[order] for number in polynomials)
-    }
-    differences = [[_with_numbers(step, row) for step in steps] for row in map(iter, orders.values())]
-    template = core.ParametricProgram(steps, differences)
-    return ParametricPlan(first, plan, template, list(orders), sizes, constants, arena_bytes)
+    elements = [element for constant in constants for element in constant.elements]
+    used = [order for order in range(1, len(_simplex(len(first)))) if any(number[order] for number in (*numbers, *elements))]
+    orders = [_simplex(len(first))[order] for order in used]
+    rows = (iter([number[order] for number in polynomials]) for order in used)
+    differences = [[_with_numbers(step, row) for step in steps] for row in rows]
+    varying = [
+        (constant.step, constant.operand, [[element[0], *(element[order] for order in used)] for element in constant.elements])
+        for constant in constants
+    ]
+    program = core.ParametricProgram(steps, orders, differences, varying)
+    return ParametricPlan(first, last, plan, program, orders, sizes, samples[-1].plan.arena_bytes, places)
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index]) -> list[Polynomial] | None:
@@ -303,7 +337,7 @@ def _constant(
             return None
         rows.append([int(element) for element in elements])
     numbers = _polynomials(rows, distances)
-    return None if numbers is None else _Constant(step, operand, first.dtype, first.shape, numbers)
+    return None if numbers is None else _Constant(step, operand, numbers)
 
 
 def _is_same_constant(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] | None) -> bool:

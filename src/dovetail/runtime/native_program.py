@@ -36,8 +36,15 @@ class NativeProgram(LoadedProgram):
     def statistics(self) -> Statistics:
         if self._engine is None:
             return Statistics()
-        memory = self._engine.plan_memory
-        return Statistics(memory.plans, memory.evictions, memory.cached, memory.bytes, self._engine.packed_bytes)
+        memory, fast_calls = self._engine.plan_memory, self._engine.fast_calls
+        made, evictions, cached, nbytes = fast_calls.counts if fast_calls is not None else (0, 0, 0, 0)
+        return Statistics(
+            memory.plans + made,
+            memory.evictions + evictions,
+            memory.cached + cached,
+            memory.bytes + nbytes,
+            self._engine.packed_bytes,
+        )
 
     @property
     def call_fast(self) -> Callable[..., Any] | None:

@@ -14,7 +14,6 @@ from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, is_array
 from dovetail.engine.plan import Plan, Step
 from dovetail.engine.run.control_flow import ControlStep, control_step
-from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.python_steps import OperandReader, operand_reader, python_step
 from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.engine.run.subgraphs import Subgraph
@@ -66,7 +65,7 @@ class Executable:
         pool: object,
         weight_cache: object,
         arena_pool: object,
-        output_pool: OutputPool,
+        output_pool: Any,
         fill: Callable[[object], None] | None = None,
     ) -> None:
         self.plan = plan
@@ -236,7 +235,8 @@ class Executable:
 
     def create_context(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> ExecutionContext:
         """Return the context of a call before its first step: arena, output arrays and addresses."""
-        self._output_pool.begin_call()
+        if self._output_pool is not None:
+            self._output_pool.begin_call()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
         results = [self._result_array(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
         execution = self._core.Execution(self.program) if self._core else _PythonArena(self.plan.arena_bytes)
@@ -275,7 +275,7 @@ class Executable:
         assert tensor.dtype is not None
         target = None if out is None else out.get(name)
         if target is None:
-            return self._output_pool.allocate(tensor.sizes, tensor.dtype.numpy)
+            return self._allocate(tensor)
         if (
             not isinstance(target, np.ndarray)
             or target.dtype != tensor.dtype.numpy
@@ -286,7 +286,14 @@ class Executable:
                 "output.array", f"out[{name!r}] must be a writable {tensor.dtype} array of shape {list(tensor.sizes)}"
             )
         is_direct = target.flags.carray and not any(is_array(array) and np.may_share_memory(target, array) for array in arrays)
-        return target if is_direct else self._output_pool.allocate(tensor.sizes, tensor.dtype.numpy)
+        return target if is_direct else self._allocate(tensor)
+
+    def _allocate(self, tensor: RunTensor) -> Array:
+        """Return an uninitialized array: from the pool of the core, where there is one."""
+        assert tensor.dtype is not None
+        if self._output_pool is None:
+            return np.empty(tensor.sizes, tensor.dtype.numpy)
+        return self._output_pool.allocate(tensor.sizes, tensor.dtype.numpy)
 
     def _deliver(
         self, tensor: RunTensor, name: str, result: Array, dynamic: dict[RunTensor, Array], out: Mapping[str, Array] | None

@@ -12,8 +12,11 @@ from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.errors import printable
 
 LOGGER = logging.getLogger("dovetail")
-MAX_PLAN_BYTES = 1 << 28
-"""Bytes of the plans of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
+MAX_PLAN_BYTES = 3 << 26
+"""Bytes of the plans of a program, of its subgraphs too, as :func:`plan_bytes` estimates them.
+
+Beside them are up to 64 MiB of programs that the core makes of parametric plans.
+"""
 STEP_BYTES = 10 << 10
 """Bytes of a step in Python and in the core, as measured: 7 to 11 KiB."""
 FILLED_STEP_BYTES = 3 << 10

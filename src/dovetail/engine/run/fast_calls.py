@@ -12,8 +12,8 @@ import numpy as np
 from dovetail.arrays import Array
 from dovetail.engine.rewrite.output_conversions import Conversions
 from dovetail.engine.rewrite.string_inputs import EncodedStrings, is_string
+from dovetail.engine.parametric_plan import ParametricPlan
 from dovetail.engine.run.executable import Executable
-from dovetail.engine.run.output_pool import MIN_POOLED_BYTES
 from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.types import Tensor
@@ -33,6 +33,7 @@ class FastCalls:
         outputs: Sequence[Value],
         conversions: Conversions,
         encoded: EncodedStrings | None,
+        output_pool: object,
     ) -> None:
         self._core: Any = None
         inputs = model.inputs if encoded is None else encoded.model.inputs
@@ -50,21 +51,43 @@ class FastCalls:
                 ),
                 Results,
                 model.limits.trips,
+                output_pool,
             )
         self.call: Any = self._core
 
     def add(self, executable: Executable | None) -> None:
-        """Add an executable, if all of its steps are native, its inputs dense, and its outputs small."""
+        """Add an executable, if all of its steps are native and its inputs dense."""
         if self._core is None or executable is None or not executable.is_native or not executable.has_dense_inputs:
             return
         plan = executable.plan
         if any(tensor.is_dynamic for tensor in (*plan.inputs, *plan.outputs)):
             return
-        # The output pool serves large outputs.
-        if any(tensor.nbytes >= MIN_POOLED_BYTES for tensor in plan.outputs):
-            return
         inputs, outputs = ([tensor.sizes for tensor in tensors] for tensors in (plan.inputs, plan.outputs))
         self._core.add(executable.program, inputs, outputs, executable.constants)
+
+    def add_range(
+        self, plan: ParametricPlan, pool: object, weight_cache: object, arena_pool: object, max_output_bytes: int
+    ) -> None:
+        """Add a parametric plan, if its symbols can be read off the inputs: the core makes the programs of its sizes.
+
+        ``max_output_bytes``: calls with larger outputs are left to the engine, which reports the limit on memory.
+        """
+        if self._core is not None and plan.places is not None:
+            inputs, outputs = plan.shapes()
+            self._core.add_range(
+                plan.steps, pool, weight_cache, arena_pool, plan.arena_bytes, plan.symbols, inputs, outputs, max_output_bytes,
+                plan.constants,
+            )  # fmt: skip
+
+    def discard_range(self, plan: ParametricPlan | None) -> None:
+        """Remove a parametric plan. The programs that calls made of it stay."""
+        if self._core is not None and plan is not None:
+            self._core.discard_range(plan.steps)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """The programs that calls made of parametric plans, those that were dropped, those at hand, and their bytes."""
+        return self._core.counts() if self._core is not None else (0, 0, 0, 0)
 
     def discard(self, executable: Executable | None) -> None:
         """Remove an executable."""
