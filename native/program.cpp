@@ -92,23 +92,33 @@ Program::Program(std::shared_ptr<ThreadPool> pool, std::shared_ptr<WeightCache> 
 void Program::add(const Spec& spec, bool shared) {
     const Factory make = factory_of(spec.kernel);
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
+    // Before the kernel is made, which may read constants.
+    const std::int64_t operand_bytes = check(spec);
+    WeightCache own;
+    append(make(spec, shared ? *weights_ : own), operand_bytes);
+}
+
+void Program::add(const Spec& spec, std::shared_ptr<Kernel> kernel) { append(std::move(kernel), check(spec)); }
+
+void Program::add(std::shared_ptr<Kernel> kernel, const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) check(operand, kernel->name());
+    append(std::move(kernel), kBriefBytes + 1);
+}
+
+void Program::append(std::shared_ptr<Kernel> kernel, std::int64_t operand_bytes) {
+    scratch_bytes_ = std::max(scratch_bytes_, round_to_line(kernel->scratch_bytes()));
+    kernels_.push_back(std::move(kernel));
+    operand_bytes_ = std::min(operand_bytes_ + operand_bytes, kBriefBytes + 1);
+}
+
+std::int64_t Program::check(const Spec& spec) const {
     std::int64_t operand_bytes = 0;
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands) {
             check(operand, spec.kernel);
             operand_bytes += bytes_up_to(operand, kBriefBytes + 1);
         }
-    WeightCache own;
-    auto kernel = make(spec, shared ? *weights_ : own);
-    scratch_bytes_ = std::max(scratch_bytes_, round_to_line(kernel->scratch_bytes()));
-    kernels_.push_back(std::move(kernel));
-    operand_bytes_ = std::min(operand_bytes_ + operand_bytes, kBriefBytes + 1);
-}
-
-void Program::add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& operands) {
-    for (const Operand& operand : operands) check(operand, kernel->name());
-    kernels_.push_back(std::move(kernel));
-    operand_bytes_ = kBriefBytes + 1;
+    return operand_bytes;
 }
 
 void Program::check(const Operand& operand, const std::string& kernel) const {
@@ -170,7 +180,8 @@ bool Polynomial::is_constant() const {
 
 ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
                                      std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants)
-    : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), has_constant_(steps_.size()) {
+    : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), has_constant_(steps_.size()),
+      is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
     if (differences.size() != orders_.size()) throw std::invalid_argument("needs differences for each order");
     for (const auto& each : differences)
         if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
@@ -182,36 +193,39 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
         has_constant_[constant.step] = true;
     }
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-        const auto of = [&](auto part) {
+        const auto collect_from = [&](std::int64_t& value, auto part) {
             std::vector<std::int64_t> found;
             for (const auto& each : differences) found.push_back(part(each[i]));
-            return found;
+            if (collect(value, std::move(found))) is_fixed_[i] = false;
         };
         for (const auto operands : {&Spec::inputs, &Spec::outputs})
             for (std::size_t j = 0; j < (steps_[i].*operands).size(); ++j) {
                 Operand& operand = (steps_[i].*operands)[j];
-                collect(operand.offset, of([&](const Spec& spec) { return (spec.*operands).at(j).offset; }));
+                collect_from(operand.offset, [&](const Spec& spec) { return (spec.*operands).at(j).offset; });
                 for (const auto axes : {&Operand::sizes, &Operand::strides})
                     for (std::size_t axis = 0; axis < (operand.*axes).size(); ++axis)
-                        collect((operand.*axes)[axis],
-                                of([&](const Spec& spec) { return ((spec.*operands).at(j).*axes).at(axis); }));
+                        collect_from((operand.*axes)[axis],
+                                     [&](const Spec& spec) { return ((spec.*operands).at(j).*axes).at(axis); });
             }
         for (auto& item : steps_[i].attributes) {
             const std::string& name = item.first;
             if (auto* const number = std::get_if<std::int64_t>(&item.second))
-                collect(*number, of([&](const Spec& spec) { return std::get<std::int64_t>(spec.attributes.at(name)); }));
+                collect_from(*number, [&](const Spec& spec) { return std::get<std::int64_t>(spec.attributes.at(name)); });
             if (auto* const row = std::get_if<std::vector<std::int64_t>>(&item.second))
                 for (std::size_t k = 0; k < row->size(); ++k)
-                    collect((*row)[k], of([&](const Spec& spec) {
-                                return std::get<std::vector<std::int64_t>>(spec.attributes.at(name)).at(k);
-                            }));
+                    collect_from((*row)[k], [&](const Spec& spec) {
+                        return std::get<std::vector<std::int64_t>>(spec.attributes.at(name)).at(k);
+                    });
         }
+        if (has_constant_[i]) is_fixed_[i] = false;
     }
 }
 
-void ParametricProgram::collect(std::int64_t& value, std::vector<std::int64_t> differences) {
+bool ParametricProgram::collect(std::int64_t& value, std::vector<std::int64_t> differences) {
     Polynomial polynomial{value, std::move(differences)};
-    if (!polynomial.is_constant()) numbers_.push_back({&value, std::move(polynomial)});
+    if (polynomial.is_constant()) return false;
+    numbers_.push_back({&value, std::move(polynomial)});
+    return true;
 }
 
 std::vector<std::int64_t> ParametricProgram::factors_at(const std::vector<std::int64_t>& distances) const {
@@ -252,7 +266,14 @@ void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& 
         }
         program.keep(std::move(memory));
     }
-    for (std::size_t i = 0; i < steps_.size(); ++i) program.add(steps_[i], !has_constant_[i]);
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        if (fixed_[i] != nullptr) {
+            program.add(steps_[i], fixed_[i]);
+            continue;
+        }
+        program.add(steps_[i], !has_constant_[i]);
+        if (is_fixed_[i]) fixed_[i] = program.shared_kernel(program.size() - 1);
+    }
 }
 
 }  // namespace dovetail

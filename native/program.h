@@ -42,9 +42,11 @@ public:
     // operand outside its buffer. `shared`: the constants live as long as the weight cache, which then keeps their packed form
     // under their address; otherwise the kernel alone owns it.
     void add(const Spec& spec, bool shared = true);
+    // Appends the kernel of another program, whose operands are those of `spec`. Throws as the function above.
+    void add(const Spec& spec, std::shared_ptr<Kernel> kernel);
     // Appends a kernel that runs other programs; a run is then not brief. Throws std::invalid_argument for an operand outside its
     // buffer.
-    void add(std::unique_ptr<Kernel> kernel, const std::vector<Operand>& operands);
+    void add(std::shared_ptr<Kernel> kernel, const std::vector<Operand>& operands);
     // Keeps memory, such as that of a constant, as long as the program.
     void keep(std::unique_ptr<std::byte[]> memory) { memory_.push_back(std::move(memory)); }
     // Throws std::invalid_argument for an operand outside its buffer, or whose items are shorter than its element type.
@@ -55,6 +57,7 @@ public:
     const std::shared_ptr<ArenaPool>& arenas() const { return arenas_; }
     Kernel& kernel(std::size_t index) { return *kernels_[index]; }
     const Kernel& kernel(std::size_t index) const { return *kernels_[index]; }
+    std::shared_ptr<Kernel> shared_kernel(std::size_t index) const { return kernels_[index]; }
 
     // The memory of one run: arena and scratch.
     struct Workspace;
@@ -84,6 +87,10 @@ public:
     void run(Workspace* workspace, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
 
 private:
+    // Checks all operands, and returns their bytes, or a larger number than kBriefBytes if there are more.
+    std::int64_t check(const Spec& spec) const;
+    void append(std::shared_ptr<Kernel> kernel, std::int64_t operand_bytes);
+
     // Operand bytes of all kernels, beyond which a run is not brief.
     static constexpr std::int64_t kBriefBytes = 32 * 1024;
 
@@ -95,7 +102,7 @@ private:
     std::size_t scratch_bytes_ = 0;
     std::int64_t operand_bytes_ = 0;
     std::vector<std::unique_ptr<std::byte[]>> memory_;
-    std::vector<std::unique_ptr<Kernel>> kernels_;
+    std::vector<std::shared_ptr<Kernel>> kernels_;  // a kernel may be a part of several programs
 };
 
 // A whole number that sizes decide, in Newton's form: `base`, and what each order adds.
@@ -142,13 +149,15 @@ private:
         Polynomial polynomial;
     };
 
-    void collect(std::int64_t& value, std::vector<std::int64_t> differences);
+    // Returns whether the number depends on the sizes.
+    bool collect(std::int64_t& value, std::vector<std::int64_t> differences);
 
     std::vector<Spec> steps_;  // of the last call: copies of all their parts would take longer than their numbers
     std::vector<std::vector<std::int64_t>> orders_;
     std::vector<Number> numbers_;
     std::vector<ParametricConstant> constants_;
-    std::vector<bool> has_constant_;  // by step
+    std::vector<bool> has_constant_, is_fixed_;  // by step: has a constant, or nothing, that depends on the sizes
+    std::vector<std::shared_ptr<Kernel>> fixed_;  // the kernels of fixed steps, once they are made: all programs share them
     ForkLock mutex_;                  // guards steps_, of which each call sets all numbers
 };
 

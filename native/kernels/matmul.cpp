@@ -103,7 +103,7 @@ private:
     BatchStrides a, b, y, bias, residual;
     bool has_bias_ = false;
     float scale_ = 1;
-    std::vector<float> bias_row_;  // a constant bias that is equal for all rows
+    std::shared_ptr<const float> bias_row_;  // a constant bias that is equal for all rows; else null
     RightOperand right_ = RightOperand::constant;
     Tiling tiling_{};
     std::int64_t small_count_ = 0, large_tiles_ = 0;  // rows of a tile; number of tiles, the first ones, with one row more
@@ -195,22 +195,26 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     if (right_ == RightOperand::constant)
         chunk_panels_ =
             std::max<std::int64_t>(kChunkBytes / (ceil_div(depth_ + 1, blocks_) * tiling_.vectors * kernels_.lanes * 4), 1);
+    row_offsets_.reserve(kMaxRows);
     for (std::int64_t r = 0; r < kMaxRows; ++r)
         row_offsets_.push_back(r * (a.column == 1 || depth_ == 1 ? a.row : round_to_line(depth_)));
     if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
         std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
-        for (std::int64_t j = 0; j < columns_; ++j) bias_row_.push_back(from[j * bias.column]);
-        bias_row_.resize(bias_row_.size() + kMaxVectors * 16);
+        // Tiles read whole vectors.
+        const std::int64_t padded = columns_ + kMaxVectors * 16;
+        const std::string key = cache.key_of(from) + " bias " + std::to_string(columns_) + " " + std::to_string(bias.column);
+        bias_row_ = cache.get_or_create_floats(key, static_cast<std::size_t>(padded), [&] {
+            const auto row = aligned_floats(static_cast<std::size_t>(padded));
+            for (std::int64_t j = 0; j < padded; ++j) row.get()[j] = j < columns_ ? from[j * bias.column] : 0;
+            return row;
+        });
     } else if (has_bias_ && epilogue_.residual_last)
         throw std::invalid_argument(spec.kernel + ": a bias by row excludes a residual after the activation");
     if (right_ != RightOperand::constant) return;
-    std::vector<std::int64_t> order;
-    for (std::int64_t k = 0; k < depth_; ++k) order.push_back(k * b.row);
     for (std::int64_t i = 0; i < batches(); ++i)
-        packed_.push_back(pack_cached(cache, "matmul",
-                                      {reinterpret_cast<const float*>(b_.constant) + offset(b, i), order, b.column}, panels_,
-                                      kernels_.lanes));
+        packed_.push_back(pack_cached(cache, "matmul", reinterpret_cast<const float*>(b_.constant) + offset(b, i), depth_, b.row,
+                                      b.column, panels_, kernels_.lanes));
 }
 
 std::size_t MatMul::scratch_bytes() const {
@@ -337,7 +341,7 @@ void MatMul::set_residual(const Run& run, const Task& task, GemmTile& tile, floa
         return reinterpret_cast<const float*>(run.at(operand)) + offset(strides, task.batch) + row * strides.row +
                panel.first * strides.column;
     };
-    const bool adds_bias = has_bias_ && bias_row_.empty();
+    const bool adds_bias = has_bias_ && bias_row_ == nullptr;
     if (!adds_bias && !epilogue_.has_residual) return;
     tile.residual = to;
     tile.residual_stride = width;
@@ -370,7 +374,7 @@ void MatMul::multiply(const Run& run, const Task& task, const Workspace& workspa
     tile.y = y.column == 1 ? to : workspace.y;
     tile.y_stride = y.column == 1 ? y.row : width;
     tile.columns = panel.columns;
-    tile.bias = bias_row_.empty() ? nullptr : bias_row_.data() + panel.first;
+    tile.bias = bias_row_ == nullptr ? nullptr : bias_row_.get() + panel.first;
     set_residual(run, task, tile, workspace.addend, panel, row, count);
     if (blocks_ > 1) set_initial(tile, columns);
     kernels_.tile[panel.vectors - 1][count - 1](tile);

@@ -324,13 +324,9 @@ private:
         int widest = kMaxVectors;
         while (kernels_.rows[widest - 1] < rows_) --widest;
         panels_ = panels_of(gates_ * hidden_, widest, kernels_.lanes);
-        std::vector<std::int64_t> order_of_depth;
-        for (std::int64_t k = 0; k < hidden_; ++k) order_of_depth.push_back(k * r.strides[2] / 4);
         for (std::int64_t d = 0; d < directions_; ++d)
-            weights_.push_back(
-                pack_cached(cache, "recurrent",
-                            {reinterpret_cast<const float*>(r.constant + d * r.strides[0]), order_of_depth, r.strides[1] / 4},
-                            panels_, kernels_.lanes));
+            weights_.push_back(pack_cached(cache, "recurrent", reinterpret_cast<const float*>(r.constant + d * r.strides[0]),
+                                           hidden_, r.strides[2] / 4, r.strides[1] / 4, panels_, kernels_.lanes));
         for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * hidden_);
     }
 

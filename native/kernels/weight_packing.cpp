@@ -7,17 +7,27 @@
 
 namespace dovetail {
 
-std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes) {
-    std::vector<Panel> panels;
+namespace {
+
+template <typename Visit>
+void for_each_panel(std::int64_t columns, int widest, int lanes, const Visit& visit) {
     std::int64_t remaining = ceil_div(columns, lanes);
     for (std::int64_t first = 0; remaining > 0;) {
         int vectors = static_cast<int>(std::min<std::int64_t>(remaining, widest));
         if (remaining == widest + 1 && widest > 2) --vectors;
         const std::int64_t width = static_cast<std::int64_t>(vectors) * lanes;
-        panels.push_back({first, std::min(width, columns - first), vectors});
+        visit(Panel{first, std::min(width, columns - first), vectors});
         first += width;
         remaining -= vectors;
     }
+}
+
+}  // namespace
+
+std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes) {
+    std::vector<Panel> panels;
+    panels.reserve(static_cast<std::size_t>(ceil_div(columns, static_cast<std::int64_t>(lanes) * widest)) + 1);
+    for_each_panel(columns, widest, lanes, [&panels](const Panel& panel) { panels.push_back(panel); });
     return panels;
 }
 
@@ -48,7 +58,27 @@ std::uint32_t bits_of(float number) {
     return bits;
 }
 
+void add_panels(std::string& key, const std::vector<Panel>& panels) {
+    for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
+}
+
+std::size_t width_of(const std::vector<Panel>& panels, int lanes) {
+    return panels.empty() ? 0 : static_cast<std::size_t>(panels.back().first + panels.back().vectors * lanes);
+}
+
 }  // namespace
+
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const float* from, std::int64_t depth,
+                                         std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes) {
+    std::string key = cache.key_of(from) + " " + packing;
+    for (const std::int64_t number : {depth, row, stride}) key += " " + std::to_string(number);
+    add_panels(key, panels);
+    return cache.get_or_create_floats(key, width_of(panels, lanes) * static_cast<std::size_t>(depth), [&] {
+        Matrix matrix{from, {}, stride};
+        for (std::int64_t k = 0; k < depth; ++k) matrix.order.push_back(k * row);
+        return pack(matrix, panels, lanes);
+    });
+}
 
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
                                          const std::vector<Panel>& panels, int lanes) {
@@ -60,10 +90,8 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& 
         for (const Panel& panel : panels)
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
     std::string key = cache.key_of(matrix.from) + " " + packing + " " + std::to_string(hash);
-    for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
-    std::size_t width = 0;
-    for (const Panel& panel : panels) width += static_cast<std::size_t>(panel.vectors * lanes);
-    return cache.get_or_create_floats(key, width * matrix.order.size(), [&] { return pack(matrix, panels, lanes); });
+    add_panels(key, panels);
+    return cache.get_or_create_floats(key, width_of(panels, lanes) * matrix.order.size(), [&] { return pack(matrix, panels, lanes); });
 }
 
 void WeightPrefetch::set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const {
@@ -97,8 +125,9 @@ std::int64_t max_rows(int vectors, std::int64_t step, const GemmKernels& table) 
 double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t limit, int lanes) {
     double cost = 0;
     const auto tiles = static_cast<double>(ceil_div(length, limit));
-    for (const Panel& panel : panels_of(columns, widest, lanes))
+    for_each_panel(columns, widest, lanes, [&](const Panel& panel) {
         cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors, lanes);
+    });
     return cost;
 }
 

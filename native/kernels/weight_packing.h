@@ -36,6 +36,10 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
                                          const std::vector<Panel>& panels, int lanes);
 
+// The same for a matrix whose element (k, j) is from[k * row + j * stride], for k below `depth`.
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const float* from, std::int64_t depth,
+                                         std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes);
+
 // A prefetch of the next weights into L2, shared out among the tiles of a task.
 struct WeightPrefetch {
     const float* from;  // null: no prefetch
