@@ -151,7 +151,7 @@ def restore_calls(
         packed_weights.import_weights(weights, packed)
     program = _Restoration(entry, core, threads, weights).program(header, *sizes)
     ports = [tuple((name, np.dtype(dtype), None, None, False) for name, dtype, _ in port) for port in (inputs, outputs)]
-    calls = core.FastCalls(*ports, Results, max_trips)
+    calls = core.FastCalls(*ports, Results, max_trips, core.OutputPool())
     calls.add(program, [tuple(port[2]) for port in inputs], [tuple(port[2]) for port in outputs], (entry.data, packed))
     return calls  # type: ignore[no-any-return]
 
