@@ -229,7 +229,8 @@ OutputPool::Block OutputPool::acquire(std::size_t bytes) {
     {
         const ScopedLock lock(*state_);
         auto& free = state_->free;
-        const auto match = std::find_if(free.begin(), free.end(), [bytes](const auto& each) { return each.block.bytes == bytes; });
+        const auto match =
+            std::find_if(free.begin(), free.end(), [bytes](const auto& each) { return each.block.bytes == bytes; });
         if (match != free.end()) {
             const Block block = match->block;
             free.erase(match);

@@ -16,6 +16,7 @@ namespace dovetail {
 struct Program::Workspace {
     ArenaPool::Block block;
     std::byte* scratch;
+    std::vector<std::byte*> bases;  // where the arena has parts: of all buffers
 };
 
 namespace {
@@ -89,6 +90,18 @@ Program::Program(std::shared_ptr<ThreadPool> pool, std::shared_ptr<WeightCache> 
     ranges_.insert(ranges_.begin(), {0, static_cast<std::int64_t>(arena_bytes)});
 }
 
+void Program::divide_arena(std::size_t arena_bytes, const std::vector<ArenaPart>& parts) {
+    if (!kernels_.empty() || !parts_.empty()) throw std::invalid_argument("the arena is divided before any kernel is added");
+    arena_bytes_ = arena_bytes;
+    ranges_.front() = {0, static_cast<std::int64_t>(arena_bytes)};
+    for (const ArenaPart& part : parts) {
+        if (part.offset < 0 || part.bytes < 0 || part.offset + part.bytes > ranges_.front().second)
+            throw std::invalid_argument("a part outside of the arena");
+        ranges_.emplace_back(0, part.bytes);
+    }
+    parts_ = parts;
+}
+
 void Program::add(const Spec& spec, bool shared) {
     const Factory make = factory_of(spec.kernel);
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
@@ -149,6 +162,11 @@ std::byte* Program::arena(Workspace* workspace) const { return workspace->block.
 
 void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const {
     bases[0] = workspace->block.begin;
+    if (!parts_.empty()) {
+        workspace->bases.assign(bases, bases + buffers());
+        for (const ArenaPart& part : parts_) workspace->bases.push_back(workspace->block.begin + part.offset);
+        bases = workspace->bases.data();
+    }
     std::atomic<const char*> fault{nullptr};
     const Run run{bases, pool_.get(), workspace->scratch, scratch_bytes_, &fault};
     Interrupt* const interrupt = is_brief() ? nullptr : Interrupt::current();
@@ -179,12 +197,15 @@ bool Polynomial::is_constant() const {
 }
 
 ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
-                                     std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants)
-    : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), has_constant_(steps_.size()),
-      is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
+                                     std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants,
+                                     std::vector<ParametricPart> parts)
+    : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), parts_(std::move(parts)),
+      has_constant_(steps_.size()), is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
     if (differences.size() != orders_.size()) throw std::invalid_argument("needs differences for each order");
     for (const auto& each : differences)
         if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
+    for (const ParametricPart& part : parts_)
+        if (part.bytes.differences.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricConstant& constant : constants_) {
         if (constant.step >= steps_.size() || constant.input >= steps_[constant.step].inputs.size())
             throw std::invalid_argument("needs an input for each constant");
@@ -244,8 +265,55 @@ std::vector<std::int64_t> ParametricProgram::factors_at(const std::vector<std::i
     return factors;
 }
 
+std::pair<std::vector<ArenaPart>, std::size_t> ParametricProgram::place(const std::vector<std::int64_t>& factors) const {
+    std::vector<ArenaPart> parts;
+    std::vector<std::size_t> by_size, by_lifetime;
+    for (const ParametricPart& part : parts_) {
+        by_size.push_back(parts.size());
+        parts.push_back({0, part.bytes.at(factors)});
+    }
+    by_lifetime = by_size;
+    std::stable_sort(by_size.begin(), by_size.end(), [&](auto a, auto b) { return parts[a].bytes > parts[b].bytes; });
+    const auto length = [&](std::size_t index) { return parts_[index].last - parts_[index].first; };
+    std::stable_sort(by_lifetime.begin(), by_lifetime.end(), [&](auto a, auto b) {
+        return length(a) != length(b) ? length(a) > length(b) : parts[a].bytes > parts[b].bytes;
+    });
+    // Greedy, each in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288).
+    const auto assign = [&](const std::vector<std::size_t>& order) {
+        std::int64_t bytes = 0;
+        std::vector<std::size_t> placed;  // in the order of their offsets
+        for (const std::size_t index : order) {
+            const auto size = static_cast<std::int64_t>(round_to_line(static_cast<std::size_t>(parts[index].bytes)));
+            std::int64_t end = 0, offset = -1, smallest = std::numeric_limits<std::int64_t>::max();
+            for (const std::size_t other : placed) {
+                if (parts_[other].first > parts_[index].last || parts_[other].last < parts_[index].first) continue;
+                const std::int64_t gap = parts[other].offset - end;
+                if (gap >= size && gap < smallest) {
+                    smallest = gap;
+                    offset = end;
+                }
+                end = std::max(end, parts[other].offset +
+                                        static_cast<std::int64_t>(round_to_line(static_cast<std::size_t>(parts[other].bytes))));
+            }
+            parts[index].offset = offset < 0 ? end : offset;
+            bytes = std::max(bytes, parts[index].offset + size);
+            placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
+                                           [&](auto a, auto b) { return parts[a].offset < parts[b].offset; }),
+                          index);
+        }
+        return bytes;
+    };
+    const std::int64_t bytes = assign(by_size);
+    const std::vector<ArenaPart> first = parts;
+    const std::int64_t other_bytes = assign(by_lifetime);
+    if (other_bytes < bytes) return {std::move(parts), static_cast<std::size_t>(other_bytes)};
+    return {first, static_cast<std::size_t>(bytes)};
+}
+
 void ParametricProgram::fill(Program& program, const std::vector<std::int64_t>& factors) {
     if (factors.size() != orders_.size()) throw std::invalid_argument("needs a factor for each order");
+    const auto [parts, arena_bytes] = place(factors);
+    program.divide_arena(arena_bytes, parts);
     struct Guard {
         explicit Guard(ForkLock& mutex) : mutex(mutex) { (void)mutex.lock(); }
         ~Guard() { mutex.unlock(); }

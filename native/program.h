@@ -28,8 +28,15 @@ struct StepFailed : std::exception {
 // The bytes [first, second) of a buffer, counted from the address that a run passes for it.
 using ByteRange = std::pair<std::int64_t, std::int64_t>;
 
-// Kernels in order over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool; the caller owns all
-// other buffers. A finished program is immutable: several threads may run it, each with an arena of its own.
+// A part of the arena with a buffer number of its own: its offset, and its bytes.
+struct ArenaPart {
+    std::int64_t offset;
+    std::int64_t bytes;
+};
+
+// Kernels in order over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool. The caller owns the
+// buffers after it; those after them are parts of the arena. A finished program is immutable: several threads may run it, each
+// with an arena of its own.
 class Program {
 public:
     // `ranges`: the valid bytes of each buffer after the arena.
@@ -47,12 +54,15 @@ public:
     // Appends a kernel that runs other programs; a run is then not brief. Throws std::invalid_argument for an operand outside its
     // buffer.
     void add(std::shared_ptr<Kernel> kernel, const std::vector<Operand>& operands);
+    // Numbers parts of the arena as buffers, after those of the caller. Before any kernel is appended.
+    void divide_arena(std::size_t arena_bytes, const std::vector<ArenaPart>& parts);
     // Keeps memory, such as that of a constant, as long as the program.
     void keep(std::unique_ptr<std::byte[]> memory) { memory_.push_back(std::move(memory)); }
     // Throws std::invalid_argument for an operand outside its buffer, or whose items are shorter than its element type.
     void check(const Operand& operand, const std::string& kernel) const;
     std::size_t size() const { return kernels_.size(); }
-    std::size_t buffers() const { return ranges_.size(); }
+    // The buffers that a run passes: the arena and those of the caller.
+    std::size_t buffers() const { return ranges_.size() - parts_.size(); }
     ByteRange range(std::size_t buffer) const { return ranges_[buffer]; }
     const std::shared_ptr<ArenaPool>& arenas() const { return arenas_; }
     Kernel& kernel(std::size_t index) { return *kernels_[index]; }
@@ -99,6 +109,7 @@ private:
     std::shared_ptr<ArenaPool> arenas_;
     std::size_t arena_bytes_;
     std::vector<ByteRange> ranges_;  // address range of every buffer, the arena first
+    std::vector<ArenaPart> parts_;   // the last buffers
     std::size_t scratch_bytes_ = 0;
     std::int64_t operand_bytes_ = 0;
     std::vector<std::unique_ptr<std::byte[]>> memory_;
@@ -121,6 +132,13 @@ struct ParametricConstant {
     std::vector<Polynomial> elements;
 };
 
+// A part of the arena whose size follows from the sizes of the symbols, and its lifetime: steps `first` to `last`.
+struct ParametricPart {
+    Polynomial bytes;
+    std::size_t first;
+    std::size_t last;
+};
+
 // A program for ranges of sizes, whose numbers (offsets, sizes, strides, integer attributes) and some of whose constants are
 // polynomials in the distances of the sizes from the first ones.
 class ParametricProgram {
@@ -128,13 +146,16 @@ public:
     // `steps` are the kernels for the first sizes. `orders`: for each symbol the order of a difference; `differences` hold, for
     // each of the orders, what each number adds. All have equal names.
     ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
-                      std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants);
+                      std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants,
+                      std::vector<ParametricPart> parts);
 
     // The factors of the orders at sizes of these distances from the first ones: products of binomial coefficients. Throws
     // std::invalid_argument for a distance that is negative or larger than kMaxDistance.
     std::vector<std::int64_t> factors_at(const std::vector<std::int64_t>& distances) const;
-    // Appends the kernels for these factors to an empty program. Throws as Program::add does, and std::invalid_argument where an
-    // element of a constant is not exact in its type.
+    // The bytes of the arena at these factors.
+    std::size_t arena_bytes(const std::vector<std::int64_t>& factors) const { return place(factors).second; }
+    // Divides the arena of an empty program and appends the kernels for these factors. Throws as Program::add does, and
+    // std::invalid_argument where an element of a constant is not exact in its type.
     void fill(Program& program, const std::vector<std::int64_t>& factors);
     std::size_t size() const { return steps_.size(); }
     std::size_t orders() const { return orders_.size(); }
@@ -149,6 +170,8 @@ private:
         Polynomial polynomial;
     };
 
+    // The parts of the arena, such that those whose lifetimes intersect do not overlap, and the bytes of the arena.
+    std::pair<std::vector<ArenaPart>, std::size_t> place(const std::vector<std::int64_t>& factors) const;
     // Returns whether the number depends on the sizes.
     bool collect(std::int64_t& value, std::vector<std::int64_t> differences);
 
@@ -156,9 +179,10 @@ private:
     std::vector<std::vector<std::int64_t>> orders_;
     std::vector<Number> numbers_;
     std::vector<ParametricConstant> constants_;
-    std::vector<bool> has_constant_, is_fixed_;  // by step: has a constant, or nothing, that depends on the sizes
+    std::vector<ParametricPart> parts_;
+    std::vector<bool> has_constant_, is_fixed_;   // by step: has a constant, or nothing, that depends on the sizes
     std::vector<std::shared_ptr<Kernel>> fixed_;  // the kernels of fixed steps, once they are made: all programs share them
-    ForkLock mutex_;                  // guards steps_, of which each call sets all numbers
+    ForkLock mutex_;                              // guards steps_, of which each call sets all numbers
 };
 
 }  // namespace dovetail

@@ -91,7 +91,8 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& 
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
     std::string key = cache.key_of(matrix.from) + " " + packing + " " + std::to_string(hash);
     add_panels(key, panels);
-    return cache.get_or_create_floats(key, width_of(panels, lanes) * matrix.order.size(), [&] { return pack(matrix, panels, lanes); });
+    return cache.get_or_create_floats(key, width_of(panels, lanes) * matrix.order.size(),
+                                      [&] { return pack(matrix, panels, lanes); });
 }
 
 void WeightPrefetch::set(GemmTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const {

@@ -119,7 +119,8 @@ PyObject* new_array(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* desc
     std::size_t bytes = static_cast<std::size_t>(PyDataType_ELSIZE(descr));
     for (const npy_intp size : shape) bytes *= static_cast<std::size_t>(size);
     Py_INCREF(reinterpret_cast<PyObject*>(descr));
-    if (bytes < OutputPool::kMinBytes) return PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, nullptr, 0, nullptr);
+    if (bytes < OutputPool::kMinBytes)
+        return PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, nullptr, 0, nullptr);
     auto held = std::make_unique<HeldBlock>(HeldBlock{pool, pool->acquire(bytes)});
     PyObject* const array =
         PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, held->block.begin, NPY_ARRAY_CARRAY, nullptr);
@@ -184,11 +185,10 @@ struct ProgramRange {
     std::shared_ptr<ThreadPool> pool;
     std::shared_ptr<WeightCache> weights;
     std::shared_ptr<ArenaPool> arenas;
-    std::size_t arena_bytes;
     std::vector<SymbolRange> symbols;
     std::vector<ParametricShape> inputs;
     std::vector<ParametricShape> outputs;
-    std::int64_t max_output_bytes;  // beyond which the engine reports the limit on memory
+    std::int64_t max_bytes;  // of arena and outputs, beyond which the engine reports the limit on memory
     nb::object constants;
 };
 
@@ -245,7 +245,8 @@ public:
         std::shared_ptr<ProgramRange> dropped;
         const Lock lock(*this);
         auto& ranges = state_.ranges;
-        const auto match = std::find_if(ranges.begin(), ranges.end(), [steps](const auto& row) { return row->steps.get() == steps; });
+        const auto match =
+            std::find_if(ranges.begin(), ranges.end(), [steps](const auto& row) { return row->steps.get() == steps; });
         if (match == ranges.end()) return;
         dropped = std::move(*match);
         ranges.erase(match);
@@ -322,7 +323,8 @@ private:
         std::size_t made = 0, evictions = 0, cached = 0, bytes = 0;
     };
 
-    // The bytes of the programs that calls made, beyond which the least recently used is dropped; and those of a step, as measured.
+    // The bytes of the programs that calls made, beyond which the least recently used is dropped; and those of a step, as
+    // measured.
     static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26, kStepBytes = 3 << 10;
 
     // Guards the state where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
@@ -464,13 +466,15 @@ private:
                 bytes.push_back({0, count});
                 output_bytes += count;
             }
-            if (output_bytes > range.max_output_bytes) return nullptr;
-            entry->program = std::make_shared<Program>(range.pool, range.weights, range.arenas, range.arena_bytes, std::move(bytes));
+            entry->program = std::make_shared<Program>(range.pool, range.weights, range.arenas, 0, std::move(bytes));
             entry->constants = range.constants;
             entry->made_bytes = (1 + range.steps->size()) * kStepBytes;
-            const dovetail::GilRelease released;
-            range.steps->fill(*entry->program, factors);
-            return entry;
+            {
+                const dovetail::GilRelease released;
+                range.steps->fill(*entry->program, factors);
+            }
+            const std::int64_t run_bytes = entry->program->range(0).second + output_bytes;
+            return run_bytes > range.max_bytes ? nullptr : entry;
         } catch (const std::invalid_argument&) {
             return nullptr;
         }
@@ -624,18 +628,16 @@ void bind_fast_calls(nb::module_& m) {
         .def(
             "add_range",
             [](FastCalls& calls, std::shared_ptr<ParametricProgram> steps, std::shared_ptr<ThreadPool> pool,
-               std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas, std::size_t arena_bytes,
+               std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas,
                const std::vector<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t>>& symbols,
                const std::vector<std::vector<std::vector<std::int64_t>>>& inputs,
-               const std::vector<std::vector<std::vector<std::int64_t>>>& outputs, std::int64_t max_output_bytes,
-               nb::object constants) {
-                ProgramRange range{std::move(steps), std::move(pool),    std::move(weights), std::move(arenas), arena_bytes, {},
-                                   shapes_of(inputs), shapes_of(outputs), max_output_bytes,   std::move(constants)};
+               const std::vector<std::vector<std::vector<std::int64_t>>>& outputs, std::int64_t max_bytes, nb::object constants) {
+                ProgramRange range{std::move(steps),  std::move(pool),    std::move(weights), std::move(arenas),   {},
+                                   shapes_of(inputs), shapes_of(outputs), max_bytes,          std::move(constants)};
                 for (const auto& [input, axis, first, last] : symbols) range.symbols.push_back({input, axis, first, last});
                 calls.add_range(std::move(range));
             },
-            "steps"_a, "pool"_a, "weights"_a, "arenas"_a, "arena_bytes"_a, "symbols"_a, "inputs"_a, "outputs"_a,
-            "max_output_bytes"_a, "constants"_a)
+            "steps"_a, "pool"_a, "weights"_a, "arenas"_a, "symbols"_a, "inputs"_a, "outputs"_a, "max_bytes"_a, "constants"_a)
         .def("discard", &FastCalls::discard, "program"_a)
         .def("discard_range", &FastCalls::discard_range, "steps"_a)
         .def("counts", &FastCalls::counts)

@@ -54,6 +54,11 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
     return spec;
 }
 
+// A row of Python: the base and the differences.
+Polynomial polynomial_of(const std::vector<std::int64_t>& numbers) {
+    return {numbers.at(0), {numbers.begin() + 1, numbers.end()}};
+}
+
 // The arguments of Program.add.
 using SpecRow = std::tuple<std::string, std::vector<Row>, std::vector<Row>, std::map<std::string, Attribute>>;
 
@@ -253,18 +258,27 @@ void bind_program(nb::module_& m) {
         .def(
             "__init__",
             [](ParametricProgram* self, const std::vector<SpecRow>& steps, std::vector<std::vector<std::int64_t>> orders,
-               const std::vector<std::vector<SpecRow>>& differences, const std::vector<ConstantRow>& rows) {
+               const std::vector<std::vector<SpecRow>>& differences, const std::vector<ConstantRow>& rows,
+               const std::vector<std::tuple<std::vector<std::int64_t>, std::size_t, std::size_t>>& part_rows) {
                 std::vector<std::vector<Spec>> specs;
                 for (const auto& each : differences) specs.push_back(specs_of(each));
                 std::vector<ParametricConstant> constants;
                 for (const auto& [step, input, elements] : rows) {
                     ParametricConstant& constant = constants.emplace_back(ParametricConstant{step, input, {}});
-                    for (const auto& numbers : elements)
-                        constant.elements.push_back({numbers.at(0), {numbers.begin() + 1, numbers.end()}});
+                    for (const auto& numbers : elements) constant.elements.push_back(polynomial_of(numbers));
                 }
-                new (self) ParametricProgram(specs_of(steps), std::move(orders), std::move(specs), std::move(constants));
+                std::vector<ParametricPart> parts;
+                for (const auto& [bytes, first, last] : part_rows) parts.push_back({polynomial_of(bytes), first, last});
+                new (self) ParametricProgram(specs_of(steps), std::move(orders), std::move(specs), std::move(constants),
+                                             std::move(parts));
             },
-            "steps"_a, "orders"_a, "differences"_a, "constants"_a)
+            "steps"_a, "orders"_a, "differences"_a, "constants"_a, "parts"_a)
+        .def(
+            "arena_bytes",
+            [](const ParametricProgram& steps, const std::vector<std::int64_t>& distances) {
+                return steps.arena_bytes(steps.factors_at(distances));
+            },
+            "distances"_a)
         .def(
             "fill",
             [](ParametricProgram& steps, Program& program, const std::vector<std::int64_t>& distances) {

@@ -30,8 +30,14 @@ class Program:
 
 class ParametricProgram:
     def __init__(
-        self, steps: Sequence[Any], orders: Sequence[Sequence[int]], differences: Sequence[Any], constants: Sequence[Any]
+        self,
+        steps: Sequence[Any],
+        orders: Sequence[Sequence[int]],
+        differences: Sequence[Any],
+        constants: Sequence[Any],
+        parts: Sequence[tuple[Sequence[int], int, int]],
     ) -> None: ...
+    def arena_bytes(self, distances: Sequence[int]) -> int: ...
     def fill(self, program: Program, distances: Sequence[int]) -> None: ...
 
 MIN_POOLED_BYTES: int

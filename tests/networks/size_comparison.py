@@ -15,7 +15,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.types import sizes_in
 from dovetail.symbolic import symbols
 
-SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 23, 30, 31, 32, 33, 40)
+SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 23, 30, 31, 32, 33, 40, 63, 64, 65, 100)
 """Sizes around the borders of ranges that one plan serves, and within them."""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
-from dovetail.engine.parametric_plan import MAX_SYMBOLS, ParametricPlan, make_parametric_plan, range_of
+from dovetail.engine.parametric_plan import MAX_SYMBOLS, ParametricPlan, make_parametric_plan, ranges_of
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -37,6 +37,8 @@ from dovetail.threads import thread_count
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
 
+LEVELS = 2
+"""The ranges of a size, as ``ranges_of`` returns them."""
 MAX_COUNTS = 4096
 """The ranges whose plans an engine counts."""
 OWN_PLANS = {1: 1, 2: 3, 3: 8}
@@ -209,29 +211,32 @@ class Engine:
         for names in (changing, *(((name,) for name in changing) if len(changing) > 1 else ())):
             if not 1 <= len(names) <= MAX_SYMBOLS:
                 continue
-            key = self._parametric_plan(names, sizes)
-            if key is None:
+            is_known = False
+            for level in range(LEVELS):
+                is_known, plan = self._parametric_plan(names, sizes, level)
+                executable = None if plan is None else self._fill(plan, arrays, sizes)
+                if executable is not None:
+                    return executable
+                if not is_known:
+                    break
+            if not is_known:
                 break
-            plan = self._parametric_plans[key]
-            executable = None if plan is None else self._fill(plan, arrays, sizes)
-            if executable is not None:
-                return executable
         return None
 
-    def _parametric_plan(self, names: tuple[str, ...], sizes: dict[str, int]) -> Any:
-        """Return the key of the parametric plan in ``names`` for the ranges of these sizes; None before it is made.
+    def _parametric_plan(self, names: tuple[str, ...], sizes: dict[str, int], level: int) -> tuple[bool, ParametricPlan | None]:
+        """Return the parametric plan in ``names`` for the ranges of these sizes, the first element false before it is made.
 
         The first plans in these ranges are for their own sizes: a parametric plan costs as much as several.
         """
-        ranges = {name: range_of(sizes[name]) for name in names}
+        ranges = {name: ranges_of(sizes[name])[level] for name in names}
         others = {name: size for name, size in sizes.items() if name not in ranges}
-        key = (tuple((name, first) for name, (first, _) in ranges.items()), tuple(sorted(others.items())))
+        key = (tuple((name, *ends) for name, ends in ranges.items()), tuple(sorted(others.items())))
         if key not in self._parametric_plans:
             if len(self._plans_in) > MAX_COUNTS:
                 self._plans_in.clear()
             self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
             if count <= OWN_PLANS[len(names)]:
-                return None
+                return False, None
             first, last = ({name: ends[index] for name, ends in ranges.items()} for index in (0, 1))
             self._parametric_plans[key] = self._make_parametric_plan(first, last, others)
             self._serve_range(self._parametric_plans[key])
@@ -240,16 +245,14 @@ class Engine:
                 if self.fast_calls is not None:
                     self.fast_calls.discard_range(dropped)
         self._parametric_plans.move_to_end(key)
-        return key
+        return True, self._parametric_plans[key]
 
     def _serve_range(self, plan: ParametricPlan | None) -> None:
-        """Let the fast calls make the programs of a parametric plan, where the limit on memory leaves room for their arena."""
+        """Let the fast calls make the programs of a parametric plan."""
         if plan is None or self.fast_calls is None:
             return
         limit = self.limits.memory if self.limits.memory is not None else machine_memory()
-        self.fast_calls.add_range(
-            plan, self._pool, self._weight_cache, self._arena_pool, limit - plan.arena_bytes - plan.constant_bytes
-        )
+        self.fast_calls.add_range(plan, self._pool, self._weight_cache, self._arena_pool, limit - plan.constant_bytes)
 
     def _make_parametric_plan(self, first: dict[str, int], last: dict[str, int], others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None

@@ -2,14 +2,15 @@
 
 Where every shape is affine in each of these symbols (decided on the expressions, not on numbers), all offsets, sizes, strides and
 integers that follow from the sizes are polynomials in them: products of a few sizes. The plans at the sizes of a simplex
-determine polynomials of a total degree up to DEGREE; more plans, at the ends of the ranges, must agree with them. The arena has
-the offsets of the largest sizes.
+determine polynomials of a total degree up to DEGREE; more plans, in the middle and at the ends of the ranges, must agree with
+them. All have the same buffers with the same lifetimes, for which the core assigns offsets at each size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from math import comb, prod
@@ -21,7 +22,7 @@ import numpy as np
 from dovetail import symbolic
 from dovetail.engine.affine_sizes import is_affine, size_expressions
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
-from dovetail.engine.plan import Plan
+from dovetail.engine.plan import Operand, Plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
 from dovetail.engine.run.step_encoding import EncodedStep, OperandRow, encode_step
@@ -33,6 +34,12 @@ DEGREE = 3
 """The degree of the numbers of a plan in one size."""
 MAX_ELEMENTS = 256
 """Elements of a constant that the sizes decide, such as a position, and that is computed for each of them."""
+MAX_VERIFIED_BYTES = 1 << 24
+"""The bytes of a plan that is verified element by element."""
+WIDE = 4096
+"""The size that ends the widest range."""
+MIDDLE = 40
+"""The part of a range where another plan must agree with those at its ends: about 100 in the widest."""
 MAX_SYMBOLS = 3
 """Symbols of a parametric plan: three take 24 plans."""
 Index = tuple[int, ...]
@@ -41,17 +48,14 @@ Polynomial = tuple[int, ...]
 """Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_simplex``."""
 
 
-def range_of(size: int) -> tuple[int, int]:
-    """Return the first and the last size of the range with a parametric plan of its own that ``size`` is in.
+def ranges_of(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the ranges of sizes that may have one plan with ``size``, from 2 on: the first and the last size of each.
 
-    An arena has room for the last: ranges are wider where sizes are small.
+    The wider one comes first; where its plans are not one, those of the other may be.
     """
-    ends = (2, 8, 32, 64)
-    first = next((end for end in reversed(ends) if end <= size), 0)
-    if first < ends[-1]:
-        return first, ends[ends.index(first) + 1] - 1
-    first = 1 << (size.bit_length() - 1)
-    return first, 2 * first - 1
+    power = 1 << (max(size, 2).bit_length() - 1)
+    wide = (2, WIDE - 1) if size < WIDE else (power, 2 * power - 1)
+    return wide, (power, 2 * power - 1) if size >= 8 else (2, 7)
 
 
 class SymbolPlace(NamedTuple):
@@ -76,12 +80,10 @@ class ParametricPlan:
         steps: Any,
         orders: Sequence[Index],
         sizes: Sequence[Sequence[Polynomial]],
-        arena_bytes: int,
         places: Sequence[SymbolPlace] | None,
     ) -> None:
         self.steps = steps
         self.places = places
-        self.arena_bytes = arena_bytes
         self.constant_bytes = plan.constant_bytes
         self._first = first
         self._last = last
@@ -121,7 +123,7 @@ class ParametricPlan:
         ]
         plan = copy(base)
         plan.inputs, plan.outputs = tensors[: len(base.inputs)], tensors[len(base.inputs) :]
-        plan.arena_bytes = self.arena_bytes
+        plan.arena_bytes = self.steps.arena_bytes(distance)
         return plan, lambda program: self.steps.fill(program, distance)
 
 
@@ -180,27 +182,33 @@ def make_parametric_plan(
     if not all(is_affine(size, tuple(first), others) for size in size_expressions(graph)):
         return None
 
-    def sample(distance: Index, like: Plan | None = None) -> _Sample | None:
+    def tensors_at(distance: Index) -> TensorMap:
         numbers = {**others, **{name: size + more for (name, size), more in zip(first.items(), distance, strict=True)}}
         shapes = [tuple(int(symbolic.substitute(dim, numbers)) for dim in value.dims) for value in graph.inputs]
         tensor_map = TensorMap(graph, numbers, shapes, shape_nodes.shared)
         shape_nodes.evaluate(tensor_map)
-        plan = make_plan(graph, tensor_map, (), elide, like)
-        if like is not None and _lifetimes_of(plan) != _lifetimes_of(like):
-            # The offsets belong to other buffers.
+        return tensor_map
+
+    def sample(distance: Index, like: Plan) -> _Sample | None:
+        tensor_map = tensors_at(distance)
+        plan = make_plan(graph, tensor_map, (), elide, like, apart=True)
+        if _lifetimes_of(plan) != _lifetimes_of(like):
             return None
-        verify_plan(plan, graph, tensor_map)
+        if plan.arena_bytes + sum(tensor.nbytes for tensor in (*plan.inputs, *plan.outputs)) <= MAX_VERIFIED_BYTES:
+            verify_plan(_in_one_arena(plan), graph, tensor_map)
         steps = _encode_steps(plan, tensor_map)
         return None if steps is None else _Sample(distance, plan, steps)
 
     ends = tuple(last[name] - size for name, size in first.items())
-    at_last = sample(ends)
+    like = make_plan(graph, tensors_at(ends), (), elide)
+    at_last = sample(ends, like)
     if at_last is None:
         return None
     single_ends = [tuple(end if other == axis else 0 for other, end in enumerate(ends)) for axis in range(len(ends))]
+    middle = tuple(end // MIDDLE for end in ends)
     samples: list[_Sample] = []
-    for distance in (*_simplex(len(ends)), *(single_ends if len(ends) > 1 else ())):
-        found = sample(distance, at_last.plan)
+    for distance in (*_simplex(len(ends)), *(single_ends if len(ends) > 1 else ()), middle):
+        found = sample(distance, like)
         if found is None or _structure_of(found.steps) != _structure_of(at_last.steps):
             return None
         samples.append(found)
@@ -220,6 +228,26 @@ def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
+def _in_one_arena(plan: Plan) -> Plan:
+    """Return a plan whose buffers have numbers of their own with their operands at offsets in the arena."""
+    first = 1 + len(plan.inputs) + len(plan.outputs)
+
+    def moved(operand: Operand) -> Operand:
+        if operand.buffer < first:
+            return operand
+        return operand._replace(buffer=0, offset=plan.buffers[operand.buffer - first].offset + operand.offset)
+
+    steps = [
+        replace(
+            step,
+            reads=[None if operand is None else moved(operand) for operand in step.reads],
+            writes=[moved(operand) for operand in step.writes],
+        )
+        for step in plan.steps
+    ]
+    return replace(plan, steps=steps)
+
+
 def _fit(
     first: Mapping[str, int],
     last: Mapping[str, int],
@@ -227,29 +255,31 @@ def _fit(
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
 ) -> ParametricPlan | None:
-    """Fit polynomials to the numbers of plans, those of a simplex first; None where the others do not agree with them.
-
-    The last sample is at the last sizes, whose offsets in the arena all sizes have.
-    """
+    """Fit polynomials to the numbers of plans, those of a simplex first; None where the others do not agree with them."""
     distances = [sample.distance for sample in samples]
     constants = _varying_constants(samples)
-    numbers = _polynomials([[*_sizes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples], distances)
+    numbers = _polynomials(
+        [[*_sizes_of(sample.plan), *_bytes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples], distances
+    )
     if constants is None or numbers is None:
         return None
     plan, steps, rest = samples[0].plan, samples[0].steps, iter(numbers)
     sizes = [[next(rest) for _ in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
+    nbytes = [next(rest) for _ in plan.buffers]
     polynomials = list(rest)
     elements = [element for constant in constants for element in constant.elements]
     used = [order for order in range(1, len(_simplex(len(first)))) if any(number[order] for number in (*numbers, *elements))]
     orders = [_simplex(len(first))[order] for order in used]
     rows = (iter([number[order] for number in polynomials]) for order in used)
     differences = [[_with_numbers(step, row) for step in steps] for row in rows]
-    varying = [
-        (constant.step, constant.operand, [[element[0], *(element[order] for order in used)] for element in constant.elements])
-        for constant in constants
-    ]
-    program = core.ParametricProgram(steps, orders, differences, varying)
-    return ParametricPlan(first, last, plan, program, orders, sizes, samples[-1].plan.arena_bytes, places)
+
+    def kept(number: Polynomial) -> list[int]:
+        return [number[0], *(number[order] for order in used)]
+
+    varying = [(constant.step, constant.operand, list(map(kept, constant.elements))) for constant in constants]
+    parts = [(kept(size), buffer.first, buffer.last) for size, buffer in zip(nbytes, plan.buffers, strict=True)]
+    program = core.ParametricProgram(steps, orders, differences, varying, parts)
+    return ParametricPlan(first, last, _in_one_arena(plan), program, orders, sizes, places)
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index]) -> list[Polynomial] | None:
@@ -383,6 +413,10 @@ def _numbers_of(steps: Sequence[EncodedStep]) -> Iterable[int]:
 def _sizes_of(plan: Plan) -> Iterable[int]:
     for tensor in (*plan.inputs, *plan.outputs):
         yield from tensor.sizes
+
+
+def _bytes_of(plan: Plan) -> Iterable[int]:
+    return (buffer.nbytes for buffer in plan.buffers)
 
 
 def _resize(tensor: RunTensor, sizes: Iterable[int]) -> RunTensor:

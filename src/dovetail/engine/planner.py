@@ -38,10 +38,13 @@ class NonAffineInput(Exception):
     """An input (named) whose strides do not allow a view that the plan needs: a dense copy has to take its place."""
 
 
-def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, like: Plan | None = None) -> Plan:
+def make_plan(
+    graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str, like: Plan | None = None, *, apart: bool = False
+) -> Plan:
     """Return the plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
 
-    ``like``: a plan whose order of calls and offsets of buffers this one has. Raises NonAffineInput.
+    ``like``: a plan whose order of calls this one has. ``apart``: each buffer of the arena has a number of its own, as in
+    :func:`allocate`. Raises NonAffineInput.
     """
     nodes = _needed_nodes(graph, tensor_map)
     for node in nodes:
@@ -50,8 +53,7 @@ def make_plan(graph: Graph, tensor_map: TensorMap, strides: Strides, elide: str,
 
     if like is not None:
         order = like.order if like.order is None or len(like.order) == len(calls) else None
-        offsets = [buffer.offset for buffer in like.buffers]
-        return _finish(_prepare(graph, tensor_map, calls, order, strides, elide), strides, offsets)
+        return _finish(_prepare(graph, tensor_map, calls, order, strides, elide), strides, apart=apart)
     first = _prepare(graph, tensor_map, calls, None, strides, elide)
     schedule = schedule_calls(calls, first.layouts.aliases)
     if schedule is None:
@@ -132,16 +134,16 @@ def _prepare(
     return _Preparation(graph, tensor_map, ordered, order, elide, layouts, results, outputs, output_copies)
 
 
-def _finish(preparation: _Preparation, strides: Strides, offsets: Sequence[int] | None = None) -> Plan:
+def _finish(preparation: _Preparation, strides: Strides, *, apart: bool = False) -> Plan:
     """Return the plan; where a layout is not affine, that without aliases, with a dense buffer for each tensor."""
     try:
-        return _build(preparation, offsets)
+        return _build(preparation, apart=apart)
     except NonAffineLayout:
         dense = _prepare(preparation.graph, preparation.tensor_map, preparation.calls, None, strides, "none")
-        return _build(dense._replace(order=preparation.order), offsets)
+        return _build(dense._replace(order=preparation.order), apart=apart)
 
 
-def _build(preparation: _Preparation, offsets: Sequence[int] | None) -> Plan:
+def _build(preparation: _Preparation, *, apart: bool) -> Plan:
     _, tensor_map, calls, order, elide, layouts, results, outputs, output_copies = preparation
     builder = StepBuilder(layouts, tensor_map.inputs, outputs, elide)
     fills = fills_by_call(calls, layouts)
@@ -149,7 +151,7 @@ def _build(preparation: _Preparation, offsets: Sequence[int] | None) -> Plan:
         for fill in fills.pop(id(call), ()):
             builder.add_fill(fill)
         builder.add(call)
-    steps, buffers, arena_bytes, lower_bound = allocate(builder.steps, layouts, (*tensor_map.inputs, *outputs), offsets)
+    steps, buffers, arena_bytes, lower_bound = allocate(builder.steps, layouts, (*tensor_map.inputs, *outputs), apart=apart)
     own_constants = {id(data): data.nbytes for step in steps for data in step.constants() if not tensor_map.shares([data])}
     return Plan(
         inputs=tensor_map.inputs,

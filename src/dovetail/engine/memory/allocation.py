@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dovetail.engine.memory.arena import Lifetime, align, assign_offsets, lower_bound_of
+from dovetail.engine.memory.arena import Lifetime, assign_offsets, lower_bound_of
 from dovetail.engine.memory.in_place import share_in_place
 from dovetail.engine.memory.physical_layout import PhysicalLayouts
 from dovetail.engine.memory.tensor import RunTensor
@@ -22,11 +22,11 @@ class Allocation(NamedTuple):
 
 
 def allocate(
-    steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts, external: Sequence[RunTensor], offsets: Sequence[int] | None
+    steps: Sequence[UnallocatedStep], layouts: PhysicalLayouts, external: Sequence[RunTensor], *, apart: bool = False
 ) -> Allocation:
     """Allocate the arena for ``steps``. ``external``: inputs and outputs of the plan, which have the buffers from 1 on.
 
-    ``offsets``: offsets of the buffers in their order, in place of assigned ones.
+    ``apart``: each buffer of the arena has a number of its own, after those of ``external``, from whose start operands count.
     """
     owners = share_in_place(steps, layouts)
     live: dict[RunTensor, list[int]] = {}
@@ -38,10 +38,8 @@ def allocate(
     roots = list(live)
     lifetimes = [Lifetime(layouts.nbytes_of(root), *live[root]) for root in roots]
     assigned, arena_bytes = assign_offsets(lifetimes)
-    if offsets and len(offsets) == len(roots):
-        assigned = list(offsets)
-        arena_bytes = max(offset + align(lifetime.nbytes) for offset, lifetime in zip(assigned, lifetimes, strict=True))
-    operands = _Operands(layouts, dict(zip(roots, assigned, strict=True)), external, owners)
+    numbers = {tensor: 1 + index for index, tensor in enumerate((*external, *(roots if apart else ())))}
+    operands = _Operands(layouts, {} if apart else dict(zip(roots, assigned, strict=True)), numbers, owners)
     buffers = [
         Buffer(root, offset, lifetime.nbytes, lifetime.first, lifetime.last)
         for root, offset, lifetime in zip(roots, assigned, lifetimes, strict=True)
@@ -56,12 +54,12 @@ class _Operands:
         self,
         layouts: PhysicalLayouts,
         offsets: dict[RunTensor, int],
-        external: Sequence[RunTensor],
+        buffers: dict[RunTensor, int],
         owners: dict[RunTensor, RunTensor],
     ) -> None:
         self._layouts = layouts
         self._offsets = offsets
-        self._buffers = {tensor: 1 + index for index, tensor in enumerate(external)}
+        self._buffers = buffers
         self._owners = owners
 
     def step_of(self, step: UnallocatedStep) -> Step:
@@ -81,5 +79,6 @@ class _Operands:
         byte_strides = tuple(stride * size for stride in strides)
         if root.data is not None:
             return Operand(tensor, NO_BUFFER, offset * size, tensor.sizes, byte_strides, root.data)
-        base = self._offsets.get(self._owners.get(root, root), 0)
-        return Operand(tensor, self._buffers.get(root, 0), base + offset * size, tensor.sizes, byte_strides)
+        owner = self._owners.get(root, root)
+        base = self._offsets.get(owner, 0)
+        return Operand(tensor, self._buffers.get(owner, 0), base + offset * size, tensor.sizes, byte_strides)

@@ -65,19 +65,16 @@ class FastCalls:
         inputs, outputs = ([tensor.sizes for tensor in tensors] for tensors in (plan.inputs, plan.outputs))
         self._core.add(executable.program, inputs, outputs, executable.constants)
 
-    def add_range(
-        self, plan: ParametricPlan, pool: object, weight_cache: object, arena_pool: object, max_output_bytes: int
-    ) -> None:
+    def add_range(self, plan: ParametricPlan, pool: object, weight_cache: object, arena_pool: object, max_bytes: int) -> None:
         """Add a parametric plan, if its symbols can be read off the inputs: the core makes the programs of its sizes.
 
-        ``max_output_bytes``: calls with larger outputs are left to the engine, which reports the limit on memory.
+        ``max_bytes``: runs with a larger arena and outputs are left to the engine, which reports the limit on memory.
         """
         if self._core is not None and plan.places is not None:
             inputs, outputs = plan.shapes()
             self._core.add_range(
-                plan.steps, pool, weight_cache, arena_pool, plan.arena_bytes, plan.symbols, inputs, outputs, max_output_bytes,
-                plan.constants,
-            )  # fmt: skip
+                plan.steps, pool, weight_cache, arena_pool, plan.symbols, inputs, outputs, max_bytes, plan.constants
+            )
 
     def discard_range(self, plan: ParametricPlan | None) -> None:
         """Remove a parametric plan. The programs that calls made of it stay."""
