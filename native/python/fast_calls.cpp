@@ -169,12 +169,13 @@ private:
     std::vector<PyObject*> items_;
 };
 
-// A size of an input, at which a symbol stands alone, and the range of the symbol.
+// A size of an input, at which a symbol stands alone, and the range of the symbol: sizes a step apart.
 struct SymbolRange {
     std::size_t input;
     std::size_t axis;
     std::int64_t first;
     std::int64_t last;
+    std::int64_t step;
 };
 
 using ParametricShape = std::vector<Polynomial>;
@@ -194,11 +195,13 @@ struct ProgramRange {
 
 class FastCalls {
 public:
-    // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call.
+    // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call. `max_made_bytes`:
+    // bytes of the programs that calls make; `log_eviction` is called for each that is dropped, with the number of those that are
+    // left, their bytes and the maximum.
     FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips,
-              std::shared_ptr<OutputPool> output_pool)
+              std::shared_ptr<OutputPool> output_pool, std::size_t max_made_bytes, nb::object log_eviction)
         : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), max_trips_(max_trips),
-          output_pool_(std::move(output_pool)) {}
+          output_pool_(std::move(output_pool)), max_made_bytes_(max_made_bytes), log_eviction_(std::move(log_eviction)) {}
 
     // Adds a program for inputs of these shapes. `constants` are the arrays that its steps read.
     void add(std::shared_ptr<Program> program, std::vector<Shape> inputs, std::vector<Shape> outputs, nb::object constants) {
@@ -224,7 +227,7 @@ public:
                 for (const Polynomial& size : shape)
                     if (size.differences.size() != orders) throw std::invalid_argument("needs a difference for each order");
         for (const SymbolRange& symbol : range.symbols)
-            if (symbol.input >= inputs_.size() || symbol.axis >= range.inputs[symbol.input].size())
+            if (symbol.step < 1 || symbol.input >= inputs_.size() || symbol.axis >= range.inputs[symbol.input].size())
                 throw std::invalid_argument("needs an axis of an input for each symbol");
         auto added = std::make_shared<ProgramRange>(std::move(range));
         const Lock lock(*this);
@@ -260,17 +263,16 @@ public:
         return false;
     }
 
-    // The programs that calls made: their number since the start, the dropped ones, those at hand and their bytes.
+    // The programs that calls made: the number of dropped ones, that of those at hand, and their bytes.
     nb::tuple counts() {
         const Lock lock(*this);
-        return nb::make_tuple(state_.made, state_.evictions, state_.cached, state_.bytes);
+        return nb::make_tuple(state_.evictions, state_.cached, state_.bytes);
     }
 
     void clear() {
         State dropped;
         const Lock lock(*this);
         std::swap(dropped, state_);
-        state_.made = dropped.made;
         state_.evictions = dropped.evictions;
     }
 
@@ -320,7 +322,7 @@ private:
         Entries entries;
         std::vector<std::shared_ptr<ProgramRange>> ranges;
         std::uint64_t calls = 0;
-        std::size_t made = 0, evictions = 0, cached = 0, bytes = 0;
+        std::size_t evictions = 0, cached = 0, bytes = 0;
     };
 
     // The bytes of the programs that calls made, beyond which the least recently used is dropped; and those of a step, as
@@ -418,9 +420,19 @@ private:
         for (const auto& range : ranges) {
             const auto entry = entry_in(*range, arrays);
             if (entry == nullptr) continue;
-            std::vector<std::shared_ptr<Entry>> dropped;
+            insert(entry);
+            return entry;
+        }
+        return nullptr;
+    }
+
+    // Adds an entry that a call made, and drops the least recently used ones beyond the limit.
+    void insert(const std::shared_ptr<Entry>& entry) {
+        std::vector<std::shared_ptr<Entry>> dropped;
+        std::size_t cached, bytes;
+        {
             const Lock lock(*this);
-            while (state_.bytes + entry->made_bytes > kMaxMadeBytes && state_.cached > 0) {
+            while (state_.bytes + entry->made_bytes > max_made_bytes_ && state_.cached > 0) {
                 auto oldest = state_.entries.end();
                 for (auto row = state_.entries.begin(); row != state_.entries.end(); ++row)
                     if (row->second->made_bytes != 0 &&
@@ -431,12 +443,10 @@ private:
             }
             entry->last_call = ++state_.calls;
             state_.entries.emplace(hash_of(entry->inputs), entry);
-            ++state_.made;
-            ++state_.cached;
-            state_.bytes += entry->made_bytes;
-            return entry;
+            cached = ++state_.cached;
+            bytes = state_.bytes += entry->made_bytes;
         }
-        return nullptr;
+        for (std::size_t i = 0; i < dropped.size(); ++i) log_eviction_(cached, bytes, max_made_bytes_);
     }
 
     // The entry of a new program; null for sizes outside the ranges, and where a kernel does not take them.
@@ -446,8 +456,8 @@ private:
             PyArrayObject* const array = arrays.array(symbol.input);
             if (static_cast<std::size_t>(PyArray_NDIM(array)) <= symbol.axis) return nullptr;
             const std::int64_t size = PyArray_DIMS(array)[symbol.axis];
-            if (size < symbol.first || size > symbol.last) return nullptr;
-            distances.push_back(size - symbol.first);
+            if (size < symbol.first || size > symbol.last || (size - symbol.first) % symbol.step != 0) return nullptr;
+            distances.push_back((size - symbol.first) / symbol.step);
         }
         try {
             const std::vector<std::int64_t> factors = range.steps->factors_at(distances);
@@ -584,6 +594,8 @@ private:
     const nb::object results_;
     const std::int64_t max_trips_;
     const std::shared_ptr<OutputPool> output_pool_;
+    const std::size_t max_made_bytes_;
+    const nb::object log_eviction_;
     ForkLock mutex_;
     State state_;
 };
@@ -622,19 +634,22 @@ void bind_fast_calls(nb::module_& m) {
         .def_prop_ro("free_blocks", &OutputPool::free_blocks);
     m.attr("MIN_POOLED_BYTES") = OutputPool::kMinBytes;
     nb::class_<FastCalls>(m, "FastCalls")
-        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>>(), "inputs"_a,
-             "outputs"_a, "results"_a, "max_trips"_a, "output_pool"_a)
+        .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>, std::size_t,
+                      nb::object>(),
+             "inputs"_a, "outputs"_a, "results"_a, "max_trips"_a, "output_pool"_a, "max_made_bytes"_a = 0,
+             "log_eviction"_a = nb::none())
         .def("add", &FastCalls::add, "program"_a, "inputs"_a, "outputs"_a, "constants"_a)
         .def(
             "add_range",
             [](FastCalls& calls, std::shared_ptr<ParametricProgram> steps, std::shared_ptr<ThreadPool> pool,
                std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas,
-               const std::vector<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t>>& symbols,
+               const std::vector<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t, std::int64_t>>& symbols,
                const std::vector<std::vector<std::vector<std::int64_t>>>& inputs,
                const std::vector<std::vector<std::vector<std::int64_t>>>& outputs, std::int64_t max_bytes, nb::object constants) {
                 ProgramRange range{std::move(steps),  std::move(pool),    std::move(weights), std::move(arenas),   {},
                                    shapes_of(inputs), shapes_of(outputs), max_bytes,          std::move(constants)};
-                for (const auto& [input, axis, first, last] : symbols) range.symbols.push_back({input, axis, first, last});
+                for (const auto& [input, axis, first, last, step] : symbols)
+                    range.symbols.push_back({input, axis, first, last, step});
                 calls.add_range(std::move(range));
             },
             "steps"_a, "pool"_a, "weights"_a, "arenas"_a, "symbols"_a, "inputs"_a, "outputs"_a, "max_bytes"_a, "constants"_a)

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
-from dovetail.engine.parametric_plan import MAX_SYMBOLS, ParametricPlan, make_parametric_plan, ranges_of
+from dovetail.engine.parametric_plan import MAX_SYMBOLS, ParametricPlan, SizeRange, make_parametric_plan, ranges_of
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -228,17 +228,17 @@ class Engine:
 
         The first plans in these ranges are for their own sizes: a parametric plan costs as much as several.
         """
-        ranges = {name: ranges_of(sizes[name])[level] for name in names}
+        periods = self._shape_nodes.periods
+        ranges = {name: ranges_of(sizes[name], periods.get(name, 1))[level] for name in names}
         others = {name: size for name, size in sizes.items() if name not in ranges}
-        key = (tuple((name, *ends) for name, ends in ranges.items()), tuple(sorted(others.items())))
+        key = (tuple(ranges.items()), tuple(sorted(others.items())))
         if key not in self._parametric_plans:
             if len(self._plans_in) > MAX_COUNTS:
                 self._plans_in.clear()
             self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
             if count <= OWN_PLANS[len(names)]:
                 return False, None
-            first, last = ({name: ends[index] for name, ends in ranges.items()} for index in (0, 1))
-            self._parametric_plans[key] = self._make_parametric_plan(first, last, others)
+            self._parametric_plans[key] = self._make_parametric_plan(ranges, others)
             self._serve_range(self._parametric_plans[key])
             while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
                 _, dropped = self._parametric_plans.popitem(last=False)
@@ -254,15 +254,16 @@ class Engine:
         limit = self.limits.memory if self.limits.memory is not None else machine_memory()
         self.fast_calls.add_range(plan, self._pool, self._weight_cache, self._arena_pool, limit - plan.constant_bytes)
 
-    def _make_parametric_plan(self, first: dict[str, int], last: dict[str, int], others: dict[str, int]) -> ParametricPlan | None:
+    def _make_parametric_plan(self, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None
         try:
             with pause_gc():
-                plan = make_parametric_plan(self.graph, first, last, others, self.elide, self._core, self._shape_nodes)
+                plan = make_parametric_plan(self.graph, ranges, others, self.elide, self._core, self._shape_nodes)
         except RuleError:
             # A rule refuses one of the other sizes that a parametric plan is made from.
             plan = None
-        log_parametric_plan(plan is not None, self.model.file, first, last)
+        self.plan_memory.count_range(is_found=plan is not None)
+        log_parametric_plan(plan is not None, self.model.file, ranges)
         return plan
 
     def _fill(self, parametric_plan: ParametricPlan, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:

@@ -1,7 +1,8 @@
 """Parametric plans: one plan for ranges of sizes of a few symbols, made from plans for some of the sizes.
 
 Where every shape is affine in each of these symbols (decided on the expressions, not on numbers), all offsets, sizes, strides and
-integers that follow from the sizes are polynomials in them: products of a few sizes. The plans at the sizes of a simplex
+integers that follow from the sizes are polynomials in them: products of a few sizes. Where shapes divide, as strides of
+convolutions do, a plan serves the sizes that are a period apart. The plans at the sizes of a simplex
 determine polynomials of a total degree up to DEGREE; more plans, in the middle and at the ends of the ranges, must agree with
 them. All have the same buffers with the same lifetimes, for which the core assigns offsets at each size.
 """
@@ -48,14 +49,28 @@ Polynomial = tuple[int, ...]
 """Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_simplex``."""
 
 
-def ranges_of(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the ranges of sizes that may have one plan with ``size``, from 2 on: the first and the last size of each.
+class SizeRange(NamedTuple):
+    """The sizes ``first``, ``first + step``, ... up to ``last``."""
 
-    The wider one comes first; where its plans are not one, those of the other may be.
+    first: int
+    last: int
+    step: int
+
+
+def ranges_of(size: int, step: int) -> tuple[SizeRange, SizeRange]:
+    """Return the ranges of sizes that may have one plan with ``size``, where shapes are affine in sizes that are ``step`` apart.
+
+    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast. The wider one comes first; where its plans are not one, those of the other may be.
     """
     power = 1 << (max(size, 2).bit_length() - 1)
-    wide = (2, WIDE - 1) if size < WIDE else (power, 2 * power - 1)
-    return wide, (power, 2 * power - 1) if size >= 8 else (2, 7)
+    wide = (2 * step, WIDE - 1) if 2 * step <= size < WIDE else (power, 2 * power - 1)
+    narrow = (power, 2 * power - 1) if size >= 8 else (2, 7)
+    return _aligned(size, *wide, step), _aligned(size, *narrow, step)
+
+
+def _aligned(size: int, first: int, last: int, step: int) -> SizeRange:
+    """Return the sizes of a range whose distance to ``size`` is a multiple of ``step``."""
+    return SizeRange(first + (size - first) % step, last - (last - size) % step, step)
 
 
 class SymbolPlace(NamedTuple):
@@ -66,16 +81,15 @@ class SymbolPlace(NamedTuple):
 
 
 class ParametricPlan:
-    """The steps for sizes from ``first`` to ``last`` of some symbols.
+    """The steps for ranges of sizes of some symbols.
 
-    ``plan`` is the plan at ``first``, ``steps`` the core's ParametricProgram, with differences for the indices ``orders``;
+    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, with differences for the indices ``orders``;
     ``sizes`` are those of its inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
     """
 
     def __init__(
         self,
-        first: Mapping[str, int],
-        last: Mapping[str, int],
+        ranges: Mapping[str, SizeRange],
         plan: Plan,
         steps: Any,
         orders: Sequence[Index],
@@ -85,8 +99,7 @@ class ParametricPlan:
         self.steps = steps
         self.places = places
         self.constant_bytes = plan.constant_bytes
-        self._first = first
-        self._last = last
+        self._ranges = ranges
         self._plan = plan
         self._orders = orders
         self._sizes = sizes
@@ -97,14 +110,13 @@ class ParametricPlan:
         return [data for step in self._plan.steps for data in step.constants()]
 
     @property
-    def symbols(self) -> list[tuple[int, int, int, int]]:
-        """The input, the axis, the first and the last size of each symbol, for the core."""
-        ends = zip(self.places or (), self._first.values(), self._last.values(), strict=True)
-        return [(place.input, place.axis, first, last) for place, first, last in ends]
+    def symbols(self) -> list[tuple[int, int, int, int, int]]:
+        """The input and the axis of each symbol, its first and last size and their step, for the core."""
+        return [(*place, *range) for place, range in zip(self.places or (), self._ranges.values(), strict=True)]
 
     def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
         """Return the shapes of the inputs and of the outputs, for the core: each size as its base and its differences."""
-        simplex = _simplex(len(self._first))
+        simplex = _simplex(len(self._ranges))
         kept = [0, *(simplex.index(order) for order in self._orders)]
         rows = [[[size[index] for index in kept] for size in sizes] for sizes in self._sizes]
         return rows[: len(self._plan.inputs)], rows[len(self._plan.inputs) :]
@@ -114,7 +126,7 @@ class ParametricPlan:
 
         The function raises ValueError where a kernel does not take the sizes. The plan's own steps are those for the first sizes.
         """
-        distance = tuple(sizes[name] - first for name, first in self._first.items())
+        distance = tuple((sizes[name] - range.first) // range.step for name, range in self._ranges.items())
         powers = [_power(index, distance) for index in _simplex(len(distance))]
         base = self._plan
         tensors = [
@@ -164,26 +176,26 @@ class _Sample(NamedTuple):
 
 def make_parametric_plan(
     graph: Graph,
-    first: Mapping[str, int],
-    last: Mapping[str, int],
+    ranges: Mapping[str, SizeRange],
     others: Mapping[str, int],
     elide: str,
     core: ModuleType,
     shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan | None:
-    """Return a parametric plan for the sizes ``first`` to ``last`` of some symbols, beside the sizes of ``others``.
+    """Return a parametric plan for ranges of sizes of some symbols, beside the sizes of ``others``.
 
     None where the plans for these sizes are not one, or a range has too few sizes.
     """
-    if any(last[name] - size < DEGREE for name, size in first.items()):
+    ends = tuple((last - first) // step for first, last, step in ranges.values())
+    if min(ends) < DEGREE or not shape_nodes.are_left_to_kernels(ranges.keys()):
         return None
-    if not shape_nodes.are_left_to_kernels(first.keys()):
-        return None
-    if not all(is_affine(size, tuple(first), others) for size in size_expressions(graph)):
+    steps = {name: (range.step, range.first % range.step) for name, range in ranges.items()}
+    if not all(is_affine(size, steps, others) for size in size_expressions(graph)):
         return None
 
     def tensors_at(distance: Index) -> TensorMap:
-        numbers = {**others, **{name: size + more for (name, size), more in zip(first.items(), distance, strict=True)}}
+        own = {name: range.first + range.step * more for (name, range), more in zip(ranges.items(), distance, strict=True)}
+        numbers = {**others, **own}
         shapes = [tuple(int(symbolic.substitute(dim, numbers)) for dim in value.dims) for value in graph.inputs]
         tensor_map = TensorMap(graph, numbers, shapes, shape_nodes.shared)
         shape_nodes.evaluate(tensor_map)
@@ -199,20 +211,19 @@ def make_parametric_plan(
         steps = _encode_steps(plan, tensor_map)
         return None if steps is None else _Sample(distance, plan, steps)
 
-    ends = tuple(last[name] - size for name, size in first.items())
     like = make_plan(graph, tensors_at(ends), (), elide)
     at_last = sample(ends, like)
     if at_last is None:
         return None
     single_ends = [tuple(end if other == axis else 0 for other, end in enumerate(ends)) for axis in range(len(ends))]
-    middle = tuple(end // MIDDLE for end in ends)
+    middle = tuple(min(max(end // MIDDLE, DEGREE + 1), end) for end in ends)
     samples: list[_Sample] = []
     for distance in (*_simplex(len(ends)), *(single_ends if len(ends) > 1 else ()), middle):
         found = sample(distance, like)
         if found is None or _structure_of(found.steps) != _structure_of(at_last.steps):
             return None
         samples.append(found)
-    return _fit(first, last, [*samples, at_last], core, _places_of(graph, first))
+    return _fit(ranges, [*samples, at_last], core, _places_of(graph, ranges))
 
 
 def _places_of(graph: Graph, symbols: Iterable[str]) -> list[SymbolPlace] | None:
@@ -249,8 +260,7 @@ def _in_one_arena(plan: Plan) -> Plan:
 
 
 def _fit(
-    first: Mapping[str, int],
-    last: Mapping[str, int],
+    ranges: Mapping[str, SizeRange],
     samples: Sequence[_Sample],
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
@@ -268,8 +278,8 @@ def _fit(
     nbytes = [next(rest) for _ in plan.buffers]
     polynomials = list(rest)
     elements = [element for constant in constants for element in constant.elements]
-    used = [order for order in range(1, len(_simplex(len(first)))) if any(number[order] for number in (*numbers, *elements))]
-    orders = [_simplex(len(first))[order] for order in used]
+    used = [order for order in range(1, len(_simplex(len(ranges)))) if any(number[order] for number in (*numbers, *elements))]
+    orders = [_simplex(len(ranges))[order] for order in used]
     rows = (iter([number[order] for number in polynomials]) for order in used)
     differences = [[_with_numbers(step, row) for step in steps] for row in rows]
 
@@ -279,7 +289,7 @@ def _fit(
     varying = [(constant.step, constant.operand, list(map(kept, constant.elements))) for constant in constants]
     parts = [(kept(size), buffer.first, buffer.last) for size, buffer in zip(nbytes, plan.buffers, strict=True)]
     program = core.ParametricProgram(steps, orders, differences, varying, parts)
-    return ParametricPlan(first, last, _in_one_arena(plan), program, orders, sizes, places)
+    return ParametricPlan(ranges, _in_one_arena(plan), program, orders, sizes, places)
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index]) -> list[Polynomial] | None:

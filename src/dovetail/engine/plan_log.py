@@ -35,11 +35,13 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
     )
 
 
-def log_parametric_plan(is_found: bool, file: str | None, first: Mapping[str, int], last: Mapping[str, int]) -> None:
-    """Log whether the plans for ranges of sizes are one."""
-    ranges = ", ".join(f"{name}={size}..{last[name]}" for name, size in first.items())
+def log_parametric_plan(is_found: bool, file: str | None, ranges: Mapping[str, tuple[int, int, int]]) -> None:
+    """Log whether the plans for ranges of sizes (the first, the last, the step) are one."""
+    text = ", ".join(
+        f"{name}={first}..{last}{f' in steps of {step}' if step > 1 else ''}" for name, (first, last, step) in ranges.items()
+    )
     found = "one plan serves" if is_found else "each size is planned for"
-    LOGGER.info("%s: %s %s", printable(file or "the model"), found, printable(ranges))
+    LOGGER.info("%s: %s %s", printable(file or "the model"), found, printable(text))
 
 
 def _count(kind: str, steps: Sequence[Step]) -> str:

@@ -37,14 +37,11 @@ class NativeProgram(LoadedProgram):
         if self._engine is None:
             return Statistics()
         memory, fast_calls = self._engine.plan_memory, self._engine.fast_calls
-        made, evictions, cached, nbytes = fast_calls.counts if fast_calls is not None else (0, 0, 0, 0)
+        evictions, cached, nbytes = fast_calls.counts if fast_calls is not None else (0, 0, 0)
         return Statistics(
-            memory.plans + made,
-            memory.evictions + evictions,
-            memory.cached + cached,
-            memory.bytes + nbytes,
+            memory.plans, memory.ranges, memory.cached + cached, memory.evictions + evictions, memory.bytes + nbytes,
             self._engine.packed_bytes,
-        )
+        )  # fmt: skip
 
     @property
     def call_fast(self) -> Callable[..., Any] | None:

@@ -31,15 +31,17 @@ PORTS_SHOWN = 4
 class Statistics(NamedTuple):
     """Counts of a program since it was compiled; all are 0 where a library or the interpreter runs it.
 
-    ``plans``: the plans that were made, one for each set of input sizes that none served. ``evictions``: plans that were dropped
-    for newer ones. ``cached_plans``, ``plan_bytes``: the plans at hand, and an estimate of their bytes, without packed weights.
-    ``packed_bytes``: the packed weights, which all plans share.
+    ``plans``: the plans that were made, for one set of input sizes or for ranges of sizes; ``ranges``: those that serve ranges.
+    ``cached_sizes``, ``size_bytes``: the sets of sizes that have a program at hand, and an estimate of the bytes of these
+    programs, without packed weights. ``evictions``: programs that were dropped for those of other sizes. ``packed_bytes``: the
+    packed weights, which all share.
     """
 
     plans: int = 0
+    ranges: int = 0
+    cached_sizes: int = 0
     evictions: int = 0
-    cached_plans: int = 0
-    plan_bytes: int = 0
+    size_bytes: int = 0
     packed_bytes: int = 0
 
 
@@ -80,7 +82,7 @@ class Program(ABC):
 
     @property
     def statistics(self) -> Statistics:
-        """The plans that were made and dropped, and the bytes that are held."""
+        """The plans that were made, the sizes that have programs, and the bytes that are held."""
         return Statistics()
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:

@@ -13,14 +13,21 @@ from dovetail.errors import printable
 
 LOGGER = logging.getLogger("dovetail")
 MAX_PLAN_BYTES = 3 << 26
-"""Bytes of the plans of a program, of its subgraphs too, as :func:`plan_bytes` estimates them.
-
-Beside them are up to 64 MiB of programs that the core makes of parametric plans.
-"""
+"""Bytes of the executables of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
+MAX_SIZE_BYTES = 1 << 26
+"""Bytes of the programs that the core makes of parametric plans for sizes, by an estimate."""
 STEP_BYTES = 10 << 10
 """Bytes of a step in Python and in the core, as measured: 7 to 11 KiB."""
 FILLED_STEP_BYTES = 3 << 10
 """Bytes of a step in the core alone, where executables of many sizes have one plan."""
+
+
+def log_eviction(file: str | None, cached: int, nbytes: int, maximum: int) -> None:
+    """Log that the program of some sizes was dropped, and what is left."""
+    LOGGER.info(
+        "%s: the program of the sizes that were used least recently is dropped for a new one: %d take %d of %d bytes",
+        printable(file or "the model"), cached, nbytes, maximum,
+    )  # fmt: skip
 
 
 def plan_bytes(executable: Executable | None) -> int:
@@ -32,24 +39,31 @@ def plan_bytes(executable: Executable | None) -> int:
 
 
 class PlanMemory:
-    """The bytes of the plans of a program and of its subgraphs, and the counts of new and dropped ones."""
+    """The bytes of the executables of a program and of its subgraphs, and the counts of plans and of dropped executables."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self.cached = 0
         self.plans = 0
+        self.ranges = 0
         self.evictions = 0
         self._lock = Lock()
 
-    def count(self, nbytes: int) -> None:
-        """Count a new plan."""
+    def count(self, nbytes: int, *, is_planned: bool) -> None:
+        """Count a new executable, and its plan where it has one of its own."""
         with self._lock:
             self.bytes += nbytes
             self.cached += 1
+            self.plans += is_planned
+
+    def count_range(self, *, is_found: bool) -> None:
+        """Count an attempt to plan for a range of sizes."""
+        with self._lock:
             self.plans += 1
+            self.ranges += is_found
 
     def discount(self, nbytes: int, *, is_eviction: bool) -> None:
-        """Count a plan that is dropped."""
+        """Count an executable that is dropped."""
         with self._lock:
             self.bytes -= nbytes
             self.cached -= 1
@@ -82,7 +96,7 @@ class ExecutableCache:
         while self._memory.bytes + plan_bytes(executable) > MAX_PLAN_BYTES and self._items:
             self._evict()
         self._items[key] = executable
-        self._memory.count(plan_bytes(executable))
+        self._memory.count(plan_bytes(executable), is_planned=executable is None or executable.has_own_plan)
         if self._fast_calls is not None:
             self._fast_calls.add(executable)
 
@@ -96,10 +110,7 @@ class ExecutableCache:
         if self._fast_calls is not None:
             self._fast_calls.discard(executable)
         self._memory.discount(plan_bytes(executable), is_eviction=True)
-        LOGGER.info(
-            "%s: a plan is dropped for a newer one: %d plans take %d of %d bytes",
-            printable(self._file or "the model"), self._memory.cached, self._memory.bytes, MAX_PLAN_BYTES,
-        )  # fmt: skip
+        log_eviction(self._file, self._memory.cached, self._memory.bytes, MAX_PLAN_BYTES)
 
     def clear(self) -> None:
         """Drop all executables."""

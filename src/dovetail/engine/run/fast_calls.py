@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from dovetail.arrays import Array
+from dovetail.engine.parametric_plan import ParametricPlan
 from dovetail.engine.rewrite.output_conversions import Conversions
 from dovetail.engine.rewrite.string_inputs import EncodedStrings, is_string
-from dovetail.engine.parametric_plan import ParametricPlan
+from dovetail.engine.run import executable_cache
 from dovetail.engine.run.executable import Executable
 from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Model, Node, Value
@@ -52,6 +53,8 @@ class FastCalls:
                 Results,
                 model.limits.trips,
                 output_pool,
+                executable_cache.MAX_SIZE_BYTES,
+                partial(executable_cache.log_eviction, model.file),
             )
         self.call: Any = self._core
 
@@ -82,9 +85,9 @@ class FastCalls:
             self._core.discard_range(plan.steps)
 
     @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """The programs that calls made of parametric plans, those that were dropped, those at hand, and their bytes."""
-        return self._core.counts() if self._core is not None else (0, 0, 0, 0)
+    def counts(self) -> tuple[int, int, int]:
+        """The programs that calls made of parametric plans and that were dropped, those at hand, and their bytes."""
+        return self._core.counts() if self._core is not None else (0, 0, 0)
 
     def discard(self, executable: Executable | None) -> None:
         """Remove an executable."""
