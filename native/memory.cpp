@@ -225,7 +225,11 @@ void OutputPool::begin_call() {
 }
 
 OutputPool::Block OutputPool::acquire(std::size_t bytes) {
-    bytes = class_of(bytes);
+    // A power of two: a result that grows from call to call stays in one block for long, whose pages beyond the result are not
+    // touched and take no memory.
+    std::size_t capacity = kMinBytes;
+    while (capacity < bytes) capacity *= 2;
+    bytes = capacity;
     {
         const ScopedLock lock(*state_);
         auto& free = state_->free;

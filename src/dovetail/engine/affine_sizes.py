@@ -55,7 +55,8 @@ def is_affine(size: Size | None, steps: Mapping[str, tuple[int, int]], others: M
 
 
 def _at(name: str, step: int, rest: int) -> Size:
-    return step * symbolic.symbol(name) + rest
+    size: Size = step * symbolic.symbol(name) + rest
+    return size
 
 
 def input_symbols_of(graph: Graph) -> frozenset[str]:
