@@ -97,6 +97,41 @@ def test_a_constant_that_one_size_decides() -> None:
         assert found["y"][0, 0] == (5 if size == 20 else 1) and len(found["z"]) == size
 
 
+def served(model: dovetail.Model, shapes: list[tuple[int, ...]], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The ranges with one plan after calls with inputs of these shapes, each with the bits of a new program."""
+    with caplog.at_level("INFO", "dovetail"):
+        program = dovetail.compile(model, "native", threads=1)
+        for shape in shapes:
+            x = np.random.default_rng(sum(shape)).standard_normal(shape).astype("f4")
+            assert program(x)["y"].tobytes() == dovetail.compile(model, "native", threads=1)(x)["y"].tobytes()
+    assert program.statistics.cached_sizes == len(set(shapes))
+    texts = [record.message for record in caplog.records]
+    return [text.partition(" serves ")[2] for text in texts if " serves " in text]
+
+
+def test_pictures_whose_sizes_are_a_period_apart(caplog: pytest.LogCaptureFixture) -> None:
+    chance = np.random.default_rng(3)
+    with dovetail.Builder("pictures") as b:
+        y = b.input("x", "f32", (1, 3, "height", "width"))
+        for before in (3, 4, 4):
+            y = b.Relu(b.Conv(y, chance.standard_normal((4, before, 3, 3)).astype("f4"), strides=(2, 2), pads=(1, 1, 1, 1)))
+        b.output("y", b.MaxPool(y, kernel_shape=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)))
+    sizes = [(1, 3, 8 * int(h) + 3, 8 * int(w)) for h, w in chance.integers(2, 12, (24, 2))]
+    assert "height=19..4091 in steps of 8, width=16..4088 in steps of 8" in served(b.model, sizes, caplog)
+
+
+def test_a_table_that_ends(caplog: pytest.LogCaptureFixture) -> None:
+    chance = np.random.default_rng(4)
+    with dovetail.Builder("positions") as b:
+        x = b.input("x", "f32", (1, "n", 8))
+        length = b.Slice(b.Shape(x), [1], [2], [0], [1])
+        table = b.constant(chance.standard_normal((1, 40, 8)).astype("f4"))
+        places = b.Slice(table, [0], length, [1], [1])
+        b.output("y", b.Concat(b.Multiply(x, 2.0), places, axis=1))
+    sizes = [(1, int(n), 8) for n in (2, 3, 9, 40, 39, 41, 17, 60, 100, 42, 50, 1, 0, 38)]
+    assert served(b.model, sizes, caplog) == ["n=2..40", "n=41..4095"]
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_calls_of_several_threads_with_changing_sizes(threads: int) -> None:
     model, chance = decoder(), np.random.default_rng(2)

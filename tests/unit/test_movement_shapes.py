@@ -148,4 +148,4 @@ def test_what_cannot_be_is_refused(write: Write, code: str) -> None:
 
 
 def test_a_truth_value_among_shape_values_does_not_move() -> None:
-    assert affine_sizes.is_affine(np.True_, {"n": (1, 0)}, {})
+    assert affine_sizes.is_affine(np.True_, {"n": affine_sizes.SizeRange(2, 9, 1)}, {})

@@ -1,11 +1,15 @@
 """Affine sizes: decides which dimensions of a graph are ``a + b * n`` in the size ``n`` of each of some symbols of its inputs.
 
 Strides of convolutions divide: ``(n + 1) // 2`` is affine in ``q`` where ``n`` is ``2 * q + r``. The 2 is a period of ``n``.
+Tables of positions end: ``min(n, 512)`` is affine up to 512, and from there on. The intervals between such ends are pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+from math import inf, lcm
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +17,35 @@ from dovetail import symbolic
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.types import Size, Tensor
 
-PERIODS = (1, 2, 4, 8, 16, 32, 64)
-"""The periods that are tried."""
+DEGREE = 3
+"""The degree of the numbers of a plan in one size."""
+MAX_PERIOD = 4096
+MAX_END = 1 << 20
+"""The size up to which ends of pieces are searched."""
+
+
+class SizeRange(NamedTuple):
+    """The sizes ``first``, ``first + step``, ... up to ``last``."""
+
+    first: int
+    last: int
+    step: int
+
+
+class Pieces(NamedTuple):
+    """The period of a symbol, and the sizes with which its pieces begin, the first of which is 0."""
+
+    period: int
+    starts: tuple[int, ...]
+
+    def around(self, size: int) -> tuple[int, int | None]:
+        """Return the first and the last size of the piece that ``size`` is in; None for no last one."""
+        first = max(start for start in self.starts if start <= size)
+        return first, min((start - 1 for start in self.starts if start > size), default=None)
+
+
+WHOLE = Pieces(1, (0,))
+"""The pieces of a symbol in which every expression is affine."""
 
 
 def size_expressions(graph: Graph) -> Iterable[Size | None]:
@@ -35,10 +66,10 @@ def _elements_of(value: Value) -> Iterable[Size]:
     return elements
 
 
-def is_affine(size: Size | None, steps: Mapping[str, tuple[int, int]], others: Mapping[str, int]) -> bool:
-    """Return whether an expression is affine in ``q`` for each of some symbols of the form ``step * q + rest``, for all ``q``.
+def is_affine(size: Size | None, ranges: Mapping[str, SizeRange], others: Mapping[str, int]) -> bool:
+    """Return whether an expression is affine in each of some symbols over ranges of their sizes.
 
-    ``steps``: step and rest by symbol. ``others``: the sizes of the other symbols.
+    ``others``: the sizes of the other symbols.
     """
     if size is None:
         return False
@@ -46,16 +77,18 @@ def is_affine(size: Size | None, steps: Mapping[str, tuple[int, int]], others: M
         return True
     try:
         known = symbolic.substitute(size, others)
-        rest = symbolic.substitute(known, {name: _at(name, *step) for name, step in steps.items()})
+        rest = symbolic.substitute(known, {name: _symbol_in(name, *range) for name, range in ranges.items()})
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
     if isinstance(rest, int):
         return True
-    return all(str(symbol) in steps for symbol in symbolic.symbols(rest)) and all(_is_affine_in(rest, name) for name in steps)
+    return all(str(symbol) in ranges for symbol in symbolic.symbols(rest)) and all(_is_affine_in(rest, name) for name in ranges)
 
 
-def _at(name: str, step: int, rest: int) -> Size:
-    size: Size = step * symbolic.symbol(name) + rest
+def _symbol_in(name: str, first: int, last: int | None, step: int) -> Size:
+    """Return the sizes of a range as an expression in a symbol of the same name that counts the steps from a multiple of one."""
+    low, rest = divmod(first, step)
+    size: Size = step * symbolic.symbol(name, low, None if last is None else (last - rest) // step) + rest
     return size
 
 
@@ -65,32 +98,84 @@ def input_symbols_of(graph: Graph) -> frozenset[str]:
     return frozenset(str(symbol) for size in sizes if size is not None for symbol in symbolic.symbols(size))
 
 
-def periods_of(graph: Graph) -> dict[str, int]:
-    """Return the smallest period of each input symbol in which every expression of a graph is affine, whatever the others are.
+def pieces_of(graph: Graph) -> dict[str, Pieces]:
+    """Return the pieces of each input symbol in all of which every expression of a graph is affine, whatever the others are.
 
-    Symbols without a period in PERIODS are left out.
+    Pieces with fewer than DEGREE steps of the period do not count. Symbols without pieces are left out.
     """
     known = input_symbols_of(graph)
     sizes = {size for size in size_expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
     if any(size is None or any(str(symbol) not in known for symbol in symbolic.symbols(size)) for size in sizes):
         return {}
-    expressions = [size for size in sizes if size is not None]
-    found = {name: _period_of(name, expressions) for name in known}
-    return {name: period for name, period in found.items() if period is not None}
+    found = {name: _pieces_in(name, [size for size in sizes if size is not None]) for name in known}
+    return {name: pieces for name, pieces in found.items() if pieces is not None}
 
 
-def _period_of(name: str, sizes: Sequence[Size]) -> int | None:
-    """Return the period of a symbol; None where there is none."""
+def _pieces_in(name: str, sizes: Sequence[Size]) -> Pieces | None:
+    """Return the pieces of a symbol; None where there are none."""
     depending = [size for size in sizes if any(str(symbol) == name for symbol in symbolic.symbols(size))]
-    for period in PERIODS:
-        if all(_is_periodic(size, name, period, rest) for size in depending for rest in sorted({0, 1 % period, period - 1})):
-            return period
-    return None
+    atoms = [atom for size in depending for atom in symbolic.atoms(size)]
+    period = lcm(*(_period_of(atom) for atom in atoms))
+    if period > MAX_PERIOD:
+        return None
+    starts = (0, *sorted({start for atom in atoms for start in _starts_in(atom, name)}))
+    ends = [*((first, last - 1) for first, last in pairwise(starts)), (starts[-1], None)]
+    ranges = [
+        SizeRange(low, last, period)  # type: ignore[arg-type]
+        for first, last in ends
+        for rest in sorted({0, 1 % period, period - 1})
+        # Not where strides leave an axis of 0 or 1.
+        if (low := max(first, 2 * period) + (rest - max(first, 2 * period)) % period) + DEGREE * period
+        <= (inf if last is None else last)
+    ]
+    if not ranges or not all(_is_affine_over(size, name, range) for size in depending for range in ranges):
+        return None
+    return Pieces(period, starts)
 
 
-def _is_periodic(size: Size, name: str, period: int, rest: int) -> bool:
+def _period_of(atom: Any) -> int:
+    """Return a number of sizes after which an application grows by the same amount: that of its operands times the divisor."""
+    operands = lcm(*(_period_of(inner) for arg in atom.args for inner in symbolic.atoms(arg))) if atom.kind != "symbol" else 1
+    divides = atom.kind in ("//", "%") and isinstance(atom.args[1], int)
+    return operands * (abs(atom.args[1]) or 1) if divides else operands
+
+
+def _starts_in(atom: Any, name: str) -> Iterator[int]:
+    """Yield the sizes from which on a minimum or maximum, or one inside of it, has another operand."""
+    if atom.kind == "symbol":
+        return
+    for arg in atom.args:
+        for inner in symbolic.atoms(arg):
+            yield from _starts_in(inner, name)
+    if atom.kind not in ("min", "max", "broadcast"):
+        return
+    for one, other in combinations(atom.args, 2):
+        start = _crossing(one - other, name)
+        if start is not None:
+            yield start
+
+
+def _crossing(difference: Size, name: str) -> int | None:
+    """Return the first size at which a difference has another sign than at 2; None for none, or where other symbols decide."""
+
+    def is_positive(size: int) -> bool:
+        return symbolic.evaluate(difference, {name: size}) > 0
+
     try:
-        return _is_affine_in(symbolic.substitute(size, {name: _at(name, period, rest)}), name)
+        low, high, at_two = 2, MAX_END, is_positive(2)
+        if is_positive(high) == at_two:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_positive(middle) == at_two else (low, middle)
+    except (symbolic.Inexact, ArithmeticError, ValueError):
+        return None
+    return high
+
+
+def _is_affine_over(size: Size, name: str, range: SizeRange) -> bool:
+    try:
+        return _is_affine_in(symbolic.substitute(size, {name: _symbol_in(name, *range)}), name)
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
 

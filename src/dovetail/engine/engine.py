@@ -11,8 +11,9 @@ import numpy as np
 
 from dovetail import native_core
 from dovetail.arrays import Array
+from dovetail.engine.affine_sizes import WHOLE, SizeRange
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
-from dovetail.engine.parametric_plan import MAX_SYMBOLS, ParametricPlan, SizeRange, make_parametric_plan, ranges_of
+from dovetail.engine.parametric_plan import MAX_SYMBOLS, NoCommonPlan, ParametricPlan, make_parametric_plan, ranges_of
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -228,8 +229,8 @@ class Engine:
 
         The first plans in these ranges are for their own sizes: a parametric plan costs as much as several.
         """
-        periods = self._shape_nodes.periods
-        ranges = {name: ranges_of(sizes[name], periods.get(name, 1))[level] for name in names}
+        pieces = self._shape_nodes.pieces
+        ranges = {name: ranges_of(sizes[name], pieces.get(name, WHOLE))[level] for name in names}
         others = {name: size for name, size in sizes.items() if name not in ranges}
         key = (tuple(ranges.items()), tuple(sorted(others.items())))
         if key not in self._parametric_plans:
@@ -256,14 +257,17 @@ class Engine:
 
     def _make_parametric_plan(self, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None
+        plan, reason = None, ""
         try:
             with pause_gc():
                 plan = make_parametric_plan(self.graph, ranges, others, self.elide, self._core, self._shape_nodes)
-        except RuleError:
+        except NoCommonPlan as difference:
+            reason = str(difference)
+        except RuleError as error:
             # A rule refuses one of the other sizes that a parametric plan is made from.
-            plan = None
+            reason = error.message
         self.plan_memory.count_range(is_found=plan is not None)
-        log_parametric_plan(plan is not None, self.model.file, ranges)
+        log_parametric_plan(self.model.file, ranges, reason)
         return plan
 
     def _fill(self, parametric_plan: ParametricPlan, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import product, zip_longest
 from math import comb, prod
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.engine.affine_sizes import is_affine, size_expressions
+from dovetail.engine.affine_sizes import DEGREE, Pieces, SizeRange, is_affine, size_expressions
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
 from dovetail.engine.plan import Operand, Plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -31,8 +31,6 @@ from dovetail.engine.select.kernel_traits import traits_of
 from dovetail.engine.shape_specialization import ShapeTensorNodes
 from dovetail.ir.graph import Graph
 
-DEGREE = 3
-"""The degree of the numbers of a plan in one size."""
 MAX_ELEMENTS = 256
 """Elements of a constant that the sizes decide, such as a position, and that is computed for each of them."""
 MAX_VERIFIED_BYTES = 1 << 24
@@ -49,23 +47,24 @@ Polynomial = tuple[int, ...]
 """Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_simplex``."""
 
 
-class SizeRange(NamedTuple):
-    """The sizes ``first``, ``first + step``, ... up to ``last``."""
-
-    first: int
-    last: int
-    step: int
+class NoCommonPlan(Exception):
+    """The plans for the sizes of a range are not one. The message says what differs."""
 
 
-def ranges_of(size: int, step: int) -> tuple[SizeRange, SizeRange]:
-    """Return the ranges of sizes that may have one plan with ``size``, where shapes are affine in sizes that are ``step`` apart.
+def ranges_of(size: int, pieces: Pieces) -> tuple[SizeRange, ...]:
+    """Return the ranges of sizes that may have one plan with ``size``: a wide one, and one where its plans are not one.
 
-    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast. The wider one comes first; where its plans are not one, those of the other may be.
+    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast.
     """
     power = 1 << (max(size, 2).bit_length() - 1)
-    wide = (2 * step, WIDE - 1) if 2 * step <= size < WIDE else (power, 2 * power - 1)
+    low, high = pieces.around(size)
     narrow = (power, 2 * power - 1) if size >= 8 else (2, 7)
-    return _aligned(size, *wide, step), _aligned(size, *narrow, step)
+    wide = (2 * pieces.period, WIDE - 1) if 2 * pieces.period <= size < WIDE else narrow
+    one, other = (
+        _aligned(size, max(first, low), last if high is None else min(last, high), pieces.period)
+        for first, last in (wide, narrow)
+    )
+    return one, other
 
 
 def _aligned(size: int, first: int, last: int, step: int) -> SizeRange:
@@ -181,17 +180,16 @@ def make_parametric_plan(
     elide: str,
     core: ModuleType,
     shape_nodes: ShapeTensorNodes,
-) -> ParametricPlan | None:
-    """Return a parametric plan for ranges of sizes of some symbols, beside the sizes of ``others``.
-
-    None where the plans for these sizes are not one, or a range has too few sizes.
-    """
+) -> ParametricPlan:
+    """Return a parametric plan for ranges of sizes of some symbols, beside the sizes of ``others``. Raises NoCommonPlan."""
     ends = tuple((last - first) // step for first, last, step in ranges.values())
-    if min(ends) < DEGREE or not shape_nodes.are_left_to_kernels(ranges.keys()):
-        return None
-    steps = {name: (range.step, range.first % range.step) for name, range in ranges.items()}
-    if not all(is_affine(size, steps, others) for size in size_expressions(graph)):
-        return None
+    if min(ends) < DEGREE:
+        raise NoCommonPlan("a range has too few sizes")
+    if not shape_nodes.are_left_to_kernels(ranges.keys()):
+        raise NoCommonPlan("constants of a plan follow from the sizes")
+    for size in size_expressions(graph):
+        if not is_affine(size, ranges, others):
+            raise NoCommonPlan("a shape is unknown" if size is None else f"the size {size} is not affine")
 
     def tensors_at(distance: Index) -> TensorMap:
         own = {name: range.first + range.step * more for (name, range), more in zip(ranges.items(), distance, strict=True)}
@@ -201,28 +199,24 @@ def make_parametric_plan(
         shape_nodes.evaluate(tensor_map)
         return tensor_map
 
-    def sample(distance: Index, like: Plan) -> _Sample | None:
+    def sample(distance: Index, like: Plan) -> _Sample:
         tensor_map = tensors_at(distance)
         plan = make_plan(graph, tensor_map, (), elide, like, apart=True)
-        if _lifetimes_of(plan) != _lifetimes_of(like):
-            return None
+        if difference := _first_difference(_lifetimes_of(plan), _lifetimes_of(like)):
+            raise NoCommonPlan(f"lifetimes of buffers differ: {difference}")
         if plan.arena_bytes + sum(tensor.nbytes for tensor in (*plan.inputs, *plan.outputs)) <= MAX_VERIFIED_BYTES:
             verify_plan(_in_one_arena(plan), graph, tensor_map)
-        steps = _encode_steps(plan, tensor_map)
-        return None if steps is None else _Sample(distance, plan, steps)
+        return _Sample(distance, plan, _encode_steps(plan, tensor_map))
 
     like = make_plan(graph, tensors_at(ends), (), elide)
     at_last = sample(ends, like)
-    if at_last is None:
-        return None
     single_ends = [tuple(end if other == axis else 0 for other, end in enumerate(ends)) for axis in range(len(ends))]
     middle = tuple(min(max(end // MIDDLE, DEGREE + 1), end) for end in ends)
     samples: list[_Sample] = []
     for distance in (*_simplex(len(ends)), *(single_ends if len(ends) > 1 else ()), middle):
-        found = sample(distance, like)
-        if found is None or _structure_of(found.steps) != _structure_of(at_last.steps):
-            return None
-        samples.append(found)
+        samples.append(sample(distance, like))
+        if difference := _first_difference(_structure_of(samples[-1].steps), _structure_of(at_last.steps)):
+            raise NoCommonPlan(f"steps differ: {difference}")
     return _fit(ranges, [*samples, at_last], core, _places_of(graph, ranges))
 
 
@@ -232,6 +226,12 @@ def _places_of(graph: Graph, symbols: Iterable[str]) -> list[SymbolPlace] | None
         str(dim): SymbolPlace(number, axis) for number, value in enumerate(graph.inputs) for axis, dim in enumerate(value.dims)
     }
     return [places[name] for name in symbols] if all(name in places for name in symbols) else None
+
+
+def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
+    """Return the first items that differ; "" where none does."""
+    pairs = (f"{a} and {b}" for a, b in zip_longest(one, other) if a != b)
+    return next(pairs, "")
 
 
 def _lifetimes_of(plan: Plan) -> list[tuple[str, int, int]]:
@@ -264,15 +264,15 @@ def _fit(
     samples: Sequence[_Sample],
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
-) -> ParametricPlan | None:
-    """Fit polynomials to the numbers of plans, those of a simplex first; None where the others do not agree with them."""
+) -> ParametricPlan:
+    """Fit polynomials to the numbers of plans, those of a simplex first. Raises NoCommonPlan where the others disagree."""
     distances = [sample.distance for sample in samples]
     constants = _varying_constants(samples)
     numbers = _polynomials(
         [[*_sizes_of(sample.plan), *_bytes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples], distances
     )
-    if constants is None or numbers is None:
-        return None
+    if numbers is None:
+        raise NoCommonPlan("the numbers of a step are no polynomials in the sizes")
     plan, steps, rest = samples[0].plan, samples[0].steps, iter(numbers)
     sizes = [[next(rest) for _ in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
     nbytes = [next(rest) for _ in plan.buffers]
@@ -320,32 +320,34 @@ def _polynomial(values: Sequence[int], simplex: Sequence[Index]) -> Polynomial:
 # Comparison of plans
 
 
-def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep] | None:
-    """Return the steps as the core takes them; None where one runs in Python.
+def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep]:
+    """Return the steps as the core takes them. Raises NoCommonPlan where one runs in Python.
 
-    None too where a kernel packs a constant of this plan alone: packed weights of a parametric plan live as long as the model,
+    It does too where a kernel packs a constant of this plan alone: packed weights of a parametric plan live as long as the model,
     and so must the constants that they are packed from.
     """
     steps = []
     for step in plan.steps:
         packed = step.reads[1] if traits_of(step.kernel).packs_weights else None
-        if step.kernel == INTERPRET or (packed is not None and packed.data is not None and not tensor_map.shares([packed.data])):
-            return None
+        if step.kernel == INTERPRET:
+            raise NoCommonPlan(f"a step runs in Python: {step.label}: {step.reason}")
+        if packed is not None and packed.data is not None and not tensor_map.shares([packed.data]):
+            raise NoCommonPlan(f"weights follow from the sizes: {step.label}")
         try:
             steps.append(encode_step(step))
-        except ValueError:
-            return None
+        except ValueError as error:
+            raise NoCommonPlan(f"{step.label}: {error}") from None
     return steps
 
 
-def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant] | None:
-    """Return the constants that differ from sample to sample; None where one is no polynomial, or a write."""
+def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant]:
+    """Return the constants that differ from sample to sample. Raises NoCommonPlan where one is no polynomial, or a write."""
     found = []
     distances = [sample.distance for sample in samples]
     for index, steps in enumerate(zip(*(sample.plan.steps for sample in samples), strict=True)):
         writes = [[operand.data for operand in step.writes] for step in steps]
         if any(data is not None for row in writes for data in row):
-            return None
+            raise NoCommonPlan(f"a step writes a constant: {steps[0].label}")
         reads = [[operand for operand in step.reads if operand is not None] for step in steps]
         for operand, (one, *others) in enumerate(zip(*reads, strict=True)):
             if all(_is_same_constant(one.data, other.data) for other in others):
@@ -353,7 +355,7 @@ def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant] | None:
             is_whole = all(each.offset == 0 for each in (one, *others))
             constant = _constant(index, operand, [each.data for each in (one, *others)], distances) if is_whole else None
             if constant is None:
-                return None
+                raise NoCommonPlan(f"the elements of a constant of {steps[0].label} are no polynomials in the sizes")
             found.append(constant)
     return found
 

@@ -35,13 +35,22 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
     )
 
 
-def log_parametric_plan(is_found: bool, file: str | None, ranges: Mapping[str, tuple[int, int, int]]) -> None:
-    """Log whether the plans for ranges of sizes (the first, the last, the step) are one."""
+def log_parametric_plan(file: str | None, ranges: Mapping[str, tuple[int, int, int]], reason: str) -> None:
+    """Log whether the plans for ranges of sizes (the first, the last, the step) are one; ``reason``: why they are not."""
     text = ", ".join(
         f"{name}={first}..{last}{f' in steps of {step}' if step > 1 else ''}" for name, (first, last, step) in ranges.items()
     )
-    found = "one plan serves" if is_found else "each size is planned for"
-    LOGGER.info("%s: %s %s", printable(file or "the model"), found, printable(text))
+    found = "each size is planned for" if reason else "one plan serves"
+    because = f": {reason}" if reason else ""
+    LOGGER.info("%s: %s %s%s", printable(file or "the model"), found, printable(text), printable(because))
+
+
+def log_eviction(file: str | None, cached: int, nbytes: int, maximum: int) -> None:
+    """Log that the program of some sizes was dropped, and what is left."""
+    LOGGER.info(
+        "%s: the program of the sizes that were used least recently is dropped for a new one: %d take %d of %d bytes",
+        printable(file or "the model"), cached, nbytes, maximum,
+    )  # fmt: skip
 
 
 def _count(kind: str, steps: Sequence[Step]) -> str:

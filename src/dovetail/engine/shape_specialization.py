@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.engine.affine_sizes import input_symbols_of, periods_of
+from dovetail.engine.affine_sizes import Pieces, input_symbols_of, pieces_of
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
@@ -70,14 +70,14 @@ class ShapeTensorNodes:
         self._nodes = _shape_tensor_nodes_of(graph)
 
     @cached_property
-    def periods(self) -> dict[str, int]:
-        """The periods of the symbols for which a parametric plan is possible, as :func:`periods_of` returns them."""
-        return periods_of(self._graph)
+    def pieces(self) -> dict[str, Pieces]:
+        """The pieces of the symbols for which a parametric plan is possible, as :func:`pieces_of` returns them."""
+        return pieces_of(self._graph)
 
     @cached_property
     def _parametric(self) -> frozenset[Node]:
         """The nodes that are left to kernels in every call."""
-        return frozenset(node for node, symbols in self._nodes if symbols and not symbols.isdisjoint(self.periods))
+        return frozenset(node for node, symbols in self._nodes if symbols and not symbols.isdisjoint(self.pieces))
 
     def are_left_to_kernels(self, names: AbstractSet[str]) -> bool:
         """Return whether each node that depends on one of these symbols is: no other constant of a plan follows from them."""

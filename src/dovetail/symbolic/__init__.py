@@ -18,7 +18,7 @@ from dovetail.symbolic.division import ceil_divide, exact_quotient, quotient_of_
 from dovetail.symbolic.elementwise import floor_divide_by_nonzero
 from dovetail.symbolic.min_max import maximum, minimum
 from dovetail.symbolic.parse_print import parse
-from dovetail.symbolic.substitute import evaluate, substitute, symbols
+from dovetail.symbolic.substitute import atoms, evaluate, substitute, symbols
 
 __all__ = [
     "Array",
@@ -26,6 +26,7 @@ __all__ = [
     "Inexact",
     "Size",
     "SymbolicArray",
+    "atoms",
     "bounds",
     "broadcast_sizes",
     "ceil_divide",

@@ -77,6 +77,13 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
     return result
 
 
+def atoms(size: Size) -> tuple[Atom, ...]:
+    """Return the symbols and applications in which the expression is a polynomial."""
+    if not isinstance(size, Dim):
+        return ()
+    return tuple(dict.fromkeys(atom for monomial, _ in sorted_terms(size) for atom in monomial))
+
+
 def symbols(size: Size) -> tuple[Dim, ...]:
     """Return the symbols of the expression in the order of printing."""
     symbol_of: dict[Atom, Dim] = {}

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 
+from dovetail.engine.plan_log import log_eviction
 from dovetail.engine.run.executable import Executable
 from dovetail.engine.run.fast_calls import FastCalls
-from dovetail.errors import printable
 
-LOGGER = logging.getLogger("dovetail")
 MAX_PLAN_BYTES = 3 << 26
 """Bytes of the executables of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
-MAX_SIZE_BYTES = 1 << 26
-"""Bytes of the programs that the core makes of parametric plans for sizes, by an estimate."""
 STEP_BYTES = 10 << 10
 """Bytes of a step in Python and in the core, as measured: 7 to 11 KiB."""
 FILLED_STEP_BYTES = 3 << 10
 """Bytes of a step in the core alone, where executables of many sizes have one plan."""
-
-
-def log_eviction(file: str | None, cached: int, nbytes: int, maximum: int) -> None:
-    """Log that the program of some sizes was dropped, and what is left."""
-    LOGGER.info(
-        "%s: the program of the sizes that were used least recently is dropped for a new one: %d take %d of %d bytes",
-        printable(file or "the model"), cached, nbytes, maximum,
-    )  # fmt: skip
 
 
 def plan_bytes(executable: Executable | None) -> int:

@@ -11,13 +11,16 @@ import numpy as np
 
 from dovetail.arrays import Array
 from dovetail.engine.parametric_plan import ParametricPlan
+from dovetail.engine.plan_log import log_eviction
 from dovetail.engine.rewrite.output_conversions import Conversions
 from dovetail.engine.rewrite.string_inputs import EncodedStrings, is_string
-from dovetail.engine.run import executable_cache
 from dovetail.engine.run.executable import Executable
 from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.types import Tensor
+
+MAX_SIZE_BYTES = 1 << 26
+"""Bytes of the programs that the core makes of parametric plans for sizes, by an estimate."""
 
 
 class FastCalls:
@@ -53,8 +56,8 @@ class FastCalls:
                 Results,
                 model.limits.trips,
                 output_pool,
-                executable_cache.MAX_SIZE_BYTES,
-                partial(executable_cache.log_eviction, model.file),
+                MAX_SIZE_BYTES,
+                partial(log_eviction, model.file),
             )
         self.call: Any = self._core
 
