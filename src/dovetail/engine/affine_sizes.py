@@ -49,14 +49,20 @@ WHOLE = Pieces(1, (0,))
 
 
 def size_expressions(graph: Graph) -> Iterable[Size | None]:
-    """Return every dimension and every element of a shape value in a graph; None for an unknown shape."""
+    """Return every dimension and every element of a shape value in a graph; None for an unknown shape.
+
+    Not the elements of a value that the sizes of the inputs do not determine: kernels compute it.
+    """
+    known = input_symbols_of(graph)
     for value in graph.values():
         type = value.type
         if not isinstance(type, Tensor) or type.shape is None or type.dtype is None or type.dtype.name == "string":
             yield None
             continue
         yield from type.shape
-        yield from _elements_of(value)
+        elements = list(_elements_of(value))
+        if all(str(symbol) in known for size in elements for symbol in symbolic.symbols(size)):
+            yield from elements
 
 
 def _elements_of(value: Value) -> Iterable[Size]:

@@ -18,6 +18,7 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import NonAffineInput, Strides, check_elide, make_plan
+from dovetail.engine.rewrite.data_sizes import partition_at_data_sizes
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
 from dovetail.engine.rewrite.string_inputs import encode_strings
@@ -76,6 +77,7 @@ class Engine:
         self.limits: Limits = outer.limits if outer else model.limits
         self.graph = rewrite_for_engine(model.graph, file=model.file)
         self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
+        self._is_partitioned = native_core.is_compiled and partition_at_data_sizes(self.graph)
         self._constants = constants_of(self.graph)
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
         self._parametric_plans: OrderedDict[Any, ParametricPlan | None] = OrderedDict()
@@ -204,7 +206,9 @@ class Engine:
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
         """Return an executable from a parametric plan in the sizes that change from call to call; None where there is none."""
         before, self._sizes = self._sizes, dict(sizes)
-        if self._core is None or not all(is_array(array) and array.flags.c_contiguous for array in arrays):
+        if self._core is None or self._is_partitioned:
+            return None
+        if not all(is_array(array) and array.flags.c_contiguous for array in arrays):
             return None
         if before.keys() == sizes.keys():
             self._changing |= {name for name, size in sizes.items() if before[name] != size}
@@ -307,7 +311,8 @@ class Engine:
             for array, stride in zip(arrays, strides, strict=True)
         ]
         graph, tensor_map = self.graph, TensorMap(self.graph, sizes, shapes, self._constants)
-        if any(tensor_map.of(value).is_dynamic for value in graph.values()):
+        # In partitions, the shapes that the sizes determine are known.
+        if not self._is_partitioned and any(tensor_map.of(value).is_dynamic for value in graph.values()):
             return self._plan_for_shapes(shapes, sizes, input_strides)
         # A graph with an If has no parametric plan, and the sizes may decide the condition.
         self._shape_nodes.evaluate(tensor_map, include_parametric=has_branches(graph))

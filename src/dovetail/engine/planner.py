@@ -14,6 +14,7 @@ from dovetail.engine.memory.physical_layout import PhysicalLayouts, choose_layou
 from dovetail.engine.memory.schedule import schedule_calls
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.plan import Plan
+from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.select.fusion import fuse
 from dovetail.engine.select.kernels import select_kernel
 from dovetail.engine.step_builder import NonAffineLayout, StepBuilder, fills_by_call
@@ -73,7 +74,8 @@ def _check_types(node: Node, tensor_map: TensorMap) -> None:
     is_known = all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs))
     if is_known and tensor_map.shape_tensors.isdisjoint(tensors):
         return
-    if any(tensor is not None and tensor.is_dynamic for tensor in tensors):
+    # The engine of a partition applies the rules inside of it.
+    if isinstance(node.op, Partition) or any(tensor is not None and tensor.is_dynamic for tensor in tensors):
         return
     op = copy_op(node.op) if node.op.holds_graphs else node.op
     try:

@@ -10,6 +10,7 @@ from statistics import median
 
 from dovetail.arrays import Array
 from dovetail.engine.plan import Step
+from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.run.executable import Executable, ExecutionContext
 from dovetail.engine.run.python_steps import python_step
 from dovetail.engine.run.subgraphs import CompiledIf, CompiledLoop, Subgraph, profile_subgraphs
@@ -75,7 +76,7 @@ def subgraphs_of(step: Step, ran: Sequence[SubgraphTimes]) -> list[tuple[str, li
     named: list[tuple[str, Subgraph]] = []
     if isinstance(op, CompiledIf) and op.programs is not None:
         named = list(zip(("then_branch", "else_branch"), op.programs, strict=True))
-    elif isinstance(op, CompiledLoop) and op.program is not None:
+    elif isinstance(op, CompiledLoop | Partition) and op.program is not None:
         named = [("body", op.program)]
     rows = [(name, [times for times in ran if times.subgraph is subgraph]) for name, subgraph in named]
     return [(name, found) for name, found in rows if found]

@@ -14,6 +14,7 @@ from dovetail.dtypes import dtype
 from dovetail.engine.memory.tensor import RunTensor, TensorMap, is_array
 from dovetail.engine.plan import Operand
 from dovetail.engine.rewrite.conditions import known_index
+from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.shape_specialization import constants_of
 from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import copy_shared_outputs
@@ -256,6 +257,8 @@ def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
             node.op = CompiledIf(**node.op.__dict__, programs=programs)
         elif type(node.op) is Loop:
             node.op = CompiledLoop(**node.op.__dict__, program=_loop_body(node, node.op, create_engine))
+        elif isinstance(node.op, Partition):
+            node.op = node.op.with_(program=Subgraph(node.op.body, node.inputs, create_engine))
 
 
 def _loop_body(node: Node, op: Loop, create_engine: CreateEngine) -> Subgraph:
