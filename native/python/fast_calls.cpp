@@ -325,9 +325,8 @@ private:
         std::size_t evictions = 0, cached = 0, bytes = 0;
     };
 
-    // The bytes of the programs that calls made, beyond which the least recently used is dropped; and those of a step, as
-    // measured.
-    static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26, kStepBytes = 3 << 10;
+    // The bytes of a step of a program that a call made, as measured.
+    static constexpr std::size_t kStepBytes = 3 << 10;
 
     // Guards the state where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
     // changing it.
