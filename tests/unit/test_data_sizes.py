@@ -36,6 +36,22 @@ def several_sizes() -> dovetail.Model:
     return b.model
 
 
+def one_size_twice() -> dovetail.Model:
+    """Two operators that read one size, and a chain of sizes that follow from each other."""
+    chance = np.random.default_rng(4)
+    with dovetail.Builder("twice") as b:
+        x, length = b.input("x", "f32", ("n", CHANNELS)), b.input("length", "i64", (1,))
+        y = b.ReduceSum(x, [0], keepdims=True)
+        shape = b.Concat(length, b.constant(np.array([CHANNELS])), axis=0)
+        y = b.Add(b.Expand(y, shape), b.Expand(b.Multiply(y, 0.5), shape))
+        for _ in range(6):
+            rows = b.Squeeze(b.NonZero(b.Greater(b.ReduceMax(y, [1], keepdims=False), 0.0)), [0])
+            y = b.MatMul(b.Gather(y, rows, axis=0), chance.standard_normal((CHANNELS, CHANNELS)).astype("f4"))
+            y = b.Add(y, b.Cast(b.Unsqueeze(b.Range(b.constant(0), b.Size(rows), b.constant(1)), [1]), to="f32"))
+        b.output("y", y)
+    return b.model
+
+
 def spoken() -> dovetail.Model:
     """The outline of a speech model: each token lasts as long as the network says."""
     chance = np.random.default_rng(1)
@@ -74,7 +90,7 @@ def operators_in_python(engine: Engine) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("make", [several_sizes, spoken])
+@pytest.mark.parametrize("make", [several_sizes, one_size_twice, spoken])
 def test_sizes_that_data_decides(make: Any) -> None:
     model, chance = make(), np.random.default_rng(2)
     program, reference = dovetail.compile(model, "native", threads=1), dovetail.compile(model, "interpreter")

@@ -3,13 +3,13 @@
 The boxes that a detector finds and the durations that a speech model predicts are known in the middle of a run. A plan of the
 whole graph has no shapes behind them, so that its steps would run in Python. Each subgraph is a program of its own, whose inputs
 have the sizes: as any program it serves sizes that change from call to call. What is left of the graph are the operators that
-decide the sizes.
+decide the sizes, and the subgraphs between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence, Set as AbstractSet
+from typing import Any, NamedTuple
 
 from dovetail import symbolic
 from dovetail.arrays import Array, Namespace
@@ -55,24 +55,19 @@ class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered
 
 
 def partition_at_data_sizes(graph: Graph) -> bool:
-    """Move the nodes before and behind sizes that data decides into Partitions, where there are products behind them.
+    """Move the nodes before, between and behind operators that decide sizes into Partitions, if there are products behind one.
 
     Returns whether there are.
     """
-    names = input_symbols_of(graph)
-    parts = _parts_of(graph, names)
-    if parts is None or not any(isinstance(node.op, PRODUCTS) for node in parts[1]):
+    known = input_symbols_of(graph)
+    stages = _stages_of(graph, known)
+    if stages is None or not any(isinstance(node.op, PRODUCTS) for stage in stages[1:] for node in stage.nodes):
         return False
-    early, late = parts
-    before = [_outline(graph, early, names)] if len(early) > 1 else early
-    behind = _outline(graph, late, names)
-    outlined = {id(node) for node in (*early, *late)}
-    graph.nodes = [
-        *(node for node in graph.nodes if isinstance(node.op, Constant)),
-        *before,
-        *(node for node in graph.nodes if not isinstance(node.op, Constant) and id(node) not in outlined),
-        behind,
-    ]
+    nodes = [node for node in graph.nodes if isinstance(node.op, Constant)]
+    for stage in stages:
+        nodes += [_outline(graph, stage.nodes, known)] if len(stage.nodes) > 1 else stage.nodes
+        nodes += stage.deciding
+    graph.nodes = nodes
     for node in graph.nodes:
         if isinstance(node.op, Partition):
             for value in node.outputs:
@@ -102,41 +97,56 @@ def _outline(graph: Graph, nodes: Sequence[Node], names: frozenset[str]) -> Node
     return connect(Node(Partition(body=body, outputs=len(outputs)), list(captures), outputs, f"{len(nodes)} nodes"))
 
 
-def _parts_of(graph: Graph, names: frozenset[str]) -> tuple[list[Node], list[Node]] | None:
-    """Return the nodes before sizes that data decides, and those behind them; those that decide them are in neither.
+class _Stage(NamedTuple):
+    """Nodes whose sizes are known when the stage begins, and those that read them and decide sizes of the next stage."""
 
-    None where there are no such sizes, and where a shape is unknown although no data decides it.
+    nodes: list[Node]
+    deciding: list[Node]
+
+
+def _stages_of(graph: Graph, names: frozenset[str]) -> list[_Stage] | None:
+    """Return the stages of a graph; None where a shape is unknown although no data decides it.
+
+    ``names``: the symbols of the inputs.
     """
+    first_known = dict.fromkeys(names, 0)
     data = {id(value) for value in graph.inputs}
-    decided: set[int] = set()
-    early, late = [], []
+    first_stage: dict[int, int] = {}
+    stages: list[_Stage] = [_Stage([], [])]
     for node in graph.nodes:
         xs = [x for x in node.inputs if x is not None]
         if isinstance(node.op, Constant):
             continue
+        if any(not isinstance(value.type, Tensor) or value.type.shape is None for value in (*xs, *node.outputs)):
+            return None
         if not isinstance(node.op, Shape | Size) and any(id(x) in data for x in xs):
             data.update(id(y) for y in node.outputs)
-        if any(id(x) in decided for x in xs):
-            late.append(node)
-            decided.update(id(y) for y in node.outputs)
-        elif all(_is_determined(y.type, names) for y in node.outputs):
-            early.append(node)
+        stage = max((first_stage.get(id(x), 0) for x in xs), default=0)
+        symbols = [str(symbol) for y in node.outputs for symbol in _symbols_in(y.type)]
+        if all(first_known.get(symbol, stage + 1) <= stage for symbol in symbols):
+            stages[stage].nodes.append(node)
         else:
             deciding = node.inputs if isinstance(node.op, COUNTING) else node.inputs[1:]
             if node.op.holds_graphs or not any(x is not None and id(x) in data for x in deciding):
                 return None
-            decided.update(id(y) for y in node.outputs)
-    values = (value for node in (*early, *late) for value in (*node.inputs, *node.outputs) if value is not None)
-    if any(not isinstance(value.type, Tensor) or value.type.shape is None for value in values):
-        return None
-    return (early, late) if late else None
+            stages[stage].deciding.append(node)
+            stage += 1
+            for symbol in symbols:
+                first_known.setdefault(symbol, stage)
+            if stage == len(stages):
+                stages.append(_Stage([], []))
+        first_stage.update((id(y), stage) for y in node.outputs)
+    return stages
 
 
-def _is_determined(type: Type, names: frozenset[str]) -> bool:
-    """Return whether a type is a tensor whose sizes are known or expressions in ``names``."""
-    if not isinstance(type, Tensor) or type.shape is None:
-        return False
-    return all(str(symbol) in names for size in type.shape for symbol in symbolic.symbols(size))
+def _symbols_in(type: Type) -> Iterator[Dim]:
+    assert isinstance(type, Tensor) and type.shape is not None
+    return (symbol for size in type.shape for symbol in symbolic.symbols(size))
+
+
+def _is_determined(type: Type, names: AbstractSet[str]) -> bool:
+    """Return whether the sizes of a tensor are known or expressions in ``names``."""
+    return all(str(symbol) in names for symbol in _symbols_in(type))
 
 
 def _with_symbols(value: Value, names: frozenset[str], symbols: dict[str, Dim]) -> Type:
