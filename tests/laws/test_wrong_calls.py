@@ -142,6 +142,7 @@ def _as_lists(value: Any) -> Any:
         (lambda b, x: b.MatMul(**{FIRST_INPUT: x}), "attribute.input", "is an input of MatMul; inputs are positional"),
         (lambda b, x: b.MaxPool(x, strides=2), "attribute.value", "must be a list of integers or None, got 2"),
         (lambda b, x: b.Add(x, [[1], [2, 3]]), "constant.data", "becomes no tensor"),
+        (lambda b, x: b.constant(1.5, "string"), "constant.data", "elements must be strings, got float"),
     ],
 )
 def test_an_error_gives_subject_rule_and_actual_value(call: Any, code: str, message: str) -> None:

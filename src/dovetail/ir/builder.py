@@ -285,6 +285,8 @@ def _tensor_of(data: Operand, dtype: DTypeLike | None) -> tuple[np.ndarray[Any, 
         dtype = dtypes.f32 if array.dtype.kind == "f" else array.dtype
     element_type = dtypes.dtype(own if dtype is None else dtype)
     array = np.asarray(data, dtype=element_type.numpy)
+    if element_type.name == "string" and (others := [item for item in array.flat if not isinstance(item, str)]):
+        raise TypeError(f"elements must be strings, got {type(others[0]).__name__}")
     if array.flags.writeable and (array is data or not array.flags.owndata):
         array = array.copy()
     array.flags.writeable = False
