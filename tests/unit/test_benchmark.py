@@ -185,7 +185,7 @@ def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, said: An
     assert code == 0 and found["agrees"] and len(sizes) == 12 and set(sizes) <= {2, 3, 4, 5, 6}
     ours, *others = found["engines"]
     assert [item["engine"] for item in others] == list(benchmark.PEERS)
-    assert ours["plans"] == (len(set(sizes)) if native_core.is_compiled else 0)
+    assert 0 < ours["plans"] <= len(set(sizes)) if native_core.is_compiled else ours["plans"] == 0
     for item in others:
         assert item["seen_ratio"] == pytest.approx(ours["seen"] / item["seen"])
         assert item["new_ratio"] == pytest.approx(ours["new"] / item["new"]) and item["new"] <= item["new_p99"]

@@ -61,13 +61,13 @@ def ranges_of(size: int, pieces: Pieces) -> tuple[SizeRange, ...]:
     narrow = (power, 2 * power - 1) if size >= 8 else (2, 7)
     wide = (2 * pieces.period, WIDE - 1) if 2 * pieces.period <= size < WIDE else narrow
     one, other = (
-        _aligned(size, max(first, low), last if high is None else min(last, high), pieces.period)
+        _range_around(size, max(first, low), last if high is None else min(last, high), pieces.period)
         for first, last in (wide, narrow)
     )
     return one, other
 
 
-def _aligned(size: int, first: int, last: int, step: int) -> SizeRange:
+def _range_around(size: int, first: int, last: int, step: int) -> SizeRange:
     """Return the sizes of a range whose distance to ``size`` is a multiple of ``step``."""
     return SizeRange(first + (size - first) % step, last - (last - size) % step, step)
 
@@ -243,7 +243,7 @@ def _in_one_arena(plan: Plan) -> Plan:
     """Return a plan whose buffers have numbers of their own with their operands at offsets in the arena."""
     first = 1 + len(plan.inputs) + len(plan.outputs)
 
-    def moved(operand: Operand) -> Operand:
+    def move(operand: Operand) -> Operand:
         if operand.buffer < first:
             return operand
         return operand._replace(buffer=0, offset=plan.buffers[operand.buffer - first].offset + operand.offset)
@@ -251,8 +251,8 @@ def _in_one_arena(plan: Plan) -> Plan:
     steps = [
         replace(
             step,
-            reads=[None if operand is None else moved(operand) for operand in step.reads],
-            writes=[moved(operand) for operand in step.writes],
+            reads=[None if operand is None else move(operand) for operand in step.reads],
+            writes=[move(operand) for operand in step.writes],
         )
         for step in plan.steps
     ]
@@ -283,11 +283,11 @@ def _fit(
     rows = (iter([number[order] for number in polynomials]) for order in used)
     differences = [[_with_numbers(step, row) for step in steps] for row in rows]
 
-    def kept(number: Polynomial) -> list[int]:
+    def row_of(number: Polynomial) -> list[int]:
         return [number[0], *(number[order] for order in used)]
 
-    varying = [(constant.step, constant.operand, list(map(kept, constant.elements))) for constant in constants]
-    parts = [(kept(size), buffer.first, buffer.last) for size, buffer in zip(nbytes, plan.buffers, strict=True)]
+    varying = [(constant.step, constant.operand, list(map(row_of, constant.elements))) for constant in constants]
+    parts = [(row_of(size), buffer.first, buffer.last) for size, buffer in zip(nbytes, plan.buffers, strict=True)]
     program = core.ParametricProgram(steps, orders, differences, varying, parts)
     return ParametricPlan(ranges, _in_one_arena(plan), program, orders, sizes, places)
 

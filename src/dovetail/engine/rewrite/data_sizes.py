@@ -31,7 +31,7 @@ from dovetail.ops.tensor.unique_searchsorted import Unique
 COUNTING = (NonZero, Compress, Unique, NonMaxSuppression, Range)
 """Operators all of whose inputs decide the sizes of their results."""
 PRODUCTS = (Conv, ConvTranspose, GroupConv, MatMul, Gemm, LSTM, GRU, RNN)
-"""Operators of so many operations that a plan for new sizes takes less time than running them in Python."""
+"""Operators that take longer in Python than a plan for new sizes takes."""
 
 
 class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered=False):
