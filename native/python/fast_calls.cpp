@@ -118,10 +118,14 @@ PyObject* new_array(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* desc
     const auto rank = static_cast<int>(shape.size());
     std::size_t bytes = static_cast<std::size_t>(PyDataType_ELSIZE(descr));
     for (const npy_intp size : shape) bytes *= static_cast<std::size_t>(size);
+    std::unique_ptr<HeldBlock> held;
+    try {
+        if (bytes >= OutputPool::kMinBytes) held.reset(new HeldBlock{pool, pool->acquire(bytes)});
+    } catch (const std::bad_alloc&) {
+        return PyErr_NoMemory();
+    }
     Py_INCREF(reinterpret_cast<PyObject*>(descr));
-    if (bytes < OutputPool::kMinBytes)
-        return PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, nullptr, 0, nullptr);
-    auto held = std::make_unique<HeldBlock>(HeldBlock{pool, pool->acquire(bytes)});
+    if (held == nullptr) return PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, nullptr, 0, nullptr);
     PyObject* const array =
         PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, held->block.begin, NPY_ARRAY_CARRAY, nullptr);
     PyObject* const capsule = array == nullptr ? nullptr : PyCapsule_New(held.get(), nullptr, &release_block);
@@ -485,6 +489,9 @@ private:
             const std::int64_t run_bytes = entry->program->range(0).second + output_bytes;
             return run_bytes > range.max_bytes ? nullptr : entry;
         } catch (const std::invalid_argument&) {
+            return nullptr;
+        } catch (const std::bad_alloc&) {
+            // The engine reports it.
             return nullptr;
         }
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -144,3 +146,32 @@ def test_calls_from_several_threads_do_not_share_results() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+LACKING = """
+import resource, sys
+import numpy as np
+import dovetail
+with dovetail.Builder() as b:
+    b.output("y", b.Concat(b.input("x", "f32", ("n",)), b.input("z", "f32", ("n",)), axis=0))
+program = dovetail.compile(b.model, threads=1)
+for n in (5, 6, 7, 8):
+    program(np.ones(n, "f4"), np.ones(n, "f4"))
+x = np.ones(1 << 26, "f4")
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (1 << 27)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for _ in range(2):
+    try:
+        program(x, x)
+    except dovetail.EngineError as error:
+        assert error.code == "run.memory", error
+    else:
+        sys.exit("there was memory")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is Linux's")
+def test_memory_that_a_result_lacks_is_an_error_with_a_code() -> None:
+    """The core serves the call of new sizes, and leaves it to the engine."""
+    subprocess.run([sys.executable, "-c", LACKING], check=True, stdin=subprocess.DEVNULL, timeout=120)
