@@ -40,7 +40,7 @@ WIDE = 4096
 MIDDLE = 40
 """The part of a range where another plan must agree with those at its ends: about 100 in the widest."""
 MAX_SYMBOLS = 3
-"""Symbols of a parametric plan: three take 24 plans."""
+"""Symbols of a parametric plan: three take 26 plans."""
 Index = tuple[int, ...]
 """For each symbol the order of a difference, or the distance of a sample from the first size."""
 Polynomial = tuple[int, ...]
