@@ -42,6 +42,8 @@ class Row(NamedTuple):
     fixed: Mapping[str, int]
     step: int = 1
     """The factor of the drawn sizes."""
+    reuse_caches: bool = False
+    """Each call gets the caches that the call before it returned."""
 
 
 def chain() -> dovetail.Model:
@@ -81,7 +83,9 @@ ROWS = {
         lambda: transformers.encoder(4, 256, 4, 1024), {"batch": (1, 8), "length": (8, 127)}, {}, {}
     ),
     "decoder, one token more at each call": Row(lambda: transformers.decoder(2, 256, 4, 768), {}, {"past": 0}, {}),
+    "decoder, its own caches": Row(lambda: transformers.decoder(2, 256, 4, 768), {}, {"past": 0}, {}, 1, True),
     "cache, one token more at each call": Row(cache, {}, {"past": 0}, {}),
+    "cache, its own results": Row(cache, {}, {"past": 0}, {}, 1, True),
     "pictures, 256 to 640 in steps of 32": Row(pictures, {"height": (8, 20), "width": (8, 20)}, {}, {"batch": 1}, 32),
     "pictures of 224, batches 1 to 16": Row(pictures, {"batch": (1, 16)}, {}, {"height": 224, "width": 224}),
 }
@@ -102,7 +106,7 @@ def measured(name: str, row: Row, threads: int, calls: int, seed: int) -> dict[s
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
         dovetail.save(model, path)
-        ours, *others = measure_sizes(model, path, feeds, peers, threads)
+        ours, *others = measure_sizes(model, path, feeds, peers, threads, reuse_caches=row.reuse_caches)
     found: dict[str, Any] = {"model": name, "threads": threads, "plans": ours.plans}
     for kind in ("new", "seen"):
         times = {each.engine: getattr(each, kind) for each in (ours, *others)}

@@ -92,6 +92,11 @@ public:
     virtual std::size_t scratch_bytes() const { return 0; }
     // True if subnormal operands and results count as zero (kernels of sums of products).
     virtual bool flushes_subnormals() const { return false; }
+    // True if the only output may have the memory of the first input, with the same strides: element i of the input is read
+    // before element i of the output is written, and not again.
+    virtual bool runs_in_place() const { return false; }
+    // True if the kernel copies the first input to the only output.
+    virtual bool is_copy() const { return false; }
     // The name in a plan: kernel and variant ("conv in place avx512").
     virtual std::string name() const = 0;
     // The multiply-adds of a run if its algorithm performs another number than the definition of the operator; else -1.

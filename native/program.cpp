@@ -109,13 +109,55 @@ void Program::add(const Spec& spec, bool shared) {
     const std::int64_t operand_bytes = check(spec);
     WeightCache own;
     append(make(spec, shared ? *weights_ : own), operand_bytes);
+    restrict_sharing(*kernels_.back(), spec.inputs, spec.outputs);
 }
 
-void Program::add(const Spec& spec, std::shared_ptr<Kernel> kernel) { append(std::move(kernel), check(spec)); }
+void Program::add(const Spec& spec, std::shared_ptr<Kernel> kernel) {
+    append(std::move(kernel), check(spec));
+    restrict_sharing(*kernels_.back(), spec.inputs, spec.outputs);
+}
 
 void Program::add(std::shared_ptr<Kernel> kernel, const std::vector<Operand>& operands) {
     for (const Operand& operand : operands) check(operand, kernel->name());
     append(std::move(kernel), kBriefBytes + 1);
+    restrict_sharing(*kernels_.back(), operands, operands);
+}
+
+void Program::ask_sharing(std::size_t input, std::size_t output) {
+    if (!kernels_.empty() || input == 0 || input >= buffers() || output == 0 || output >= buffers() || input == output)
+        throw std::invalid_argument("needs two buffers of the caller, before any kernel is added");
+    shared_.push_back({input, output, ranges_[output].second < ranges_[input].second ? Sharing::none : Sharing::extends});
+}
+
+Sharing Program::sharing(std::size_t input, std::size_t output) const {
+    for (const Shared& shared : shared_)
+        if (shared.input == input && shared.output == output) return shared.sharing;
+    return Sharing::none;
+}
+
+void Program::restrict_sharing(const Kernel& kernel, const std::vector<Operand>& reads, const std::vector<Operand>& writes) {
+    const auto is_in = [](const Operand& operand, std::size_t buffer) {
+        return !operand.is_constant() && static_cast<std::size_t>(operand.buffer) == buffer && operand.count() != 0;
+    };
+    for (Shared& shared : shared_) {
+        if (shared.sharing == Sharing::none) continue;
+        const bool is_read = std::any_of(reads.begin(), reads.end(), [&](const Operand& x) { return is_in(x, shared.input); });
+        if (is_read && shared.sharing == Sharing::overwrites) shared.sharing = Sharing::none;
+        for (const Operand& to : writes) {
+            if (!is_in(to, shared.output) || to.is_within(ranges_[shared.input].second, ranges_[shared.output].second)) continue;
+            const Operand* const from = reads.empty() ? nullptr : &reads.front();
+            const bool has_same_place = from != nullptr && writes.size() == 1 && kernel.runs_in_place() &&
+                                        is_in(*from, shared.input) && from->offset == to.offset && from->sizes == to.sizes &&
+                                        from->strides == to.strides && from->itemsize == to.itemsize;
+            const bool is_read_again = std::any_of(reads.begin() + (reads.empty() ? 0 : 1), reads.end(), [&](const Operand& x) {
+                return is_in(x, shared.input) || is_in(x, shared.output);
+            });
+            if (!has_same_place || is_read_again || shared.sharing != Sharing::extends)
+                shared.sharing = Sharing::none;
+            else if (!kernel.is_copy())
+                shared.sharing = Sharing::overwrites;
+        }
+    }
 }
 
 void Program::append(std::shared_ptr<Kernel> kernel, std::int64_t operand_bytes) {

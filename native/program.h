@@ -34,6 +34,10 @@ struct ArenaPart {
     std::int64_t bytes;
 };
 
+// What holds if an output has the buffer of an input: nothing; the elements of the input keep their values, and the rest of the
+// buffer is written; or a kernel overwrites elements of the input after the last read of it.
+enum class Sharing { none, extends, overwrites };
+
 // Kernels in order over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool. The caller owns the
 // buffers after it; those after them are parts of the arena. A finished program is immutable: several threads may run it, each
 // with an arena of its own.
@@ -56,6 +60,10 @@ public:
     void add(std::shared_ptr<Kernel> kernel, const std::vector<Operand>& operands);
     // Numbers parts of the arena as buffers, after those of the caller. Before any kernel is appended.
     void divide_arena(std::size_t arena_bytes, const std::vector<ArenaPart>& parts);
+    // Asks whether a run may pass one address for the buffers of an input and of an output. Before any kernel is appended.
+    void ask_sharing(std::size_t input, std::size_t output);
+    // The answer for the kernels that the program has.
+    Sharing sharing(std::size_t input, std::size_t output) const;
     // Keeps memory, such as that of a constant, as long as the program.
     void keep(std::unique_ptr<std::byte[]> memory) { memory_.push_back(std::move(memory)); }
     // Throws std::invalid_argument for an operand outside its buffer, or whose items are shorter than its element type.
@@ -101,6 +109,15 @@ private:
     std::int64_t check(const Spec& spec) const;
     void append(std::shared_ptr<Kernel> kernel, std::int64_t operand_bytes);
 
+    // An input and an output that may have one buffer.
+    struct Shared {
+        std::size_t input;
+        std::size_t output;
+        Sharing sharing;
+    };
+    // Brings the answers up to date for a kernel with these operands. `writes` may hold reads too.
+    void restrict_sharing(const Kernel& kernel, const std::vector<Operand>& reads, const std::vector<Operand>& writes);
+
     // Operand bytes of all kernels, beyond which a run is not brief.
     static constexpr std::int64_t kBriefBytes = 32 * 1024;
 
@@ -110,6 +127,7 @@ private:
     std::size_t arena_bytes_;
     std::vector<ByteRange> ranges_;  // address range of every buffer, the arena first
     std::vector<ArenaPart> parts_;   // the last buffers
+    std::vector<Shared> shared_;
     std::size_t scratch_bytes_ = 0;
     std::int64_t operand_bytes_ = 0;
     std::vector<std::unique_ptr<std::byte[]>> memory_;

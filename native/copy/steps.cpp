@@ -1,4 +1,5 @@
 // The kernels copy and fill.
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -12,13 +13,23 @@ using namespace copying;
 
 class Copy : public Kernel {
 public:
-    Copy(std::string kernel, std::vector<CopyRegion> regions)
-        : plan_(std::move(regions)), name_(std::move(kernel) + " " + plan_.name()) {}
-    void run(const Run& run) const override { plan_.run(run.bases, run.pool); }
+    Copy(std::string kernel, const CopyRegion& region)
+        : plan_({region}), dst_(region.dst), src_(region.src),
+          has_same_strides_(std::all_of(region.axes.begin(), region.axes.end(),
+                                        [](const CopyAxis& axis) { return axis.size == 1 || axis.dst == axis.src; })),
+          name_(std::move(kernel) + " " + plan_.name()) {}
+    void run(const Run& run) const override {
+        if (has_same_strides_ && dst_.resolve(run.bases) == src_.resolve(run.bases)) return;
+        plan_.run(run.bases, run.pool);
+    }
+    bool runs_in_place() const override { return true; }
+    bool is_copy() const override { return true; }
     std::string name() const override { return name_; }
 
 private:
     CopyPlan plan_;
+    Location dst_, src_;
+    bool has_same_strides_;
     std::string name_;
 };
 
@@ -54,8 +65,7 @@ std::unique_ptr<Kernel> make_copy(const Spec& spec, WeightCache&) {
     check_elements(spec);
     const Operand &from = spec.inputs[0], &to = spec.outputs[0];
     require(from.sizes == to.sizes, spec, "input and output must have equal sizes");
-    return std::make_unique<Copy>(spec.kernel,
-                                  std::vector<CopyRegion>{region_of(to.sizes, to, location_of(to), from, location_of(from))});
+    return std::make_unique<Copy>(spec.kernel, region_of(to.sizes, to, location_of(to), from, location_of(from)));
 }
 
 namespace {

@@ -88,6 +88,7 @@ public:
         with_index_type(indices_.element, [&](auto index) { run_with<decltype(index)>(run); });
     }
 
+    bool runs_in_place() const override { return true; }
     std::string name() const override { return name_; }
 
 private:

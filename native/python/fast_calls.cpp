@@ -3,13 +3,11 @@
 // A call is served where every input is a C-contiguous numpy array of the model's element type and the shapes are those of a
 // program that was added, or in the ranges of a parametric program. Any other call, errors included, returns None:
 // runtime/program.py and engine.py then run it.
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#define DOVETAIL_IMPORTS_NUMPY
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
-#include <numpy/arrayobject.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +19,7 @@
 #include "control_flow.h"
 #include "memory.h"
 #include "program.h"
+#include "python/block_arrays.h"
 #include "python/gil.h"
 #include "python/signals.h"
 
@@ -29,8 +28,6 @@ using namespace nb::literals;
 
 namespace dovetail {
 namespace {
-
-using Shape = std::vector<npy_intp>;
 
 // An input or output of the model: a row of Python's (name, dtype, conversion, codes, takes_unknown).
 struct Port {
@@ -42,8 +39,6 @@ struct Port {
 
     PyArray_Descr* descr() const { return reinterpret_cast<PyArray_Descr*>(dtype.ptr()); }
 };
-
-PyArrayObject* as_array(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }
 
 // True if the array may be a buffer of a program: dense, aligned, and of this element type.
 bool is_dense(PyObject* object, const Port& port) {
@@ -100,49 +95,6 @@ private:
     std::uint64_t state_ = 0xcbf29ce484222325u;
 };
 
-// A block of a pool that an array and its views hold.
-struct HeldBlock {
-    std::shared_ptr<OutputPool> pool;
-    OutputPool::Block block;
-};
-
-void release_block(PyObject* capsule) {
-    auto* const held = static_cast<HeldBlock*>(PyCapsule_GetPointer(capsule, nullptr));
-    held->pool->release(held->block);
-    delete held;
-}
-
-// A new array whose elements are not initialized; null with an error set if memory is lacking.
-PyObject* new_array(const std::shared_ptr<OutputPool>& pool, PyArray_Descr* descr, const Shape& shape) {
-    auto* const sizes = const_cast<npy_intp*>(shape.data());
-    const auto rank = static_cast<int>(shape.size());
-    std::size_t bytes = static_cast<std::size_t>(PyDataType_ELSIZE(descr));
-    for (const npy_intp size : shape) bytes *= static_cast<std::size_t>(size);
-    std::unique_ptr<HeldBlock> held;
-    try {
-        if (bytes >= OutputPool::kMinBytes) held.reset(new HeldBlock{pool, pool->acquire(bytes)});
-    } catch (const std::bad_alloc&) {
-        return PyErr_NoMemory();
-    }
-    Py_INCREF(reinterpret_cast<PyObject*>(descr));
-    if (held == nullptr) return PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, nullptr, 0, nullptr);
-    PyObject* const array =
-        PyArray_NewFromDescr(&PyArray_Type, descr, rank, sizes, nullptr, held->block.begin, NPY_ARRAY_CARRAY, nullptr);
-    PyObject* const capsule = array == nullptr ? nullptr : PyCapsule_New(held.get(), nullptr, &release_block);
-    if (capsule == nullptr) {
-        pool->release(held->block);
-        Py_XDECREF(array);
-        return nullptr;
-    }
-    held.release();
-    // Takes over the capsule, in an error too.
-    if (PyArray_SetBaseObject(as_array(array), capsule) != 0) {
-        Py_DECREF(array);
-        return nullptr;
-    }
-    return array;
-}
-
 bool may_share(PyArrayObject* a, PyArrayObject* b) {
     const char *first = PyArray_BYTES(a), *second = PyArray_BYTES(b);
     return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
@@ -182,6 +134,14 @@ struct SymbolRange {
     std::int64_t step;
 };
 
+// An input, and the output that may be passed its memory. `order`: the axes of the caller's array as the model has them, where
+// the output is the input with more rows; else empty.
+struct SharedPorts {
+    std::size_t input;
+    std::size_t output;
+    std::vector<int> order;
+};
+
 using ParametricShape = std::vector<Polynomial>;
 
 // The programs for ranges of sizes, made from one parametric program.
@@ -198,14 +158,20 @@ struct ProgramRange {
 };
 
 class FastCalls {
+    struct Entry;
+
 public:
     // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call. `max_made_bytes`:
     // bytes of the programs that calls make; `log_eviction` is called for each that is dropped, with the number of those that are
-    // left, their bytes and the maximum.
+    // left, their bytes and the maximum. `shared`: inputs and
+    // outputs that may have one memory.
     FastCalls(const nb::tuple& inputs, const nb::tuple& outputs, nb::object results, std::int64_t max_trips,
-              std::shared_ptr<OutputPool> output_pool, std::size_t max_made_bytes, nb::object log_eviction)
+              std::shared_ptr<OutputPool> output_pool, std::size_t max_made_bytes, nb::object log_eviction,
+              const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>& shared)
         : inputs_(ports_of(inputs)), outputs_(ports_of(outputs)), results_(std::move(results)), max_trips_(max_trips),
-          output_pool_(std::move(output_pool)), max_made_bytes_(max_made_bytes), log_eviction_(std::move(log_eviction)) {}
+          output_pool_(std::move(output_pool)), max_made_bytes_(max_made_bytes), log_eviction_(std::move(log_eviction)) {
+        for (const auto& [input, output, order] : shared) shared_.push_back({input, output, order});
+    }
 
     // Adds a program for inputs of these shapes. `constants` are the arrays that its steps read.
     void add(std::shared_ptr<Program> program, std::vector<Shape> inputs, std::vector<Shape> outputs, nb::object constants) {
@@ -282,11 +248,28 @@ public:
 
     // The results of a call; None for a call that is not served.
     nb::object call(nb::handle positional, nb::handle by_name, nb::handle out) {
+        return call_with(positional, by_name, out, &FastCalls::collect_input, nullptr);
+    }
+
+    // The results of a call whose caches are arrays that grow, each with the axes of the caller, and with it those of its
+    // results.
+    nb::object call_growing(nb::handle positional, nb::handle by_name, nb::handle out) {
+        if (!out.is_none()) return nb::none();
+        return call_with(positional, by_name, out, &FastCalls::collect_growing, &FastCalls::grow_outputs);
+    }
+
+private:
+    using CollectInput = bool (FastCalls::*)(PyObject* item, std::size_t index, Arrays& arrays) const;
+
+    nb::object call_with(nb::handle positional, nb::handle by_name, nb::handle out, CollectInput collect,
+                         bool (FastCalls::*prepare)(const Entry& entry, Arrays& arrays) const) {
         Arrays arrays(inputs_.size() + outputs_.size());
-        if (!collect_inputs(positional.ptr(), by_name.ptr(), arrays)) return none();
+        if (!collect_inputs(positional.ptr(), by_name.ptr(), arrays, collect)) return none();
         std::shared_ptr<Entry> entry = entry_for(arrays);
         if (entry == nullptr) entry = make_entry(arrays);
-        if (entry == nullptr || !collect_outputs(out.ptr(), *entry, arrays)) return none();
+        if (entry == nullptr || (prepare != nullptr && !(this->*prepare)(*entry, arrays)) ||
+            !collect_outputs(out.ptr(), *entry, arrays))
+            return none();
         if (!run(*entry, arrays)) {
             if (entry->unbound_runs > kMaxUnboundRuns) discard(entry->program.get());
             return none();
@@ -305,7 +288,6 @@ public:
         return results;
     }
 
-private:
     struct Entry {
         std::shared_ptr<Program> program;
         std::vector<Shape> inputs;
@@ -358,20 +340,20 @@ private:
         return ports;
     }
 
-    bool collect_inputs(PyObject* positional, PyObject* by_name, Arrays& arrays) const {
+    bool collect_inputs(PyObject* positional, PyObject* by_name, Arrays& arrays, CollectInput collect) const {
         const Py_ssize_t count = PyTuple_Size(positional);
-        if (PyDict_Size(by_name) != 0) return count == 0 && collect_named(by_name, arrays);
-        if (count != 1) return collect_ordered(positional, arrays);
+        if (PyDict_Size(by_name) != 0) return count == 0 && collect_named(by_name, arrays, collect);
+        if (count != 1) return collect_ordered(positional, arrays, collect);
         PyObject* only = PyTuple_GetItem(positional, 0);
-        if (PyDict_CheckExact(only)) return collect_named(only, arrays);
-        if (PyList_CheckExact(only) || PyTuple_CheckExact(only)) return collect_ordered(only, arrays);
-        return collect_ordered(positional, arrays);
+        if (PyDict_CheckExact(only)) return collect_named(only, arrays, collect);
+        if (PyList_CheckExact(only) || PyTuple_CheckExact(only)) return collect_ordered(only, arrays, collect);
+        return collect_ordered(positional, arrays, collect);
     }
 
-    bool collect_named(PyObject* dict, Arrays& arrays) const {
+    bool collect_named(PyObject* dict, Arrays& arrays, CollectInput collect) const {
         if (PyDict_Size(dict) != static_cast<Py_ssize_t>(inputs_.size())) return false;
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
-            if (!collect_input(PyDict_GetItemWithError(dict, inputs_[i].name.ptr()), i, arrays)) return false;
+            if (!(this->*collect)(PyDict_GetItemWithError(dict, inputs_[i].name.ptr()), i, arrays)) return false;
         }
         return true;
     }
@@ -388,12 +370,42 @@ private:
         return true;
     }
 
-    bool collect_ordered(PyObject* sequence, Arrays& arrays) const {
+    // As above, and the rows of an array that grows.
+    bool collect_growing(PyObject* item, std::size_t index, Arrays& arrays) const {
+        for (const SharedPorts& shared : shared_) {
+            if (shared.input != index || shared.order.empty()) continue;
+            if (item == nullptr || !PyArray_CheckExact(item)) return false;
+            PyObject* const rows = rows_of(as_array(item), shared.order);
+            if (rows != nullptr) arrays.steal(index, rows);
+            return rows != nullptr && is_dense(rows, inputs_[index]);
+        }
+        return collect_input(item, index, arrays);
+    }
+
+    // The outputs with more rows of the arrays that grow.
+    bool grow_outputs(const Entry& entry, Arrays& arrays) const {
+        for (const SharedPorts& shared : shared_) {
+            if (shared.order.empty()) continue;
+            npy_intp bytes = PyDataType_ELSIZE(outputs_[shared.output].descr());
+            for (const npy_intp size : entry.outputs[shared.output]) bytes *= size;
+            if (!extends(entry, shared.input, shared.output) || !can_grow(arrays.array(shared.input), bytes)) return false;
+        }
+        for (const SharedPorts& shared : shared_) {
+            if (shared.order.empty()) continue;
+            PyObject* const array = grown(arrays.array(shared.input), entry.outputs[shared.output], shared.order);
+            if (array == nullptr) return false;
+            arrays.steal(inputs_.size() + shared.output, array);
+        }
+        return true;
+    }
+
+    bool collect_ordered(PyObject* sequence, Arrays& arrays, CollectInput collect) const {
         const bool is_list = PyList_CheckExact(sequence);
         if ((is_list ? PyList_Size(sequence) : PyTuple_Size(sequence)) != static_cast<Py_ssize_t>(inputs_.size())) return false;
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
             const auto at = static_cast<Py_ssize_t>(i);
-            if (!collect_input(is_list ? PyList_GetItem(sequence, at) : PyTuple_GetItem(sequence, at), i, arrays)) return false;
+            if (!(this->*collect)(is_list ? PyList_GetItem(sequence, at) : PyTuple_GetItem(sequence, at), i, arrays))
+                return false;
         }
         return true;
     }
@@ -482,6 +494,8 @@ private:
             entry->program = std::make_shared<Program>(range.pool, range.weights, range.arenas, 0, std::move(bytes));
             entry->constants = range.constants;
             entry->made_bytes = (1 + range.steps->size()) * kStepBytes;
+            for (const SharedPorts& shared : shared_)
+                entry->program->ask_sharing(1 + shared.input, 1 + inputs_.size() + shared.output);
             {
                 const dovetail::GilRelease released;
                 range.steps->fill(*entry->program, factors);
@@ -537,6 +551,11 @@ private:
         return true;
     }
 
+    // True if an output may be passed the memory of an input. A run that overwrites the input could not be repeated.
+    bool extends(const Entry& entry, std::size_t input, std::size_t output) const {
+        return entry.program->sharing(1 + input, 1 + inputs_.size() + output) == Sharing::extends;
+    }
+
     bool collect_targets(PyObject* out, const Entry& entry, Arrays& arrays) const {
         const bool is_dict = PyDict_CheckExact(out);
         const auto count = static_cast<Py_ssize_t>(outputs_.size());
@@ -555,7 +574,9 @@ private:
                 !PyArray_ISWRITEABLE(as_array(item)))
                 return false;
             for (std::size_t other = 0; other < inputs_.size() + i; ++other)
-                if (arrays[other] != nullptr && may_share(as_array(item), arrays.array(other))) return false;
+                if (arrays[other] != nullptr && may_share(as_array(item), arrays.array(other)) &&
+                    !(PyArray_DATA(as_array(item)) == PyArray_DATA(arrays.array(other)) && extends(entry, other, i)))
+                    return false;
             arrays.borrow(inputs_.size() + i, item);
             ++targets;
         }
@@ -602,6 +623,7 @@ private:
     const std::shared_ptr<OutputPool> output_pool_;
     const std::size_t max_made_bytes_;
     const nb::object log_eviction_;
+    std::vector<SharedPorts> shared_;
     ForkLock mutex_;
     State state_;
 };
@@ -637,13 +659,43 @@ void bind_fast_calls(nb::module_& m) {
                 return array;
             },
             "shape"_a, "dtype"_a)
+        .def(
+            "allocate_growing",
+            [](std::shared_ptr<OutputPool> pool, const Shape& shape, nb::handle dtype, std::size_t capacity) {
+                if (!PyArray_DescrCheck(dtype.ptr())) throw std::invalid_argument("needs a dtype");
+                nb::object array =
+                    nb::steal(new_growing_array(pool, reinterpret_cast<PyArray_Descr*>(dtype.ptr()), shape, capacity));
+                if (!array.is_valid()) throw nb::python_error();
+                return array;
+            },
+            "shape"_a, "dtype"_a, "capacity"_a)
         .def_prop_ro("free_blocks", &OutputPool::free_blocks);
+    // An array of `length` rows that begins with `array`, if nothing else was put behind that in its block; else None.
+    m.def(
+        "grow",
+        [](nb::handle array, std::int64_t length) -> nb::object {
+            if (!PyArray_CheckExact(array.ptr())) return nb::none();
+            PyArrayObject* const before = as_array(array.ptr());
+            std::vector<int> order;
+            for (int axis = 0; axis < PyArray_NDIM(before); ++axis) order.push_back(axis);
+            const nb::object rows = nb::steal(rows_of(before, order));
+            if (!rows.is_valid()) return nb::none();
+            Shape shape(PyArray_DIMS(before), PyArray_DIMS(before) + PyArray_NDIM(before));
+            if (shape.empty() || length < shape[0]) return nb::none();
+            shape[0] = static_cast<npy_intp>(length);
+            npy_intp bytes = PyArray_ITEMSIZE(before);
+            for (const npy_intp size : shape) bytes *= size;
+            PyObject* const after = can_grow(as_array(rows.ptr()), bytes) ? grown(as_array(rows.ptr()), shape, order) : nullptr;
+            if (after == nullptr && PyErr_Occurred()) throw nb::python_error();
+            return after == nullptr ? nb::none() : nb::steal(after);
+        },
+        "array"_a, "length"_a);
     m.attr("MIN_POOLED_BYTES") = OutputPool::kMinBytes;
     nb::class_<FastCalls>(m, "FastCalls")
         .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>, std::size_t,
-                      nb::object>(),
+                      nb::object, const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>&>(),
              "inputs"_a, "outputs"_a, "results"_a, "max_trips"_a, "output_pool"_a, "max_made_bytes"_a = 0,
-             "log_eviction"_a = nb::none())
+             "log_eviction"_a = nb::none(), "shared"_a = nb::tuple())
         .def("add", &FastCalls::add, "program"_a, "inputs"_a, "outputs"_a, "constants"_a)
         .def(
             "add_range",
@@ -664,6 +716,7 @@ void bind_fast_calls(nb::module_& m) {
         .def("counts", &FastCalls::counts)
         .def("pop_use", &FastCalls::pop_use, "program"_a)
         .def("clear", &FastCalls::clear)
+        .def("call_growing", &FastCalls::call_growing, "inputs"_a, "by_name"_a, "out"_a.none())
         .def("__call__", &FastCalls::call, "inputs"_a, "by_name"_a, "out"_a.none());
 }
 

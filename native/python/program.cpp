@@ -224,6 +224,14 @@ void bind_program(nb::module_& m) {
                 program.add(spec, shared);
             },
             "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
+        .def("ask_sharing", &Program::ask_sharing, "input"_a, "output"_a)
+        .def(
+            "sharing",
+            [](const Program& program, std::size_t input, std::size_t output) {
+                const Sharing sharing = program.sharing(input, output);
+                return sharing == Sharing::none ? "none" : sharing == Sharing::extends ? "extends" : "overwrites";
+            },
+            "input"_a, "output"_a)
         .def("add_if",
              [](Program& program, const Row& condition, const std::vector<Row>& captures, const std::vector<Row>& outputs) {
                  std::vector<Operand> operands = operands_of(captures);

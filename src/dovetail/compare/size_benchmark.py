@@ -17,12 +17,15 @@ from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.runtime.caches import find_caches
 from dovetail.runtime.compilation import compile
 
 TURN = 10
 """Calls of an engine between two rests, in which the threads of the others go to sleep."""
 
 Feed = Mapping[str, Any]
+Caches = Mapping[str, str]
+"""The inputs of caches, each with the output that is its next value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,18 @@ def draw_sizes(ranges: Mapping[str, tuple[int, int]], growing: Mapping[str, int]
     ]
 
 
-def measure_sizes(model: Model, path: str, feeds: Sequence[Feed], peers: Sequence[str], threads: int) -> list[SizeMeasurement]:
+def measure_sizes(
+    model: Model, path: str, feeds: Sequence[Feed], peers: Sequence[str], threads: int, *, reuse_caches: bool = False
+) -> list[SizeMeasurement]:
     """Measure dovetail and each peer on the inputs of ``feeds``, twice in this order: the second time all sizes were seen.
 
-    The engines take turns. The first call of each, with the sizes of the last feed, does not count.
+    The engines take turns. The first call of each, with the sizes of the last feed, does not count. ``reuse_caches``: the caches
+    of the model are in the first of the feeds alone; each later call gets those that the engine has returned, and dovetail
+    compiles with this option.
     """
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
-    program = compile(model, threads=threads)
+    program = compile(model, threads=threads, reuse_caches=reuse_caches)
+    caches = {cache.input: cache.output for cache in find_caches(model)} if reuse_caches else {}
     found: list[_Contender] = [_Contender("dovetail", ours(program))]
     failed: list[SizeMeasurement] = []
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
@@ -79,7 +87,7 @@ def measure_sizes(model: Model, path: str, feeds: Sequence[Feed], peers: Sequenc
                     raise
                 found.remove(entrant)
                 failed.append(SizeMeasurement(entrant.engine, entrant.runner.name, notes=(error.message,)))
-        _interleave(found, feeds)
+        _interleave(found, feeds, caches)
     first = found[0]
     rows = [each.measurement(first, program.statistics.plans if each is first else None) for each in found]
     return rows + failed
@@ -93,6 +101,24 @@ class _Contender:
         self.new: list[float] = []
         self.seen: list[float] = []
         self.agrees = True
+        self._kept: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Forget the caches."""
+        self._kept = {}
+
+    def run_with_caches(self, feeds: Sequence[Feed], times: Sequence[list[float]], caches: Caches) -> list[dict[str, Any]]:
+        """Run one turn with the caches that the calls before it returned. Returns the outputs."""
+        time.sleep(REST)
+        results = []
+        for feed, row in zip(feeds, times, strict=True):
+            given = {**feed, **self._kept}
+            start = time.perf_counter()
+            found = self.runner.run(given)
+            row.append(time.perf_counter() - start)
+            self._kept = {name: found[output] for name, output in caches.items()}
+            results.append(found)
+        return results
 
     def run(self, feeds: Sequence[Feed], times: Sequence[list[float]]) -> list[dict[str, Any]]:
         """Run one turn, and add the time of each call to its list of ``times``. Returns the outputs."""
@@ -115,9 +141,11 @@ class _Contender:
         )  # fmt: skip
 
 
-def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed]) -> None:
+def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed], caches: Caches) -> None:
     known: set[Any] = {_key(feeds[-1])}
     for is_second in (False, True):
+        for entrant in entrants:
+            entrant.start()
         for turn in _batches(feeds):
             is_new = []
             for feed in turn:
@@ -125,7 +153,8 @@ def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed]) -> None:
                 known.add(_key(feed))
             reference: list[dict[str, Any]] | None = None
             for entrant in entrants:
-                results = entrant.run(turn, [entrant.new if new else entrant.seen for new in is_new])
+                times = [entrant.new if new else entrant.seen for new in is_new]
+                results = entrant.run_with_caches(turn, times, caches) if caches else entrant.run(turn, times)
                 if reference is None:
                     reference = results
                 else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from dovetail.engine.rewrite.data_sizes import partition_at_data_sizes
 from dovetail.engine.rewrite.output_conversions import Conversions, convert_outputs, detach_conversions
 from dovetail.engine.rewrite.pipeline import rewrite_again, rewrite_for_engine
 from dovetail.engine.rewrite.string_inputs import encode_strings
-from dovetail.engine.run.executable import Executable, output_bytes_of
+from dovetail.engine.run.executable import CopyCount, Executable, SharedPorts, output_bytes_of
 from dovetail.engine.run.executable_cache import ExecutableCache, PlanMemory
 from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
@@ -60,7 +60,8 @@ class PlanRecorder(Protocol):
 class Engine:
     """A model rewritten once, with an executable for each set of input shapes. Calls may come from several threads.
 
-    ``outer``: the engine of the graph around a subgraph, which shares its limits, threads and packed weights.
+    ``outer``: the engine of the graph around a subgraph, which shares its limits, threads and packed weights. ``shared``: inputs
+    and outputs that may have one memory.
     """
 
     def __init__(
@@ -69,11 +70,14 @@ class Engine:
         threads: int | None = None,
         elide: str = "auto",
         outer: Engine | None = None,
+        shared: Sequence[SharedPorts] = (),
     ) -> None:
         check_elide(elide)
         self.model = model
         self.threads = thread_count(threads)
         self.elide = elide
+        self.shared = tuple(shared)
+        self.copies = CopyCount()
         self.limits: Limits = outer.limits if outer else model.limits
         self.graph = rewrite_for_engine(model.graph, file=model.file)
         self._conversions: Conversions = detach_conversions(self.graph) if outer is None else {}
@@ -91,7 +95,7 @@ class Engine:
         self._pool: object = outer._pool if outer else self._core.ThreadPool(self.threads) if self._core else None
         self._weight_cache: Any = outer._weight_cache if outer else self._core.WeightCache() if self._core else None
         self._arena_pool: object = outer._arena_pool if outer else self._core.ArenaPool() if self._core else None
-        self._output_pool: Any = self._core.OutputPool() if self._core else None
+        self.output_pool: Any = self._core.OutputPool() if self._core else None
         self._encoded = encode_strings(model) if self._core and outer is None else None
         self._encoded_engine: Engine | None = None
         self.fast_calls = self._create_fast_calls() if outer is None else None
@@ -108,7 +112,7 @@ class Engine:
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
         new._pool = self._core.ThreadPool(1) if self._core else None
-        new._output_pool = self._core.OutputPool() if self._core else None
+        new.output_pool = self._core.OutputPool() if self._core else None
         new.fast_calls = new._create_fast_calls()
         new._executables = ExecutableCache(new.plan_memory, new.fast_calls, new.model.file)
         new._encoded_engine = None
@@ -122,7 +126,9 @@ class Engine:
     def _create_fast_calls(self) -> FastCalls | None:
         if self._core is None:
             return None
-        return FastCalls(self._core, self.model, self.graph.outputs, self._conversions, self._encoded, self._output_pool)
+        return FastCalls(
+            self._core, self.model, self.graph.outputs, self._conversions, self._encoded, self.output_pool, self.shared
+        )
 
     def _plan_with_codes(self, arrays: Sequence[Array]) -> None:
         """Plan the call with codes in place of strings, so that the core serves the next one of these shapes."""
@@ -281,21 +287,25 @@ class Engine:
         try:
             self._check_memory(plan)
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._constants)
-            return Executable(
-                plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool, fill
-            )
+            return self._create_executable(plan, tensor_map, arrays, fill)
         except (EngineError, ValueError):
             # The arena has room for the largest sizes; a kernel may take those and not these.
             return None
+
+    def _create_executable(
+        self, plan: Plan, tensor_map: TensorMap, arrays: Sequence[Array], fill: Callable[[object], None] | None = None
+    ) -> Executable:
+        return Executable(
+            plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self.output_pool, fill,
+            self.shared, self.copies,
+        )  # fmt: skip
 
     def _compile(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> Executable:
         plan, graph, tensor_map = self._make_plan(arrays, sizes, strides)
         self._check_memory(plan)
         verify_plan(plan, graph, tensor_map)
         log_plan(plan, self.model.file, sizes)
-        executable = Executable(
-            plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool
-        )
+        executable = self._create_executable(plan, tensor_map, arrays)
         if self.plan_recorder is not None:
             self.plan_recorder.record(executable, graph)
         return executable

@@ -232,8 +232,13 @@ def check_inputs(model: Model, bound: Several[Array]) -> dict[str, int]:
 
     Raises EngineError [input.shape] with the input's name.
     """
+    return bind_sizes(model.inputs, bound)
+
+
+def bind_sizes(inputs: Several[Value], bound: Several[Array]) -> dict[str, int]:
+    """Check arrays for some inputs as :func:`check_inputs` does."""
     sizes: dict[str, int] = {}
-    for value, item in zip(model.inputs, bound, strict=True):
+    for value, item in zip(inputs, bound, strict=True):
         for type, array in _with_types(value.type, item):
             _check_shape(value.name, type, tuple(array.shape), sizes)
         if isinstance(value.type, Sequence) and value.type.length is not None and not _binds(value.type.length, len(item), sizes):

@@ -13,7 +13,7 @@ from dovetail.interpreter.interpret import interpret
 from dovetail.interpreter.results import Results
 from dovetail.ir.edit import copy_model, remove_dead
 from dovetail.ir.graph import Model, Value
-from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.ir.state import own_inputs
 from dovetail.ir.types import Tensor
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -62,27 +62,55 @@ def _zeros(value: Value) -> Any:
 class Session:
     """Runs a program with state: ``session(inputs)`` returns the outputs and keeps the states for the next call.
 
-    ``states`` holds the states by the names of their inputs; ``reset`` restores the initial ones. Not thread-safe.
+    With ``compile(..., reuse_caches=True)`` the caches of the model are states too. A state among the inputs replaces the one
+    that is kept. ``states`` holds the states by the names of their inputs, and may be set; ``reset`` restores the initial ones.
+    Not thread-safe.
     """
 
     def __init__(self, program: Any) -> None:
         self.program = program
-        self.states: Arrays = {}
+        self._kept: Arrays = {}
+        self._is_lost = False
         model = program.model
-        self._outputs = [value.name for value in own_outputs(model)]
-        self._states = [(state.input, state.output) for state in model.states]
+        states = program._session_states
+        hidden = {name for state in states for name in state.outputs}
+        self._outputs = [value.name for value in model.outputs if value.name not in hidden]
+        self._states = [(state.input, state.output) for state in states]
         self._names = {value.name for value in model.inputs}
+
+    @property
+    def states(self) -> Arrays:
+        """The states by the names of their inputs. No later call changes these arrays."""
+        overwritten = self.program._overwritten
+        return {name: array.copy() if name in overwritten else array for name, array in self._kept.items()}
+
+    @states.setter
+    def states(self, states: Mapping[str, Array]) -> None:
+        overwritten = self.program._overwritten
+        self._kept = {name: np.array(array) if name in overwritten else array for name, array in states.items()}
+        self._is_lost = False
 
     def reset(self) -> None:
         """Restore the initial states."""
         self.states = {}
 
-    def __call__(self, *inputs: Array) -> Arrays:
-        """Run the program once for inputs by name or in order. Returns the outputs by name, without the states."""
+    def __call__(self, *inputs: Array, **by_name: Array) -> Arrays:
+        """Run the program once for inputs by name or in order. Returns the outputs by name, without the states.
+
+        Raises EngineError [state.first] after a run that failed and has overwritten states.
+        """
+        if self._is_lost:
+            message = "a run failed and has overwritten states: call reset(), or set states"
+            raise EngineError("state.first", message, file=self.program.model.file)
+        inputs = inputs if inputs or not by_name else (by_name,)
         is_by_name = len(inputs) == 1 and type(inputs[0]) is dict and inputs[0].keys() <= self._names
-        by_name = inputs[0] if is_by_name else inputs_by_name(self.program.model, inputs)
-        results = self.program({**by_name, **self.states})
-        self.states = {name: results[output] for name, output in self._states}
+        given = inputs[0] if is_by_name else inputs_by_name(self.program.model, inputs)
+        try:
+            results = self.program._call_in_session(given, self._kept)
+        except BaseException:
+            self._is_lost = any(name in self._kept for name in self.program._overwritten)
+            raise
+        self._kept = {name: results[output] for name, output in self._states}
         return Results({name: results[name] for name in self._outputs})
 
 

@@ -44,6 +44,7 @@ def compile(
     elide: str = "auto",
     limits: Limits | None = None,
     cache_dir: str | PathLike[str] | None = None,
+    reuse_caches: bool = False,
 ) -> Program:
     """Compile ``model`` (a Model or the path of one) to a Program.
 
@@ -59,6 +60,10 @@ def compile(
     ``cache_dir``: a folder for plans of model files, by default the variable DOVETAIL_CACHE_DIR; without either nothing is
     written. The first call of a program writes its plan there. A later process, with the same content of the file, options,
     version and processor, starts from it, and loads the model only for other shapes or attributes (docs/howto/start.md).
+
+    ``reuse_caches``: a cache that grows by Concat, of which a call gets the result of another one, is extended in the memory that
+    it has. The results of such caches are views of one array, and no call changes what another one has returned
+    (docs/howto/sizes.md). Such a program does not use ``cache_dir``.
 
     ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
     choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
@@ -79,7 +84,7 @@ def compile(
         "mesh": mesh,
         "shardings": shardings,
     }
-    own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir}
+    own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir, "reuse_caches": reuse_caches}
     if backend != "dovetail":
         _refuse_options(own, f"backend={backend!r}")
         # Deferred for start-up time.
@@ -94,6 +99,11 @@ def compile(
         if elide != "auto":
             _check_elide(elide)
         return _compile_interpreter(_load(model, limits, max_memory), is_requested=engine == "interpreter")
+    if reuse_caches:
+        # Deferred for start-up time.
+        from dovetail.runtime.cache_program import CacheProgram
+
+        return CacheProgram(_load(model, limits, max_memory), threads, elide)
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
         return _compile_with_cache(folder, os.fspath(model), limits, max_memory, threads, elide)
@@ -173,7 +183,7 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
 
 def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
     """Raise EngineError [device.option] for an option that differs from its default."""
-    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False}
+    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False, "reuse_caches": False}
     wrong = [name for name, value in options.items() if value != defaults.get(name)]
     if wrong:
         raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.gc_pause import pause_gc
@@ -12,19 +12,29 @@ from dovetail.runtime.program import LoadedProgram, Statistics
 
 if TYPE_CHECKING:
     from dovetail.engine.engine import Engine, PlanRecorder
+    from dovetail.engine.run.executable import SharedPorts
     from dovetail.ir.graph import Model
 
 
 class NativeProgram(LoadedProgram):
-    """A Program of the native engine. ``threads`` and ``elide`` are those of ``compile``."""
+    """A Program of the native engine. ``threads`` and ``elide`` are those of ``compile``.
 
-    def __init__(self, model: Model, threads: int | None = None, elide: str = "auto") -> None:
+    ``shared``: inputs and outputs that may have one memory, as :class:`dovetail.engine.engine.Engine` takes them.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        threads: int | None = None,
+        elide: str = "auto",
+        shared: Sequence[SharedPorts] = (),
+    ) -> None:
         # Deferred: a program from the cache of plans imports this module, and needs no engine.
         from dovetail.engine.engine import Engine
 
         super().__init__(model, "native", {"threads": threads, "elide": elide})
         with pause_gc(), counting(self.model.limits), within_memory("the program", self.model.file):
-            self._engine: Engine | None = Engine(self.model, threads, elide)
+            self._engine: Engine | None = Engine(self.model, threads, elide, shared=shared)
         self._call_fast = fast_call_of(self._engine)
         self._stream: _Stream | None = None
 
@@ -40,13 +50,24 @@ class NativeProgram(LoadedProgram):
         evictions, cached, nbytes = fast_calls.counts if fast_calls is not None else (0, 0, 0)
         return Statistics(
             memory.plans, memory.ranges, memory.cached + cached, memory.evictions + evictions, memory.bytes + nbytes,
-            self._engine.packed_bytes,
+            self._engine.packed_bytes, self._engine.copies.nbytes,
         )  # fmt: skip
 
     @property
     def call_fast(self) -> Callable[..., Any] | None:
         """The call that the core serves alone; it returns None where it does not."""
         return self._call_fast
+
+    @property
+    def call_growing(self) -> Callable[..., Any] | None:
+        """The call that the core serves alone where caches are arrays that grow; it returns None where it does not."""
+        fast_calls = None if self._engine is None else self._engine.fast_calls
+        return None if fast_calls is None or fast_calls.call is None else fast_calls.call.call_growing
+
+    @property
+    def output_pool(self) -> Any:
+        """The pool of the core for results; None without a core."""
+        return None if self._engine is None else self._engine.output_pool
 
     def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
         assert self._engine is not None

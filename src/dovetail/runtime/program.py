@@ -19,6 +19,7 @@ from dovetail.limits import DEFAULT, active, counting
 if TYPE_CHECKING:
     from dovetail.interpreter.session import Session
     from dovetail.ir.graph import Model, Value
+    from dovetail.ir.state import State
     from dovetail.streams import CallTime
 
 Compute = Callable[[Any, Mapping[str, Any] | None], dict[str, Any]]
@@ -34,7 +35,8 @@ class Statistics(NamedTuple):
     ``plans``: the plans that were made, for one set of input sizes or for ranges of sizes; ``ranges``: those that serve ranges.
     ``cached_sizes``, ``size_bytes``: the sets of sizes that have a program at hand, and an estimate of the bytes of these
     programs, without packed weights. ``evictions``: programs that were dropped for those of other sizes. ``packed_bytes``: the
-    packed weights, which all share.
+    packed weights, which all share. ``copied_cache_bytes``: bytes of caches that calls with ``reuse_caches`` copied, into memory
+    with room or since a plan does not extend them in place.
     """
 
     plans: int = 0
@@ -43,6 +45,7 @@ class Statistics(NamedTuple):
     evictions: int = 0
     size_bytes: int = 0
     packed_bytes: int = 0
+    copied_cache_bytes: int = 0
 
 
 class Program(ABC):
@@ -156,10 +159,24 @@ class Program(ABC):
         return None
 
     def session(self) -> Session:
-        """Return a Session, which keeps the states between calls."""
+        """Return a Session, which keeps the states between calls, and with ``reuse_caches`` the caches."""
         from dovetail.interpreter.session import Session
 
         return Session(self)
+
+    @property
+    def _session_states(self) -> list[State]:
+        """The states that a session keeps between calls."""
+        return self.model.states
+
+    @property
+    def _overwritten(self) -> frozenset[str]:
+        """The inputs whose arrays the next call of a session overwrites."""
+        return frozenset()
+
+    def _call_in_session(self, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run a call of a session, for its inputs and the states that it keeps. ``inputs`` may name states too."""
+        return self({**kept, **inputs})
 
     def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
         """Return the inputs as positional arguments: one mapping, or one array for each input."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail import dtypes
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
@@ -21,12 +22,12 @@ from dovetail.engine.rewrite.recurrent import rewrite_layer, rewrite_quantized_l
 from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.evaluate import fold_op
-from dovetail.ir.builder import Builder
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, has
 from dovetail.ir.rewrite import rewrite
-from dovetail.ir.types import Tensor, Unknown, axes_in
+from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
@@ -68,7 +69,7 @@ from dovetail.ops.sequence.sequence import ConcatFromSequence
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.ops.signal.stft import ISTFT, STFT
 from dovetail.ops.tensor.onehot_trilu_eye import EyeLike
-from dovetail.ops.tensor.scatter import ScatterElements
+from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
 from dovetail.passes.default_inputs import freeze_in_graph
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
@@ -233,6 +234,20 @@ def _rewrite_resize(b: Builder, node: Node) -> Result:
     x = node.input(0)
     is_integer = node.op.mode != "nearest" and isinstance(x.type, Tensor) and x.type.dtype is not None and x.dtype.is_integer
     return _decompose_known_ranks(b, node) if is_integer else None
+
+
+def _rewrite_tensor_scatter(b: Builder, node: Node) -> Result:
+    """Return a TensorScatter by ScatterElements, which counts negative positions from the end: others take their place."""
+    op, (cache, update, *rest) = node.op, node.inputs
+    assert isinstance(op, TensorScatter)
+    if cache is None or update is None or cache.shape is None or update.shape is None:
+        return None
+    starts = rest[0] if rest else None
+    if starts is not None and op.mode == "linear":
+        length = shape_value(b, cache, [axis_in(op.axis, len(cache.shape))])
+        end = b.constant(length, dtypes.i64) if isinstance(length, list) else length
+        starts = b.Where(b.Less(starts, b.constant(0, dtypes.i64)), end, starts)
+    return _decompose_with(b, op, [cache, update, starts])
 
 
 def _rewrite_nms(b: Builder, node: Node) -> Result:
@@ -459,6 +474,7 @@ REWRITES: dict[type[Op], Rule] = {
     Scaler: _decompose_any_type,
     ScatterElements: _decompose_any_type,
     Sum: _rewrite_sum,
+    TensorScatter: _rewrite_tensor_scatter,
     TreeEnsemble: _rewrite_tree_ensemble,
     TreeEnsembleClassifier: _decompose_any_type,
     TreeEnsembleRegressor: _decompose_any_type,

@@ -50,10 +50,24 @@ class Segment(NamedTuple):
     steps: tuple[int, int] | None
 
 
+SharedPorts = tuple[int, int, Sequence[int]]
+"""The numbers of an input and of an output that may have one memory; where the output is the input with more rows, the axes of a
+caller's array in the order in which the model has them."""
+
+
+@dataclass(eq=False, slots=True)
+class CopyCount:
+    """The bytes of results that were copied into arrays which could have received them in place."""
+
+    nbytes: int = 0
+
+
 class Executable:
     """A plan with its kernels. Holds the constants that the steps read.
 
     ``arrays``: inputs with the memory layout that those of every call have. ``fill`` gives all steps to the core at once.
+    Where the steps do not allow that ``shared`` ports have one memory, the output is copied into its target after the run, which
+    ``copies`` counts.
     """
 
     def __init__(
@@ -67,6 +81,8 @@ class Executable:
         arena_pool: object,
         output_pool: Any,
         fill: Callable[[object], None] | None = None,
+        shared: Sequence[SharedPorts] = (),
+        copies: CopyCount | None = None,
     ) -> None:
         self.plan = plan
         self.has_own_plan = fill is None
@@ -78,6 +94,10 @@ class Executable:
         ranges = _extents_of(plan, arrays) if core else []
         self.has_dense_inputs = all(is_array(array) and array.flags.c_contiguous for array in arrays)
         self.program = core.Program(pool, weight_cache, arena_pool, plan.arena_bytes, ranges) if core else None
+        self._copies = CopyCount() if copies is None else copies
+        if self.program is not None:
+            for number, output, _ in shared:
+                self.program.ask_sharing(1 + number, 1 + len(plan.inputs) + output)
         self._addresses: Callable[[list[Array]], list[int]] = getattr(core, "addresses", _addresses_of)
         self.subprograms: list[Executable] = []
         self._controls: dict[int, ControlStep] = {}
@@ -90,7 +110,16 @@ class Executable:
         self._numbers = numbers
         self.constants: list[Any] = [data for step in plan.steps for data in step.constants()]
         self.constants += [data for control in self._controls.values() for data in control.constants]
+        self._shared_outputs = [plan.outputs[output] for _, output, _ in shared]
+        self._shared = {output: number for number, output, _ in shared if self._allows_sharing(number, output)}
         self._segments = self._make_segments()
+
+    def _allows_sharing(self, number: int, output: int) -> bool:
+        """Return whether an output may be written into the memory of an input: no step reads there what another has written."""
+        if self.program is None or self.python_steps:
+            return False
+        sharing: str = self.program.sharing(1 + number, 1 + len(self.plan.inputs) + output)
+        return sharing != "none"
 
     @property
     def is_native(self) -> bool:
@@ -238,7 +267,10 @@ class Executable:
         if self._output_pool is not None:
             self._output_pool.begin_call()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
-        results = [self._result_array(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
+        results = [
+            self._result_array(tensor, name, arrays, out, self._shared.get(index))
+            for index, (tensor, name) in enumerate(zip(self.plan.outputs, names, strict=True))
+        ]
         execution = self._core.Execution(self.program) if self._core else _PythonArena(self.plan.arena_bytes)
         addresses = [execution.arena, *self._addresses([*arrays, *results])]
         return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
@@ -268,8 +300,13 @@ class Executable:
         names = self.program.names()
         return [names[number] for number in self._numbers if number is not None]
 
-    def _result_array(self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None) -> Array:
-        """Return the array that the steps write an output into: the caller's where it is contiguous and overlaps no input."""
+    def _result_array(
+        self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None, shared: int | None
+    ) -> Array:
+        """Return the array that the steps write an output into: the caller's where it is contiguous and overlaps no input.
+
+        It may have the address of the input ``shared``.
+        """
         if tensor.is_dynamic:
             return None
         assert tensor.dtype is not None
@@ -285,7 +322,10 @@ class Executable:
             raise EngineError(
                 "output.array", f"out[{name!r}] must be a writable {tensor.dtype} array of shape {list(tensor.sizes)}"
             )
-        is_direct = target.flags.carray and not any(is_array(array) and np.may_share_memory(target, array) for array in arrays)
+        is_direct = target.flags.carray and not any(
+            is_array(array) and np.may_share_memory(target, array) and not (index == shared and has_same_address(target, array))
+            for index, array in enumerate(arrays)
+        )
         return target if is_direct else self._allocate(tensor)
 
     def _allocate(self, tensor: RunTensor) -> Array:
@@ -306,7 +346,15 @@ class Executable:
         if target is None or target is result:
             return result
         target[...] = result
+        if tensor in self._shared_outputs:
+            self._copies.nbytes += target.nbytes
         return target
+
+
+def has_same_address(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Return whether the first elements of two arrays have one address."""
+    first, second = (array.__array_interface__["data"][0] for array in (one, other))
+    return bool(first == second)
 
 
 class _PythonArena:

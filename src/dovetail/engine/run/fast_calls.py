@@ -14,7 +14,7 @@ from dovetail.engine.parametric_plan import ParametricPlan
 from dovetail.engine.plan_log import log_eviction
 from dovetail.engine.rewrite.output_conversions import Conversions
 from dovetail.engine.rewrite.string_inputs import EncodedStrings, is_string
-from dovetail.engine.run.executable import Executable
+from dovetail.engine.run.executable import Executable, SharedPorts
 from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.types import Tensor
@@ -38,6 +38,7 @@ class FastCalls:
         conversions: Conversions,
         encoded: EncodedStrings | None,
         output_pool: object,
+        shared: Sequence[SharedPorts] = (),
     ) -> None:
         self._core: Any = None
         inputs = model.inputs if encoded is None else encoded.model.inputs
@@ -58,6 +59,7 @@ class FastCalls:
                 output_pool,
                 MAX_SIZE_BYTES,
                 partial(log_eviction, model.file),
+                shared,
             )
         self.call: Any = self._core
 

@@ -1,0 +1,141 @@
+"""CacheProgram: a native program whose caches grow in the memory that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dovetail import native_core, symbolic
+from dovetail.errors import EngineError
+from dovetail.interpreter.interpret import bind_sizes, check_inputs, named_inputs, to_array
+from dovetail.ir.graph import Model
+from dovetail.ir.state import State
+from dovetail.limits import active
+from dovetail.runtime.caches import Cache, find_caches, with_leading_growth
+from dovetail.runtime.native_program import NativeProgram
+from dovetail.runtime.program import LoadedProgram, Statistics, write_outputs
+
+SPARE = 2
+"""The memory of a growing cache has this many times the bytes of the cache that it is made for, or more."""
+
+
+class CacheProgram(LoadedProgram):
+    """A Program of the native engine that extends a cache in place where the result of one call is an input of the next.
+
+    The arrays of growing caches that it returns are in memory with room behind them: an array is the beginning of the one that
+    was extended from it. No call changes an array that was returned before.
+    """
+
+    def __init__(self, model: Model, threads: int | None = None, elide: str = "auto") -> None:
+        super().__init__(model, "native", {"threads": threads, "elide": elide})
+        self._caches = find_caches(self.model)
+        self._growing = [cache for cache in self._caches if cache.order]
+        self._updated = [cache for cache in self._caches if not cache.order]
+        inputs = [value.name for value in self.model.inputs]
+        outputs = [value.name for value in self.model.outputs]
+        shared = [(inputs.index(cache.input), outputs.index(cache.output), cache.order) for cache in self._caches]
+        self._program = NativeProgram(with_leading_growth(self.model, self._caches), threads, elide, shared)
+        self._core, self._output_pool = native_core.core(), self._program.output_pool
+        if self._initial_states is None:
+            self._call_fast = self._program.call_growing
+        self._grown = [cache.output for cache in self._growing]
+        self._copied_bytes = 0
+
+    @property
+    def statistics(self) -> Statistics:
+        found = self._program.statistics
+        return found._replace(copied_cache_bytes=found.copied_cache_bytes + self._copied_bytes)
+
+    @property
+    def _threads(self) -> int:
+        return self._program._threads
+
+    @property
+    def _session_states(self) -> list[State]:
+        """The states of the model, and its other caches."""
+        states = self.model.states
+        names = {state.input for state in states}
+        return [*states, *(State(cache.input, cache.input, cache.output) for cache in self._caches if cache.input not in names)]
+
+    @property
+    def _overwritten(self) -> frozenset[str]:
+        """The states that the next call of a session overwrites, by their inputs."""
+        return frozenset(cache.input for cache in self._updated)
+
+    def _call_in_session(self, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        arrays = {**kept, **inputs}
+        stated = {state.input for state in self.model.states}
+        missing = [cache for cache in self._caches if cache.input not in arrays and cache.input not in stated]
+        if missing:
+            arrays = {**self._initial_caches(arrays, missing), **arrays}
+        given = {cache.input for cache in self._updated if cache.input in kept and cache.input not in inputs}
+        fast = self._program.call_growing
+        if fast is not None and not given and active() is None and not self._is_closed:
+            results = fast((arrays,), {}, None)
+            if results is not None:
+                return results  # type: ignore[no-any-return]
+        return self._run_with(lambda by_name, out: self._extend(by_name, out, given), (arrays,), {}, None)
+
+    def _initial_caches(self, arrays: Mapping[str, Any], missing: list[Cache]) -> dict[str, Any]:
+        """Return empty caches, and caches of zeros, for those that a session does not have. Raises EngineError [state.first]."""
+        values = {value.name: value for value in self.model.inputs}
+        known = [value for name, value in values.items() if name in arrays]
+        sizes = bind_sizes(known, [to_array(arrays[value.name], value) for value in known])
+        initial = {}
+        for cache in missing:
+            value = values[cache.input]
+            shape = [symbolic.substitute(dim, sizes) for dim in value.dims]
+            for axis in cache.order[:1]:
+                shape[axis] = 0
+            if not all(isinstance(size, int) for size in shape):
+                raise EngineError("state.first", f"the cache {value.name!r} of type {value.type} has no known initial value")
+            initial[cache.input] = np.zeros([int(size) for size in shape], value.dtype.numpy)
+        return initial
+
+    def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+        return self._extend(inputs, out, set())
+
+    def _extend(self, inputs: Any, out: Mapping[str, Any] | None, given: set[str]) -> dict[str, Any]:
+        """Run with the caches in memory that they share with the results.
+
+        ``given``: caches whose arrays no other caller has, so that the call may overwrite them.
+        """
+        by_name = named_inputs(self.model, inputs)
+        arrays = {value.name: to_array(by_name[value.name], value) for value in self.model.inputs}
+        sizes = check_inputs(self.model, list(arrays.values()))
+        targets = dict(out or {})
+        for cache in self._updated:
+            if cache.input in given:
+                targets[cache.output] = arrays[cache.input]
+        for cache in self._growing:
+            assert cache.length is not None
+            before, length = arrays[cache.input].transpose(cache.order), symbolic.evaluate(cache.length, sizes)
+            after = None if self._core is None else self._core.grow(before, length)
+            if after is None:
+                after = self._allocate(before, length)
+                after[: len(before)] = before
+                self._copied_bytes += before.nbytes
+            arrays[cache.input], targets[cache.output] = after[: len(before)], after
+        results = dict(self._program(arrays, out=targets))
+        for cache in self._growing:
+            results[cache.output] = results[cache.output].transpose(cache.inverse)
+        return results if out is None else write_outputs(results, {name: out[name] for name in self._grown if name in out})
+
+    def _allocate(self, before: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+        """Return an array that can grow, of ``length`` rows like those of ``before``, with room for as many again."""
+        shape = (length, *before.shape[1:])
+        if self._output_pool is None:
+            return np.empty(shape, before.dtype)
+        nbytes = prod(shape) * before.itemsize
+        array: np.ndarray[Any, Any] = self._output_pool.allocate_growing(shape, before.dtype, SPARE * nbytes)
+        return array
+
+    def close(self) -> None:
+        super().close()
+        self._program.close()
+
+
+__all__ = ["CacheProgram"]

@@ -1,0 +1,98 @@
+"""Caches of a model: inputs that come back as outputs, longer or changed in a part.
+
+A growing cache is the first input of a Concat whose result is an output. In :func:`with_leading_growth` the axis along which it
+grows is the outermost one in memory, so that new elements stand behind the old ones, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_model, inline, rename
+from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.types import Tensor, axis_in
+from dovetail.ops.constant import Identity
+from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
+from dovetail.symbolic import Size
+
+UPDATES = ScatterElements, ScatterND, ScatterUpdate, TensorScatter
+"""Operators that change elements of their first input."""
+
+
+class Cache(NamedTuple):
+    """An input and the output that is its next value.
+
+    ``order``: the axes of a cache that grows, the one along which it grows first; empty for a cache of which each call changes
+    some elements. ``inverse`` is the inverse permutation, ``length`` the size of the result along the axis.
+    """
+
+    input: str
+    output: str
+    order: tuple[int, ...] = ()
+    inverse: tuple[int, ...] = ()
+    length: Size | None = None
+
+
+def find_caches(model: Model) -> list[Cache]:
+    """Return the caches of a model by its structure, at most one for each input and output."""
+    caches: list[Cache] = []
+    for output in model.outputs:
+        value = _behind_identities(output)
+        if value.node is None or not value.node.inputs or value.node.inputs[0] is None:
+            continue
+        source = _behind_identities(value.node.inputs[0])
+        if source.node is not None or any(cache.input == source.name for cache in caches):
+            continue
+        op = value.node.op
+        if isinstance(op, Concat) and source.shape is not None:
+            axis = axis_in(op.axis, len(source.shape))
+            if _grows(source, output, axis):
+                order = (axis, *(other for other in range(len(source.shape)) if other != axis))
+                inverse = tuple(order.index(index) for index in range(len(order)))
+                caches.append(Cache(source.name, output.name, order, inverse, output.dims[axis]))
+        elif isinstance(op, UPDATES) and source.shape is not None and source.type == output.type:
+            caches.append(Cache(source.name, output.name))
+    return caches
+
+
+def _behind_identities(value: Value) -> Value:
+    while value.node is not None and isinstance(value.node.op, Identity) and value.node.inputs[0] is not None:
+        value = value.node.inputs[0]
+    return value
+
+
+def _grows(source: Value, output: Value, axis: int) -> bool:
+    """Return whether an output differs from an input in the size of one axis alone, which follows from sizes of inputs."""
+    before, after = source.shape, output.shape
+    if before is None or after is None or None in (*before, *after) or len(before) != len(after) or source.dtype != output.dtype:
+        return False
+    is_same = all(one == other for index, (one, other) in enumerate(zip(before, after, strict=True)) if index != axis)
+    return is_same and not isinstance(before[axis], int) and source.dtype.name != "string"
+
+
+def with_leading_growth(model: Model, caches: Iterable[Cache]) -> Model:
+    """Return a model without states whose growing caches have the axis that grows first, as inputs and as outputs."""
+    grown = {name: cache for cache in caches if cache.order for name in (cache.input, cache.output)}
+    b = Builder(graph=Graph(model.graph.name))
+    inputs = []
+    for old in model.inputs:
+        if old.name in grown:
+            cache = grown[old.name]
+            rows = b.input_of(old.name, Tensor(old.dtype, tuple(old.dims[axis] for axis in cache.order)))
+            inputs.append(b.Transpose(rows, cache.inverse))
+        else:
+            inputs.append(b.input_of(old.name, old.type))
+    for old, value in zip(model.outputs, inline(b, model.graph, inputs, keep_names=True), strict=True):
+        if old.name in grown:
+            rename(b.graph, value, b.graph.free_name(f"{old.name}_grown"))
+            value = b.Transpose(value, grown[old.name].order)
+        b.output(old.name, value)
+    new = copy_model(model, b.graph)
+    new.states = []
+    return new
+
+
+__all__ = ["Cache", "find_caches", "with_leading_growth"]
