@@ -72,32 +72,32 @@ bool Operand::is_within(std::int64_t first, std::int64_t last) const {
 namespace {
 
 template <typename T>
-const T* find(const Spec& spec, const std::string& name) {
+const T* find(const Spec& spec, std::string_view name) {
     const auto attribute = spec.attributes.find(name);
     if (attribute == spec.attributes.end()) return nullptr;
     const T* value = std::get_if<T>(&attribute->second);
-    if (value == nullptr) throw std::invalid_argument(spec.kernel + ": the attribute " + name + " has another type");
+    if (value == nullptr) throw std::invalid_argument(spec.kernel + ": the attribute " + std::string(name) + " has another type");
     return value;
 }
 
 }  // namespace
 
-std::int64_t Spec::integer(const std::string& name, std::int64_t fallback) const {
+std::int64_t Spec::integer(std::string_view name, std::int64_t fallback) const {
     const auto* value = find<std::int64_t>(*this, name);
     return value ? *value : fallback;
 }
 
-double Spec::real(const std::string& name, double fallback) const {
+double Spec::real(std::string_view name, double fallback) const {
     const auto* value = find<double>(*this, name);
     return value ? *value : fallback;
 }
 
-std::vector<std::int64_t> Spec::integers(const std::string& name) const {
+std::vector<std::int64_t> Spec::integers(std::string_view name) const {
     const auto* value = find<std::vector<std::int64_t>>(*this, name);
     return value ? *value : std::vector<std::int64_t>();
 }
 
-std::vector<double> Spec::reals(const std::string& name) const {
+std::vector<double> Spec::reals(std::string_view name) const {
     // The binding converts an empty Python list to a vector of integers.
     const auto attribute = attributes.find(name);
     if (attribute != attributes.end())
@@ -107,9 +107,9 @@ std::vector<double> Spec::reals(const std::string& name) const {
     return value ? *value : std::vector<double>();
 }
 
-std::string Spec::text(const std::string& name, const std::string& fallback) const {
+std::string Spec::text(std::string_view name, std::string_view fallback) const {
     const auto* value = find<std::string>(*this, name);
-    return value ? *value : fallback;
+    return value ? *value : std::string(fallback);
 }
 
 }  // namespace dovetail

@@ -4,14 +4,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "isa.h"
 #include "memory.h"
+#include "sizes.h"
 #include "thread_pool.h"
 
 namespace dovetail {
@@ -31,8 +34,8 @@ struct Operand {
     std::int64_t offset = 0;
     Element element = Element::other;
     std::int64_t itemsize = 0;
-    std::vector<std::int64_t> sizes;
-    std::vector<std::int64_t> strides;
+    Sizes sizes;
+    Sizes strides;
     // The elements of a constant, at offset 0; null for any other operand. The caller keeps them alive as long as the kernel.
     const std::byte* constant = nullptr;
     // The memory of a constant: its first byte and the byte past its last one, counted from `constant`.
@@ -47,20 +50,22 @@ struct Operand {
 };
 
 using Attribute = std::variant<std::int64_t, double, std::vector<std::int64_t>, std::vector<double>, std::string>;
+// Looked up without a copy of the name.
+using Attributes = std::map<std::string, Attribute, std::less<>>;
 
 // Name, operands and attributes from which a factory makes a kernel. The getters return `fallback` for an absent attribute.
 struct Spec {
     std::string kernel;
     std::vector<Operand> inputs;
     std::vector<Operand> outputs;
-    std::map<std::string, Attribute> attributes;
+    Attributes attributes;
 
-    bool has(const std::string& name) const { return attributes.count(name) != 0; }
-    std::int64_t integer(const std::string& name, std::int64_t fallback = 0) const;
-    double real(const std::string& name, double fallback = 0) const;
-    std::vector<std::int64_t> integers(const std::string& name) const;
-    std::vector<double> reals(const std::string& name) const;
-    std::string text(const std::string& name, const std::string& fallback = "") const;
+    bool has(std::string_view name) const { return attributes.find(name) != attributes.end(); }
+    std::int64_t integer(std::string_view name, std::int64_t fallback = 0) const;
+    double real(std::string_view name, double fallback = 0) const;
+    std::vector<std::int64_t> integers(std::string_view name) const;
+    std::vector<double> reals(std::string_view name) const;
+    std::string text(std::string_view name, std::string_view fallback = "") const;
 };
 
 // One run of a program: its buffers, its threads and its scratch memory.

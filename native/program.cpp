@@ -107,8 +107,12 @@ void Program::add(const Spec& spec, bool shared) {
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
     // Before the kernel is made, which may read constants.
     const std::int64_t operand_bytes = check(spec);
-    WeightCache own;
-    append(make(spec, shared ? *weights_ : own), operand_bytes);
+    if (shared) {
+        append(make(spec, *weights_), operand_bytes);
+    } else {
+        WeightCache own;
+        append(make(spec, own), operand_bytes);
+    }
     restrict_sharing(*kernels_.back(), spec.inputs, spec.outputs);
 }
 
@@ -234,18 +238,13 @@ std::int64_t Polynomial::at(const std::vector<std::int64_t>& factors) const {
     return static_cast<std::int64_t>(value);
 }
 
-bool Polynomial::is_constant() const {
-    return std::all_of(differences.begin(), differences.end(), [](std::int64_t each) { return each == 0; });
-}
-
 ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
-                                     std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants,
+                                     std::vector<Varying> varying, std::vector<ParametricConstant> constants,
                                      std::vector<ParametricPart> parts)
     : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), parts_(std::move(parts)),
       has_constant_(steps_.size()), is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
-    if (differences.size() != orders_.size()) throw std::invalid_argument("needs differences for each order");
-    for (const auto& each : differences)
-        if (each.size() != steps_.size()) throw std::invalid_argument("needs a difference for each step");
+    for (const Varying& each : varying)
+        if (each.second.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricPart& part : parts_)
         if (part.bytes.differences.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricConstant& constant : constants_) {
@@ -255,40 +254,29 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
             if (element.differences.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
         has_constant_[constant.step] = true;
     }
+    std::size_t number = 0;
+    auto next = varying.begin();
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-        const auto collect_from = [&](std::int64_t& value, auto part) {
-            std::vector<std::int64_t> found;
-            for (const auto& each : differences) found.push_back(part(each[i]));
-            if (collect(value, std::move(found))) is_fixed_[i] = false;
+        const auto visit = [&](std::int64_t& value) {
+            if (next == varying.end() || next->first != number++) return;
+            numbers_.push_back({&value, {value, std::move(next->second)}});
+            is_fixed_[i] = false;
+            ++next;
         };
-        for (const auto operands : {&Spec::inputs, &Spec::outputs})
-            for (std::size_t j = 0; j < (steps_[i].*operands).size(); ++j) {
-                Operand& operand = (steps_[i].*operands)[j];
-                collect_from(operand.offset, [&](const Spec& spec) { return (spec.*operands).at(j).offset; });
-                for (const auto axes : {&Operand::sizes, &Operand::strides})
-                    for (std::size_t axis = 0; axis < (operand.*axes).size(); ++axis)
-                        collect_from((operand.*axes)[axis],
-                                     [&](const Spec& spec) { return ((spec.*operands).at(j).*axes).at(axis); });
+        for (auto* operands : {&steps_[i].inputs, &steps_[i].outputs})
+            for (Operand& operand : *operands) {
+                visit(operand.offset);
+                std::for_each(operand.sizes.begin(), operand.sizes.end(), visit);
+                std::for_each(operand.strides.begin(), operand.strides.end(), visit);
             }
         for (auto& item : steps_[i].attributes) {
-            const std::string& name = item.first;
-            if (auto* const number = std::get_if<std::int64_t>(&item.second))
-                collect_from(*number, [&](const Spec& spec) { return std::get<std::int64_t>(spec.attributes.at(name)); });
+            if (auto* const value = std::get_if<std::int64_t>(&item.second)) visit(*value);
             if (auto* const row = std::get_if<std::vector<std::int64_t>>(&item.second))
-                for (std::size_t k = 0; k < row->size(); ++k)
-                    collect_from((*row)[k], [&](const Spec& spec) {
-                        return std::get<std::vector<std::int64_t>>(spec.attributes.at(name)).at(k);
-                    });
+                std::for_each(row->begin(), row->end(), visit);
         }
         if (has_constant_[i]) is_fixed_[i] = false;
     }
-}
-
-bool ParametricProgram::collect(std::int64_t& value, std::vector<std::int64_t> differences) {
-    Polynomial polynomial{value, std::move(differences)};
-    if (polynomial.is_constant()) return false;
-    numbers_.push_back({&value, std::move(polynomial)});
-    return true;
+    if (next != varying.end()) throw std::invalid_argument("needs the numbers of the steps in increasing order");
 }
 
 std::vector<std::int64_t> ParametricProgram::factors_at(const std::vector<std::int64_t>& distances) const {

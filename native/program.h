@@ -140,7 +140,6 @@ struct Polynomial {
     std::vector<std::int64_t> differences;
 
     std::int64_t at(const std::vector<std::int64_t>& factors) const;
-    bool is_constant() const;
 };
 
 // A constant whose elements sizes decide: the step and the input that read it.
@@ -161,11 +160,13 @@ struct ParametricPart {
 // polynomials in the distances of the sizes from the first ones.
 class ParametricProgram {
 public:
-    // `steps` are the kernels for the first sizes. `orders`: for each symbol the order of a difference; `differences` hold, for
-    // each of the orders, what each number adds. All have equal names.
-    ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders,
-                      std::vector<std::vector<Spec>> differences, std::vector<ParametricConstant> constants,
-                      std::vector<ParametricPart> parts);
+    using Varying = std::pair<std::size_t, std::vector<std::int64_t>>;
+
+    // `steps` are the kernels for the first sizes. `orders`: for each symbol the order of a difference. `varying`: the numbers
+    // that depend on the sizes, in increasing order, with what each of the orders adds. The numbers of a step are, for each input
+    // and then each output, the offset, sizes and strides; then the integers of its attributes in the order of their names.
+    ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders, std::vector<Varying> varying,
+                      std::vector<ParametricConstant> constants, std::vector<ParametricPart> parts);
 
     // The factors of the orders at sizes of these distances from the first ones: products of binomial coefficients. Throws
     // std::invalid_argument for a distance that is negative or larger than kMaxDistance.
@@ -190,9 +191,6 @@ private:
 
     // The parts of the arena, such that those whose lifetimes intersect do not overlap, and the bytes of the arena.
     std::pair<std::vector<ArenaPart>, std::size_t> place(const std::vector<std::int64_t>& factors) const;
-    // Returns whether the number depends on the sizes.
-    bool collect(std::int64_t& value, std::vector<std::int64_t> differences);
-
     std::vector<Spec> steps_;  // of the last call: copies of all their parts would take longer than their numbers
     std::vector<std::vector<std::int64_t>> orders_;
     std::vector<Number> numbers_;

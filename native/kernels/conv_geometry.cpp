@@ -59,7 +59,7 @@ Spec without_unit_axes(Spec spec) {
             (axis - 2 < pads.size() && pads[axis - 2] != 0))
             continue;
         const std::size_t full = spec.inputs[0].rank();
-        const auto drop = [axis](std::vector<std::int64_t>& values, std::size_t index) {
+        const auto drop = [axis](auto& values, std::size_t index) {
             if (axis - index < values.size()) values.erase(values.begin() + static_cast<std::ptrdiff_t>(axis - index));
         };
         for (auto* operands : {&spec.inputs, &spec.outputs})

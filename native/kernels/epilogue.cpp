@@ -62,9 +62,9 @@ void Epilogue::apply_to(GemmTile& tile) const {
     tile.output_shift = output_shift;
 }
 
-std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand) {
+Sizes float_strides(const Spec& spec, const Operand& operand) {
     if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": operands must be f32");
-    std::vector<std::int64_t> strides;
+    Sizes strides;
     for (std::size_t i = 0; i < operand.rank(); ++i) {
         const std::int64_t stride = operand.sizes[i] > 1 ? operand.strides[i] : 0;
         if (stride % 4 != 0) throw std::invalid_argument(spec.kernel + ": strides must be multiples of 4 bytes");

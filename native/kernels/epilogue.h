@@ -34,6 +34,6 @@ std::vector<float> floats_of(const Operand& operand);
 
 // Strides in floats instead of bytes. Throws if an operand is not f32 or has a stride that is no multiple of 4. An axis of size 1
 // has stride 0.
-std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand);
+Sizes float_strides(const Spec& spec, const Operand& operand);
 
 }  // namespace dovetail

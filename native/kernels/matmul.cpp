@@ -24,26 +24,26 @@ std::int64_t round_to_line(std::int64_t floats) { return ceil_div(floats, 16) * 
 
 // Strides of a batch of matrices, in floats.
 struct BatchStrides {
-    std::vector<std::int64_t> batch;  // by batch axis of the output; zero broadcasts
+    Sizes batch;  // by batch axis of the output; zero broadcasts
     std::int64_t row = 0, column = 0;
 };
 
-BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const std::vector<std::int64_t>& batch, std::int64_t rows,
+BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const Sizes& batch, std::int64_t rows,
                               std::int64_t columns) {
-    std::vector<std::int64_t> sizes = batch;
+    Sizes sizes = batch;
     sizes.push_back(rows);
     sizes.push_back(columns);
     const auto strides = float_strides(spec, operand);
     if (operand.rank() > sizes.size())
         throw std::invalid_argument(spec.kernel + ": an operand must not have more axes than the output");
     const std::size_t missing = sizes.size() - operand.rank();
-    std::vector<std::int64_t> all(sizes.size(), 0);
+    Sizes all(sizes.size());
     for (std::size_t i = 0; i < operand.rank(); ++i) {
         if (operand.sizes[i] != sizes[i + missing] && operand.sizes[i] != 1)
             throw std::invalid_argument(spec.kernel + ": the shapes of the operands disagree");
         all[i + missing] = strides[i];
     }
-    return {{all.begin(), all.end() - 2}, all[all.size() - 2], columns == 1 ? 1 : all.back()};
+    return {Sizes(all.begin(), all.end() - 2), all[all.size() - 2], columns == 1 ? 1 : all.back()};
 }
 
 class MatMul : public Kernel {
@@ -98,7 +98,7 @@ private:
     Epilogue epilogue_;
     const GemmKernels& kernels_ = gemm_kernels();
     const PackingKernels& packing_ = packing_kernels();
-    std::vector<std::int64_t> batch_;
+    Sizes batch_;
     std::int64_t rows_ = 0, depth_ = 0, columns_ = 0;
     BatchStrides a, b, y, bias, residual;
     bool has_bias_ = false;
@@ -128,7 +128,7 @@ MatMul::MatMul(const Spec& spec, WeightCache& cache)
     a = batch_strides_of(spec, a_, batch_, rows_, depth_);
     b = batch_strides_of(spec, b_, batch_, depth_, columns_);
     y = batch_strides_of(spec, y_, batch_, rows_, columns_);
-    bias.batch = residual.batch = std::vector<std::int64_t>(batch_.size(), 0);
+    bias.batch = residual.batch = Sizes(batch_.size());
     scale_ = static_cast<float>(spec.real("alpha", 1));
     has_bias_ = spec.integer("has_bias") != 0;
     if (has_bias_) {
@@ -203,7 +203,7 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
         // Tiles read whole vectors.
         const std::int64_t padded = columns_ + kMaxVectors * 16;
-        const std::string key = cache.key_of(from) + " bias " + std::to_string(columns_) + " " + std::to_string(bias.column);
+        const std::string key = packing_key(cache, from, "bias", {columns_, bias.column});
         bias_row_ = cache.get_or_create_floats(key, static_cast<std::size_t>(padded), [&] {
             const auto row = aligned_floats(static_cast<std::size_t>(padded));
             for (std::int64_t j = 0; j < padded; ++j) row.get()[j] = j < columns_ ? from[j * bias.column] : 0;

@@ -1,6 +1,7 @@
 #include "kernels/weight_packing.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "int_math.h"
@@ -9,10 +10,11 @@ namespace dovetail {
 
 namespace {
 
+// Visits the panels from the column `first` on.
 template <typename Visit>
-void for_each_panel(std::int64_t columns, int widest, int lanes, const Visit& visit) {
-    std::int64_t remaining = ceil_div(columns, lanes);
-    for (std::int64_t first = 0; remaining > 0;) {
+void for_each_panel(std::int64_t columns, int widest, int lanes, const Visit& visit, std::int64_t first = 0) {
+    std::int64_t remaining = ceil_div(columns - first, lanes);
+    while (remaining > 0) {
         int vectors = static_cast<int>(std::min<std::int64_t>(remaining, widest));
         if (remaining == widest + 1 && widest > 2) --vectors;
         const std::int64_t width = static_cast<std::int64_t>(vectors) * lanes;
@@ -58,8 +60,15 @@ std::uint32_t bits_of(float number) {
     return bits;
 }
 
+void add_number(std::string& key, std::int64_t number) {
+    char text[24] = " ";
+    key.append(text, std::to_chars(text + 1, text + sizeof text, number).ptr);
+}
+
+// All columns and the vectors of the first panel determine the panels.
 void add_panels(std::string& key, const std::vector<Panel>& panels) {
-    for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
+    add_number(key, panels.empty() ? 0 : panels.back().first + panels.back().columns);
+    add_number(key, panels.empty() ? 0 : panels.front().vectors);
 }
 
 std::size_t width_of(const std::vector<Panel>& panels, int lanes) {
@@ -68,10 +77,19 @@ std::size_t width_of(const std::vector<Panel>& panels, int lanes) {
 
 }  // namespace
 
-std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const float* from, std::int64_t depth,
+std::string packing_key(const WeightCache& cache, const void* from, const char* packing,
+                        std::initializer_list<std::int64_t> numbers) {
+    std::string key = cache.key_of(from);
+    key.reserve(128);
+    key += ' ';
+    key += packing;
+    for (const std::int64_t number : numbers) add_number(key, number);
+    return key;
+}
+
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const float* from, std::int64_t depth,
                                          std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes) {
-    std::string key = cache.key_of(from) + " " + packing;
-    for (const std::int64_t number : {depth, row, stride}) key += " " + std::to_string(number);
+    std::string key = packing_key(cache, from, packing, {depth, row, stride});
     add_panels(key, panels);
     return cache.get_or_create_floats(key, width_of(panels, lanes) * static_cast<std::size_t>(depth), [&] {
         Matrix matrix{from, {}, stride};
@@ -80,7 +98,7 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& 
     });
 }
 
-std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const Matrix& matrix,
                                          const std::vector<Panel>& panels, int lanes) {
     // The same constant may be packed in several orders: the key holds an FNV hash of all of them.
     auto hash = static_cast<std::uint64_t>(matrix.stride);
@@ -89,7 +107,7 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& 
     if (matrix.factor != nullptr)
         for (const Panel& panel : panels)
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
-    std::string key = cache.key_of(matrix.from) + " " + packing + " " + std::to_string(hash);
+    std::string key = packing_key(cache, matrix.from, packing, {static_cast<std::int64_t>(hash)});
     add_panels(key, panels);
     return cache.get_or_create_floats(key, width_of(panels, lanes) * matrix.order.size(),
                                       [&] { return pack(matrix, panels, lanes); });
@@ -124,11 +142,13 @@ std::int64_t max_rows(int vectors, std::int64_t step, const GemmKernels& table) 
 }
 
 double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t limit, int lanes) {
-    double cost = 0;
     const auto tiles = static_cast<double>(ceil_div(length, limit));
-    for_each_panel(columns, widest, lanes, [&](const Panel& panel) {
-        cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors, lanes);
-    });
+    const auto panel_cost = [&](int vectors) { return tiles * cost_of(static_cast<double>(length) / tiles, vectors, lanes); };
+    // All panels but the last two are equal.
+    const std::int64_t equal = std::max<std::int64_t>(columns / (static_cast<std::int64_t>(lanes) * widest) - 2, 0);
+    double cost = static_cast<double>(equal) * panel_cost(widest);
+    for_each_panel(
+        columns, widest, lanes, [&](const Panel& panel) { cost += panel_cost(panel.vectors); }, equal * lanes * widest);
     return cost;
 }
 

@@ -32,12 +32,16 @@ struct Matrix {
 // floats.
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
 
+// The key of a packing of a constant: its name and all numbers that distinguish it.
+std::string packing_key(const WeightCache& cache, const void* from, const char* packing,
+                        std::initializer_list<std::int64_t> numbers);
+
 // The packed matrix in the cache, under the constant's address and all that distinguishes this packing.
-std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const Matrix& matrix,
                                          const std::vector<Panel>& panels, int lanes);
 
 // The same for a matrix whose element (k, j) is from[k * row + j * stride], for k below `depth`.
-std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const float* from, std::int64_t depth,
+std::shared_ptr<const float> pack_cached(WeightCache& cache, const char* packing, const float* from, std::int64_t depth,
                                          std::int64_t row, std::int64_t stride, const std::vector<Panel>& panels, int lanes);
 
 // A prefetch of the next weights into L2, shared out among the tiles of a task.

@@ -45,7 +45,7 @@ Operand operand_of(const Row& row) {
 }
 
 Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
-             const std::map<std::string, Attribute>& attributes) {
+             const Attributes& attributes) {
     Spec spec;
     spec.kernel = kernel;
     for (const Row& row : inputs) spec.inputs.push_back(operand_of(row));
@@ -60,7 +60,7 @@ Polynomial polynomial_of(const std::vector<std::int64_t>& numbers) {
 }
 
 // The arguments of Program.add.
-using SpecRow = std::tuple<std::string, std::vector<Row>, std::vector<Row>, std::map<std::string, Attribute>>;
+using SpecRow = std::tuple<std::string, std::vector<Row>, std::vector<Row>, Attributes>;
 
 std::vector<Spec> specs_of(const std::vector<SpecRow>& rows) {
     std::vector<Spec> specs;
@@ -218,7 +218,7 @@ void bind_program(nb::module_& m) {
         .def(
             "add",
             [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
-               const std::map<std::string, Attribute>& attributes, bool shared) {
+               const Attributes& attributes, bool shared) {
                 const Spec spec = spec_of(kernel, inputs, outputs, attributes);
                 const dovetail::GilRelease released;
                 program.add(spec, shared);
@@ -266,10 +266,8 @@ void bind_program(nb::module_& m) {
         .def(
             "__init__",
             [](ParametricProgram* self, const std::vector<SpecRow>& steps, std::vector<std::vector<std::int64_t>> orders,
-               const std::vector<std::vector<SpecRow>>& differences, const std::vector<ConstantRow>& rows,
+               std::vector<ParametricProgram::Varying> varying, const std::vector<ConstantRow>& rows,
                const std::vector<std::tuple<std::vector<std::int64_t>, std::size_t, std::size_t>>& part_rows) {
-                std::vector<std::vector<Spec>> specs;
-                for (const auto& each : differences) specs.push_back(specs_of(each));
                 std::vector<ParametricConstant> constants;
                 for (const auto& [step, input, elements] : rows) {
                     ParametricConstant& constant = constants.emplace_back(ParametricConstant{step, input, {}});
@@ -277,10 +275,10 @@ void bind_program(nb::module_& m) {
                 }
                 std::vector<ParametricPart> parts;
                 for (const auto& [bytes, first, last] : part_rows) parts.push_back({polynomial_of(bytes), first, last});
-                new (self) ParametricProgram(specs_of(steps), std::move(orders), std::move(specs), std::move(constants),
+                new (self) ParametricProgram(specs_of(steps), std::move(orders), std::move(varying), std::move(constants),
                                              std::move(parts));
             },
-            "steps"_a, "orders"_a, "differences"_a, "constants"_a, "parts"_a)
+            "steps"_a, "orders"_a, "varying"_a, "constants"_a, "parts"_a)
         .def(
             "arena_bytes",
             [](const ParametricProgram& steps, const std::vector<std::int64_t>& distances) {

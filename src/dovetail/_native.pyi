@@ -35,7 +35,7 @@ class ParametricProgram:
         self,
         steps: Sequence[Any],
         orders: Sequence[Sequence[int]],
-        differences: Sequence[Any],
+        varying: Sequence[tuple[int, Sequence[int]]],
         constants: Sequence[Any],
         parts: Sequence[tuple[Sequence[int], int, int]],
     ) -> None: ...

@@ -9,7 +9,7 @@ them. All have the same buffers with the same lifetimes, for which the core assi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -26,7 +26,7 @@ from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
 from dovetail.engine.plan import Operand, Plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
-from dovetail.engine.run.step_encoding import EncodedStep, OperandRow, encode_step
+from dovetail.engine.run.step_encoding import EncodedStep, encode_step
 from dovetail.engine.select.kernel_traits import traits_of
 from dovetail.engine.shape_specialization import ShapeTensorNodes
 from dovetail.ir.graph import Graph
@@ -79,11 +79,21 @@ class SymbolPlace(NamedTuple):
     axis: int
 
 
+class EncodedRange(NamedTuple):
+    """The arguments of the core's ParametricProgram. A polynomial is a row: its base, and what each of the orders adds."""
+
+    steps: list[EncodedStep]
+    orders: list[Index]
+    varying: list[tuple[int, list[int]]]
+    constants: list[tuple[int, int, list[list[int]]]]
+    parts: list[tuple[list[int], int, int]]
+
+
 class ParametricPlan:
     """The steps for ranges of sizes of some symbols.
 
-    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, with differences for the indices ``orders``;
-    ``sizes`` are those of its inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
+    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, made of ``encoded``; ``sizes`` are those of its
+    inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
     """
 
     def __init__(
@@ -91,7 +101,7 @@ class ParametricPlan:
         ranges: Mapping[str, SizeRange],
         plan: Plan,
         steps: Any,
-        orders: Sequence[Index],
+        encoded: EncodedRange,
         sizes: Sequence[Sequence[Polynomial]],
         places: Sequence[SymbolPlace] | None,
     ) -> None:
@@ -100,7 +110,7 @@ class ParametricPlan:
         self.constant_bytes = plan.constant_bytes
         self._ranges = ranges
         self._plan = plan
-        self._orders = orders
+        self.encoded = encoded
         self._sizes = sizes
 
     @property
@@ -116,7 +126,7 @@ class ParametricPlan:
     def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
         """Return the shapes of the inputs and of the outputs, for the core: each size as its base and its differences."""
         simplex = _simplex(len(self._ranges))
-        kept = [0, *(simplex.index(order) for order in self._orders)]
+        kept = [0, *(simplex.index(order) for order in self.encoded.orders)]
         rows = [[[size[index] for index in kept] for size in sizes] for sizes in self._sizes]
         return rows[: len(self._plan.inputs)], rows[len(self._plan.inputs) :]
 
@@ -280,16 +290,15 @@ def _fit(
     elements = [element for constant in constants for element in constant.elements]
     used = [order for order in range(1, len(_simplex(len(ranges)))) if any(number[order] for number in (*numbers, *elements))]
     orders = [_simplex(len(ranges))[order] for order in used]
-    rows = (iter([number[order] for number in polynomials]) for order in used)
-    differences = [[_with_numbers(step, row) for step in steps] for row in rows]
 
     def row_of(number: Polynomial) -> list[int]:
         return [number[0], *(number[order] for order in used)]
 
-    varying = [(constant.step, constant.operand, list(map(row_of, constant.elements))) for constant in constants]
+    varying = [(index, row_of(number)[1:]) for index, number in enumerate(polynomials) if any(row_of(number)[1:])]
+    elements_by_step = [(constant.step, constant.operand, list(map(row_of, constant.elements))) for constant in constants]
     parts = [(row_of(size), buffer.first, buffer.last) for size, buffer in zip(nbytes, plan.buffers, strict=True)]
-    program = core.ParametricProgram(steps, orders, differences, varying, parts)
-    return ParametricPlan(ranges, _in_one_arena(plan), program, orders, sizes, places)
+    encoded = EncodedRange(steps, orders, varying, elements_by_step, parts)
+    return ParametricPlan(ranges, _in_one_arena(plan), core.ParametricProgram(*encoded), encoded, sizes, places)
 
 
 def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index]) -> list[Polynomial] | None:
@@ -388,10 +397,18 @@ def _is_same_constant(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, A
     return one is other or (one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
 
 
+def _has_numbers(value: Any) -> bool:
+    """Return whether an attribute is an integer, or integers."""
+    return all(isinstance(item, int | np.integer) for item in _items_of(value))
+
+
+def _items_of(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
 def _is_number(name: str, value: object) -> bool:
     """Return whether an attribute is an integer, or integers, that may depend on the sizes."""
-    items = value if isinstance(value, list) else [value]
-    return name not in STRUCTURE and all(isinstance(item, int) for item in items)
+    return name not in STRUCTURE and _has_numbers(value)
 
 
 STRUCTURE = ("code", "results")
@@ -404,7 +421,7 @@ def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
     for kernel, reads, writes, attributes in steps:
         operands = tuple((row[0], row[2], row[3], len(row[4]), bool(row[6])) for row in (*reads, *writes))
         named = tuple(
-            (name, repr(value) if not _is_number(name, value) else len(value) if isinstance(value, list) else None)
+            (name, len(_items_of(value)) if _is_number(name, value) else repr(value))
             for name, value in attributes.items()
         )
         structure.append((kernel, len(reads), operands, named))
@@ -412,14 +429,15 @@ def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
 
 
 def _numbers_of(steps: Sequence[EncodedStep]) -> Iterable[int]:
+    """Yield the numbers of the steps in the order of the core's ParametricProgram."""
     for _, reads, writes, attributes in steps:
         for row in (*reads, *writes):
             yield row[1]
             yield from row[4]
             yield from row[5]
-        for name, value in attributes.items():
-            if _is_number(name, value):
-                yield from value if isinstance(value, list) else (value,)
+        for _, value in sorted(attributes.items()):
+            if _has_numbers(value):
+                yield from map(int, _items_of(value))
 
 
 def _sizes_of(plan: Plan) -> Iterable[int]:
@@ -433,31 +451,3 @@ def _bytes_of(plan: Plan) -> Iterable[int]:
 
 def _resize(tensor: RunTensor, sizes: Iterable[int]) -> RunTensor:
     return RunTensor(tensor.name, tensor.type, tuple(sizes), tensor.dtype)
-
-
-# Steps with differences in place of their numbers
-
-
-def _with_numbers(step: EncodedStep, numbers: Iterator[int]) -> EncodedStep:
-    kernel, reads, writes, attributes = step
-    new_reads, new_writes = ([_row_with_numbers(row, numbers) for row in rows] for rows in (reads, writes))
-    return (
-        kernel,
-        new_reads,
-        new_writes,
-        {name: _attribute_with_numbers(name, value, numbers) for name, value in attributes.items()},
-    )
-
-
-def _row_with_numbers(row: OperandRow, numbers: Iterator[int]) -> OperandRow:
-    buffer, _, dtype, itemsize, sizes, strides, address, low, high = row
-    offset = next(numbers)
-    return buffer, offset, dtype, itemsize, [next(numbers) for _ in sizes], [next(numbers) for _ in strides], address, low, high
-
-
-def _attribute_with_numbers(name: str, value: Any, numbers: Iterator[int]) -> Any:
-    if name in STRUCTURE:
-        return [0 for _ in value]
-    if not _is_number(name, value):
-        return value
-    return [next(numbers) for _ in value] if isinstance(value, list) else next(numbers)
