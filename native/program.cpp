@@ -243,6 +243,10 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
                                      std::vector<ParametricPart> parts)
     : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), parts_(std::move(parts)),
       has_constant_(steps_.size()), is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
+    for (const auto& order : orders_)
+        if (order.size() != orders_.front().size() ||
+            std::any_of(order.begin(), order.end(), [](auto power) { return power < 0 || power > kMaxOrder; }))
+            throw std::invalid_argument("needs a small order for each symbol");
     for (const Varying& each : varying)
         if (each.second.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricPart& part : parts_)

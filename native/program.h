@@ -178,9 +178,12 @@ public:
     void fill(Program& program, const std::vector<std::int64_t>& factors);
     std::size_t size() const { return steps_.size(); }
     std::size_t orders() const { return orders_.size(); }
+    // True if there are distances for all symbols of the orders.
+    bool takes(std::size_t distances) const { return orders_.empty() || orders_.front().size() == distances; }
 
     // Products of three distances stay in 64 bits.
     static constexpr std::int64_t kMaxDistance = 1 << 20;
+    static constexpr std::int64_t kMaxOrder = 16;
 
 private:
     // A number of a step that depends on the sizes.

@@ -161,6 +161,9 @@ class FastCalls {
     struct Entry;
 
 public:
+    // The default of `max_made_bytes`.
+    static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26;
+
     // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call. `max_made_bytes`:
     // bytes of the programs that calls make; `log_eviction` is called for each that is dropped, with the number of those that are
     // left, their bytes and the maximum. `shared`: inputs and
@@ -192,6 +195,7 @@ public:
         const std::size_t orders = range.steps->orders();
         if (range.inputs.size() != inputs_.size() || range.outputs.size() != outputs_.size())
             throw std::invalid_argument("needs a shape for each input and output of the program");
+        if (!range.steps->takes(range.symbols.size())) throw std::invalid_argument("needs a range for each symbol");
         for (const auto* shapes : {&range.inputs, &range.outputs})
             for (const ParametricShape& shape : *shapes)
                 for (const Polynomial& size : shape)
@@ -461,7 +465,8 @@ private:
             cached = ++state_.cached;
             bytes = state_.bytes += entry->made_bytes;
         }
-        for (std::size_t i = 0; i < dropped.size(); ++i) log_eviction_(cached, bytes, max_made_bytes_);
+        for (std::size_t i = 0; i < dropped.size() && !log_eviction_.is_none(); ++i)
+            log_eviction_(cached, bytes, max_made_bytes_);
     }
 
     // The entry of a new program; null for sizes outside the ranges, and where a kernel does not take them.
@@ -694,7 +699,7 @@ void bind_fast_calls(nb::module_& m) {
     nb::class_<FastCalls>(m, "FastCalls")
         .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>, std::size_t,
                       nb::object, const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>&>(),
-             "inputs"_a, "outputs"_a, "results"_a, "max_trips"_a, "output_pool"_a, "max_made_bytes"_a = 0,
+             "inputs"_a, "outputs"_a, "results"_a, "max_trips"_a, "output_pool"_a, "max_made_bytes"_a = FastCalls::kMaxMadeBytes,
              "log_eviction"_a = nb::none(), "shared"_a = nb::tuple())
         .def("add", &FastCalls::add, "program"_a, "inputs"_a, "outputs"_a, "constants"_a)
         .def(

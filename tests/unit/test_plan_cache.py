@@ -111,6 +111,24 @@ def test_what_the_entry_does_not_hold_compiles_the_model(file: Path, cache: Path
     assert str(error.value) == str(same.value)
 
 
+@pytest.mark.parametrize("first_calls", [4, 1], ids=["of the first process", "of a later process"])
+def test_an_entry_serves_all_sizes_of_a_range(first_calls: int, file: Path, cache: Path) -> None:
+    batches = [2, 3, 4, 5]
+    program = dovetail.compile(file, cache_dir=cache)
+    for batch in batches[:first_calls]:
+        program(inputs(batch))
+    if first_calls < len(batches):
+        later = dovetail.compile(file, cache_dir=cache)
+        assert isinstance(later, CachedProgram)
+        for batch in batches:
+            later(inputs(batch))
+    plain, cached = dovetail.compile(file), dovetail.compile(file, cache_dir=cache)
+    for batch in (9, 2, 31, 9, 64):
+        found, expected = cached(inputs(batch)), plain(inputs(batch))
+        assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+    assert isinstance(cached, CachedProgram) and not cached.has_model
+
+
 def test_a_program_of_the_cache_has_all_that_a_program_has(file: Path, cache: Path) -> None:
     filled(file, cache)
     program, plain = start(file, cache), dovetail.compile(file)
@@ -340,6 +358,52 @@ def test_a_wrong_entry_with_a_right_digest_is_ignored(kind: str, file: Path, cac
     assert type(program) is NativeProgram
     assert_same(program(inputs()), dovetail.compile(file)(inputs()))
     assert type(start(file, cache)) is CachedProgram
+
+
+def range_of(header: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = header["ranges"][0]
+    return found
+
+
+def first_write(header: dict[str, Any]) -> list[Any]:
+    row: list[Any] = range_of(header)["steps"][0][2][0]
+    return row
+
+
+WRONG_RANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no symbols": lambda header: range_of(header).update(symbols=[]),
+    "a symbol of no axis": lambda header: range_of(header).update(symbols=[[0, 9, 2, 4095, 1]]),
+    "a step of 0": lambda header: range_of(header).update(symbols=[[0, 0, 2, 4095, 0]]),
+    "sizes before the first": lambda header: range_of(header).update(symbols=[[0, 0, 100, 4095, 1]]),
+    "orders of no symbol": lambda header: range_of(header).update(orders=[[1, 1]] * len(range_of(header)["orders"])),
+    "an endless order": lambda header: range_of(header).update(orders=[[1 << 60]] * len(range_of(header)["orders"])),
+    "a number that is none": lambda header: range_of(header)["varying"].append([1 << 40, [1]]),
+    "numbers out of order": lambda header: range_of(header)["varying"].reverse(),
+    "a number without differences": lambda header: range_of(header)["varying"][0].__setitem__(1, []),
+    "a write into an input": lambda header: first_write(header).__setitem__(0, 1),
+    "an offset behind a buffer": lambda header: first_write(header).__setitem__(1, 1 << 40),
+    "an offset before a buffer": lambda header: first_write(header).__setitem__(1, -64),
+    "negative parts": lambda header: range_of(header)["parts"][0][0].__setitem__(0, -(1 << 40)),
+    "huge parts": lambda header: range_of(header)["parts"][0][0].__setitem__(0, 1 << 60),
+    "huge results": lambda header: range_of(header)["outputs"][0][0].__setitem__(0, 1 << 40),
+    "negative results": lambda header: range_of(header)["outputs"][0][0].__setitem__(0, -5),
+    "an unknown kernel": lambda header: range_of(header)["steps"][0].__setitem__(0, "system"),
+    "no steps": lambda header: range_of(header).pop("steps"),
+    "a range of another kind": lambda header: header.update(ranges=[7]),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_RANGES)
+def test_a_wrong_range_of_an_entry_is_not_used(kind: str, file: Path, cache: Path) -> None:
+    program = dovetail.compile(file, cache_dir=cache)
+    for batch in (2, 3, 4):
+        program(inputs(batch))
+    (entry,) = cache.iterdir()
+    entry.write_bytes(signed(entry.read_bytes(), WRONG_RANGES[kind]))
+    program = start(file, cache)
+    for batch in (2, 7, 30):
+        assert_same(program(inputs(batch)), dovetail.compile(file)(inputs(batch)))
+    assert type(program) is NativeProgram or getattr(program, "has_model", False)
 
 
 def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> None:

@@ -57,6 +57,13 @@ class PlanRecorder(Protocol):
         """Receive the executable of the first call, whose subgraphs that ran are bound."""
 
 
+class RangeRecorder(Protocol):
+    """Receives the parametric plans of an engine."""
+
+    def add_range(self, plan: ParametricPlan) -> None:
+        """Receive a new parametric plan."""
+
+
 class Engine:
     """A model rewritten once, with an executable for each set of input shapes. Calls may come from several threads.
 
@@ -89,6 +96,7 @@ class Engine:
         self._changing: set[str] = set()
         self._plans_in: dict[Any, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
+        self.range_recorder: RangeRecorder | None = None
         self._is_outermost = outer is None
         self._lock = ForkLock()
         self._core = native_core.core()
@@ -107,7 +115,7 @@ class Engine:
     def copy_for_one_thread(self) -> Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
         new = copy(self)
-        new.threads, new.plan_recorder = 1, None
+        new.threads, new.plan_recorder, new.range_recorder = 1, None, None
         new._parametric_plans, new._sizes, new._changing, new._plans_in = OrderedDict(), {}, set(), {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
@@ -264,6 +272,8 @@ class Engine:
             return
         limit = self.limits.memory if self.limits.memory is not None else machine_memory()
         self.fast_calls.add_range(plan, self._pool, self._weight_cache, self._arena_pool, limit - plan.constant_bytes)
+        if self.range_recorder is not None and plan.places is not None:
+            self.range_recorder.add_range(plan)
 
     def _make_parametric_plan(self, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None

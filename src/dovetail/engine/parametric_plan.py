@@ -92,8 +92,8 @@ class EncodedRange(NamedTuple):
 class ParametricPlan:
     """The steps for ranges of sizes of some symbols.
 
-    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, made of ``encoded``; ``sizes`` are those of its
-    inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
+    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, made of ``encoded``; ``sizes`` are those of
+    its inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
     """
 
     def __init__(
@@ -421,8 +421,7 @@ def _structure_of(steps: Sequence[EncodedStep]) -> tuple[object, ...]:
     for kernel, reads, writes, attributes in steps:
         operands = tuple((row[0], row[2], row[3], len(row[4]), bool(row[6])) for row in (*reads, *writes))
         named = tuple(
-            (name, len(_items_of(value)) if _is_number(name, value) else repr(value))
-            for name, value in attributes.items()
+            (name, len(_items_of(value)) if _is_number(name, value) else repr(value)) for name, value in attributes.items()
         )
         structure.append((kernel, len(reads), operands, named))
     return tuple(structure)

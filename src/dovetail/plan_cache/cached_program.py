@@ -15,32 +15,37 @@ from dovetail.errors import EngineError, FormatError
 from dovetail.forks import ForkLock
 from dovetail.limits import Limits, default_limits
 from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
-from dovetail.plan_cache.entry import NotStorable, encode_plan, programs_of, restore_calls
+from dovetail.plan_cache.entry import NotStorable, encode_plan, encode_range, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.plan_cache.packed_weights import packed_name, write_weights
 from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import Program, Statistics
 
 if TYPE_CHECKING:
+    from dovetail.engine.parametric_plan import ParametricPlan
     from dovetail.engine.run.executable import Executable
     from dovetail.interpreter.results import Results
     from dovetail.ir.graph import Model
 
 LOGGER = logging.getLogger("dovetail")
-VERSION = "3"
+VERSION = "4"
 """The version of the entries' content."""
 MIN_COPY = 1 << 20
 """Bytes of a blob that is compared with the model file rather than covered by the digest."""
 
 
 class CachedProgram(Program):
-    """A Program that runs the plan of a cache entry. It loads and compiles its model when something else is asked of it."""
+    """A Program that runs the plans of a cache entry. It loads and compiles its model when something else is asked of it.
 
-    def __init__(self, path: str, digest: bytes, limits: Limits | None, options: Mapping[str, Any], calls: Any) -> None:
+    The parametric plans that it then makes replace the entry.
+    """
+
+    def __init__(self, folder: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any], calls: Any) -> None:
         super().__init__("native", options)
-        self._path = path
-        self._digest = digest
+        self._folder = folder
+        self._key = key
         self._limits = limits
+        self._files: Sequence[tuple[str, os.stat_result]] = ()
         self._lock = ForkLock()
         self._call_fast = calls
         self._loaded: Model | None = None
@@ -62,10 +67,13 @@ class CachedProgram(Program):
 
     def _load(self) -> Model:
         from dovetail.formats import load
+        from dovetail.formats.files import record_files
 
-        model = load(self._path, limits=self._limits)
-        if digest_of_file(self._path) != self._digest:
-            raise FormatError("data.changed", "the file was changed since its program was compiled", file=self._path)
+        path = self._key.path
+        with record_files() as self._files:
+            model = load(path, limits=self._limits)
+        if digest_of_file(path) != self._key.digest:
+            raise FormatError("data.changed", "the file was changed since its program was compiled", file=path)
         return model
 
     def _compile(self) -> NativeProgram:
@@ -74,6 +82,8 @@ class CachedProgram(Program):
         with self._lock:
             if self._compiled is None:
                 compiled = NativeProgram(model, **self.options)
+                writer = PlanWriter(self._folder, self._key, model, self._files, waits_for_range=True)
+                compiled.record_plans(writer, writer)
                 own, prepared = compiled.call_fast, self._call_fast
                 if own is not None and prepared is not None:
                     self._call_fast = lambda *arguments: own(*arguments) or prepared(*arguments)
@@ -162,7 +172,7 @@ def open_program(
     try:
         if not _are_files_same(entry, key.path):
             return None
-        calls = restore_calls(entry, core, options["threads"], (limits or default_limits()).trips, weights, packed)
+        calls = restore_calls(entry, core, options["threads"], limits or default_limits(), weights, packed)
         if not entry.comparison.is_equal():
             raise ValueError("its weights are not those of the model")
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
@@ -171,7 +181,7 @@ def open_program(
     finally:
         entry.comparison.is_equal()
     LOGGER.info("the plan of %s is from the cache", key.path)
-    return CachedProgram(key.path, key.digest, limits, options, calls)
+    return CachedProgram(folder, key, limits, options, calls)
 
 
 def _are_files_same(entry: Entry, path: str) -> bool:
@@ -190,14 +200,29 @@ def _hex_digest(path: str) -> str | None:
 
 
 class PlanWriter:
-    """Writes the plan of a program's first call into the cache, once it and the plans of its subgraphs are verified."""
+    """Writes the plan of a program's first call into the cache, once it and the plans of its subgraphs are verified.
 
-    def __init__(self, folder: CacheFolder, key: CacheKey, model: Model, files: Sequence[tuple[str, os.stat_result]]) -> None:
+    The parametric plans that the program makes later are added to the entry. ``waits_for_range``: it is not written before the
+    first of them.
+    """
+
+    def __init__(
+        self,
+        folder: CacheFolder,
+        key: CacheKey,
+        model: Model,
+        files: Sequence[tuple[str, os.stat_result]],
+        *,
+        waits_for_range: bool = False,
+    ) -> None:
         self._folder = folder
         self._key = key
         self._model = model
         self._files = files
+        self._waits_for_range = waits_for_range
         self._graphs: WeakKeyDictionary[Executable, Any] | None = WeakKeyDictionary()
+        self._header: dict[str, Any] | None = None
+        self._blobs: list[Blob] = []
 
     def record(self, executable: Executable, graph: Any) -> None:
         if (graphs := self._graphs) is not None:
@@ -206,9 +231,19 @@ class PlanWriter:
     def finish(self, executable: Executable) -> None:
         graphs, self._graphs = self._graphs, None
         if graphs is not None:
-            self._write(executable, graphs)
+            self._write_first(executable, graphs)
 
-    def _write(self, executable: Executable, graphs: Mapping[Executable, Any]) -> None:
+    def add_range(self, plan: ParametricPlan) -> None:
+        if self._header is None:
+            return
+        try:
+            ranges = [*self._header.get("ranges", ()), encode_range(plan, self._blobs)]
+        except (NotStorable, ValueError, MemoryError):
+            return
+        self._header["ranges"] = ranges
+        self._write()
+
+    def _write_first(self, executable: Executable, graphs: Mapping[Executable, Any]) -> None:
         from dovetail.engine.plan_verifier import check
 
         model, key = self._model, self._key
@@ -222,10 +257,17 @@ class PlanWriter:
         except (NotStorable, EngineError, ValueError, MemoryError) as error:
             LOGGER.info("the plan of %s is not cached: %s", key.path, error or "a step runs in Python, or a shape is open")
             return
+        self._header, self._blobs = header, blobs
+        if not self._waits_for_range:
+            self._write()
+
+    def _write(self) -> None:
+        assert self._header is not None
         # The file that was loaded is that of the key, if it is the same before and after.
+        key = self._key
         if key.digest is not None and digest_of_file(key.path) == key.digest:
             try:
-                self._folder.write(key.name, header, blobs, _sources_of(blobs, self._model, key.path))
+                self._folder.write(key.name, self._header, self._blobs, _sources_of(self._blobs, self._model, key.path))
             except EngineError as error:
                 LOGGER.info("the plan of %s is not cached: %s", key.path, error)
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.interpreter.results import Results
+from dovetail.limits import Limits, machine_memory
 from dovetail.plan_cache import packed_weights
 from dovetail.plan_cache.folder import Blob, Entry
 
 if TYPE_CHECKING:
+    from dovetail.engine.parametric_plan import ParametricPlan
     from dovetail.engine.run.executable import Executable
     from dovetail.ir.graph import Value
 
@@ -46,6 +48,30 @@ def encode_plan(executable: Executable, inputs: Sequence[Value], outputs: Sequen
         **program,
     }
     return header, [blob for _, blob in blobs.values()]
+
+
+def encode_range(plan: ParametricPlan, blobs: list[Blob]) -> dict[str, Any]:
+    """Return a parametric plan for a header, and append its constants to ``blobs``. Raises NotStorable."""
+    known: Blobs = {(data.__array_interface__["data"][0], data.nbytes): (index, data) for index, data in enumerate(blobs)}
+    _add_blobs(plan.constants, known)
+    steps, orders, varying, constants, parts = plan.encoded
+    inputs, outputs = plan.shapes()
+    rows = []
+    for kernel, reads, writes, attributes in steps:
+        own = [[_encode_row(row, known) for row in rows] for rows in (reads, writes)]
+        rows.append([kernel, *own, {name: _encode_attribute(value) for name, value in attributes.items()}])
+    blobs += [data for number, data in known.values() if number >= len(blobs)]
+    return {
+        "symbols": plan.symbols,
+        "inputs": inputs,
+        "outputs": outputs,
+        "constant_bytes": plan.constant_bytes,
+        "steps": rows,
+        "orders": orders,
+        "varying": varying,
+        "constants": constants,
+        "parts": parts,
+    }
 
 
 def programs_of(executable: Executable) -> Iterator[Executable]:
@@ -137,7 +163,12 @@ def _encode_attribute(value: Any) -> Any:
 
 
 def restore_calls(
-    entry: Entry, core: ModuleType, threads: int, max_trips: int, weights: Any = None, packed: Entry | None = None
+    entry: Entry,
+    core: ModuleType,
+    threads: int,
+    limits: Limits,
+    weights: Any = None,
+    packed: Entry | None = None,
 ) -> Callable[..., Results | None]:
     """Return the fast calls of an entry: called with the arguments of a Program's call, None for other shapes and errors.
 
@@ -149,10 +180,14 @@ def restore_calls(
     sizes = list(map(_bytes_of, inputs)), list(map(_bytes_of, outputs))
     if weights is not None and packed is not None:
         packed_weights.import_weights(weights, packed)
-    program = _Restoration(entry, core, threads, weights).program(header, *sizes)
+    restoration = _Restoration(entry, core, threads, weights)
+    program = restoration.program(header, *sizes)
     ports = [tuple((name, np.dtype(dtype), None, None, False) for name, dtype, _ in port) for port in (inputs, outputs)]
-    calls = core.FastCalls(*ports, Results, max_trips, core.OutputPool())
-    calls.add(program, [tuple(port[2]) for port in inputs], [tuple(port[2]) for port in outputs], (entry.data, packed))
+    calls = core.FastCalls(*ports, Results, limits.trips, core.OutputPool())
+    held = (entry.data, packed)
+    calls.add(program, [tuple(port[2]) for port in inputs], [tuple(port[2]) for port in outputs], held)
+    for row in header.get("ranges", ()):
+        restoration.add_range(calls, row, len(inputs), limits.memory if limits.memory is not None else machine_memory(), held)
     return calls  # type: ignore[no-any-return]
 
 
@@ -182,6 +217,15 @@ class _Restoration:
             kernel, reads, writes, attributes, shared = step
             program.add(kernel, self._rows(reads), self._results(writes, len(inputs)), attributes, shared)
         return program
+
+    def add_range(self, calls: Any, row: dict[str, Any], inputs: int, memory: int, held: Any) -> None:
+        """Add a parametric plan to the fast calls."""
+        steps = []
+        for kernel, reads, writes, attributes in row["steps"]:
+            steps.append((kernel, self._rows(reads), self._results(writes, inputs), attributes))
+        program = self._core.ParametricProgram(steps, row["orders"], row["varying"], row["constants"], row["parts"])
+        limit = memory - row["constant_bytes"]
+        calls.add_range(program, *self._shared, row["symbols"], row["inputs"], row["outputs"], limit, held)
 
     def _add_control(self, program: Any, number: int, step: Sequence[Any], inputs: int, depth: int) -> None:
         method, arguments, subgraphs = step

@@ -160,7 +160,8 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
     if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
-        program.record_plan(PlanWriter(cache, key, model, files))
+        writer = PlanWriter(cache, key, model, files)
+        program.record_plans(writer, writer)
     return program
 
 
