@@ -11,6 +11,7 @@ import pytest
 
 import dovetail
 from dovetail import native_core
+from dovetail.errors import EngineError
 from networks.generator import generate
 from networks.size_comparison import compare_sizes, open_sizes
 
@@ -148,3 +149,21 @@ def test_calls_of_several_threads_with_changing_sizes(threads: int) -> None:
     for feed, *found in zip(feeds, every, program.map(feeds, streams=3), strict=True):
         wanted = dovetail.compile(model, "native", threads=threads)(feed)
         assert all(each[name].tobytes() == wanted[name].tobytes() for each in found for name in wanted)
+
+
+def test_sizes_that_are_planned_beforehand() -> None:
+    sizes = [{"batch": 1, "t": 1, "past": past} for past in (4, 90)]
+    program = dovetail.compile(decoder(), "native", threads=1, sizes=sizes)
+    before = program.statistics
+    for past in (17, 4, 2000, 90, 33):
+        x, cache = np.ones((1, 1, 16), np.float32), np.ones((1, 2, past, 8), np.float32)
+        found, wanted = program(x, cache), dovetail.compile(decoder(), "native", threads=1)(x, cache)
+        assert all(found[name].tobytes() == wanted[name].tobytes() for name in wanted)
+    assert before.ranges == 1 and program.statistics.plans == before.plans
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 1}, {"batch": 1, "t": 1, "past": 2, "other": 3}, {}])
+def test_sizes_of_other_names_are_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(EngineError) as raised:
+        dovetail.compile(decoder(), "native", sizes=[sizes])
+    assert raised.value.code == "engine.option"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
 
-from dovetail import native_core
+from dovetail import native_core, symbolic
 from dovetail.arrays import Array
 from dovetail.engine.affine_sizes import WHOLE, SizeRange
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
@@ -217,6 +217,23 @@ class Engine:
         plan, _, tensor_map = self._make_plan(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
         return plan, tensor_map
 
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Plan for some sets of sizes of the inputs' symbols, and for ranges of those sizes in which they differ.
+
+        Raises EngineError [engine.option] where a symbol has no size or there is none of the name.
+        """
+        sets = [_inputs_at(self.model, one) for one in sizes]
+        for number, arrays in enumerate(sets):
+            executable, _ = self.bind(arrays)
+            if number == 0 and self.plan_recorder is not None:
+                recorder, self.plan_recorder = self.plan_recorder, None
+                recorder.finish(executable)
+        self._changing |= {name for one in sizes for name, size in one.items() if size != sizes[0][name]}
+        if self._changing:
+            with self._lock:
+                for one in sizes:
+                    next(self._ranges_of(dict(one), is_awaited=True), None)
+
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
         """Return an executable from a parametric plan in the sizes that change from call to call; None where there is none."""
         before, self._sizes = self._sizes, dict(sizes)
@@ -226,26 +243,34 @@ class Engine:
             return None
         if before.keys() == sizes.keys():
             self._changing |= {name for name, size in sizes.items() if before[name] != size}
+        for plan in self._ranges_of(sizes):
+            executable = self._fill(plan, arrays, sizes)
+            if executable is not None:
+                return executable
+        return None
+
+    def _ranges_of(self, sizes: dict[str, int], *, is_awaited: bool = False) -> Iterator[ParametricPlan]:
+        """Yield the parametric plans that may serve some sizes, in as many changing symbols and as wide ranges as possible."""
         changing = tuple(sorted(name for name in self._changing if sizes[name] >= 2))
         for names in (changing, *(((name,) for name in changing) if len(changing) > 1 else ())):
             if not 1 <= len(names) <= MAX_SYMBOLS:
                 continue
             is_known = False
             for level in range(LEVELS):
-                is_known, plan = self._parametric_plan(names, sizes, level)
-                executable = None if plan is None else self._fill(plan, arrays, sizes)
-                if executable is not None:
-                    return executable
+                is_known, plan = self._parametric_plan(names, sizes, level, is_awaited)
+                if plan is not None:
+                    yield plan
                 if not is_known:
                     break
             if not is_known:
                 break
-        return None
 
-    def _parametric_plan(self, names: tuple[str, ...], sizes: dict[str, int], level: int) -> tuple[bool, ParametricPlan | None]:
+    def _parametric_plan(
+        self, names: tuple[str, ...], sizes: dict[str, int], level: int, is_awaited: bool
+    ) -> tuple[bool, ParametricPlan | None]:
         """Return the parametric plan in ``names`` for the ranges of these sizes, the first element false before it is made.
 
-        The first plans in these ranges are for their own sizes: a parametric plan costs as much as several.
+        Unless it ``is_awaited``, the first plans in these ranges are for their own sizes: it costs as much as several.
         """
         pieces = self._shape_nodes.pieces
         ranges = {name: ranges_of(sizes[name], pieces.get(name, WHOLE))[level] for name in names}
@@ -255,7 +280,7 @@ class Engine:
             if len(self._plans_in) > MAX_COUNTS:
                 self._plans_in.clear()
             self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
-            if count <= OWN_PLANS[len(names)]:
+            if count <= OWN_PLANS[len(names)] and not is_awaited:
                 return False, None
             self._parametric_plans[key] = self._make_parametric_plan(ranges, others)
             self._serve_range(self._parametric_plans[key])
@@ -392,6 +417,16 @@ class Engine:
             outputs |= copy_shared_outputs(dynamic, arrays)
         self._plan_with_codes(arrays)
         return convert_outputs(self._conversions, outputs, names, out) if self._conversions else outputs
+
+
+def _inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
+    """Return zeros for the inputs at these sizes of their symbols. Raises EngineError [engine.option]."""
+    names = {str(symbol) for value in model.inputs for dim in value.dims for symbol in symbolic.symbols(dim)}
+    if names != sizes.keys():
+        given, open_sizes = (", ".join(sorted(each)) or "none" for each in (sizes, names))
+        raise EngineError("engine.option", f"sizes must be those of {open_sizes}, got {given}", file=model.file)
+    shapes = [[symbolic.evaluate(dim, sizes) for dim in value.dims] for value in model.inputs]
+    return [np.zeros(shape, value.dtype.numpy) for shape, value in zip(shapes, model.inputs, strict=True)]
 
 
 def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:

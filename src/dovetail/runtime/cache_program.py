@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -43,6 +43,10 @@ class CacheProgram(LoadedProgram):
             self._call_fast = self._program.call_growing
         self._grown = [cache.output for cache in self._growing]
         self._copied_bytes = 0
+
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Plan for some sets of sizes before the first call. Raises EngineError [engine.option]."""
+        self._program.prepare(sizes)
 
     @property
     def statistics(self) -> Statistics:

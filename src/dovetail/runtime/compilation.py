@@ -45,6 +45,7 @@ def compile(
     limits: Limits | None = None,
     cache_dir: str | PathLike[str] | None = None,
     reuse_caches: bool = False,
+    sizes: Sequence[Mapping[str, int]] = (),
 ) -> Program:
     """Compile ``model`` (a Model or the path of one) to a Program.
 
@@ -65,6 +66,9 @@ def compile(
     it has. The results of such caches are views of one array, and no call changes what another one has returned
     (docs/howto/sizes.md). Such a program does not use ``cache_dir``.
 
+    ``sizes``: sets of sizes of the inputs' symbols, such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]``, which
+    are planned here instead of in the first calls: each, and the ranges of the sizes that differ (docs/howto/sizes.md).
+
     ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
     choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
     options above (docs/howto/devices.md). ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which
@@ -84,7 +88,14 @@ def compile(
         "mesh": mesh,
         "shardings": shardings,
     }
-    own = {"engine": engine, "threads": threads, "elide": elide, "cache_dir": cache_dir, "reuse_caches": reuse_caches}
+    own = {
+        "engine": engine,
+        "threads": threads,
+        "elide": elide,
+        "cache_dir": cache_dir,
+        "reuse_caches": reuse_caches,
+        "sizes": sizes,
+    }
     if backend != "dovetail":
         _refuse_options(own, f"backend={backend!r}")
         # Deferred for start-up time.
@@ -103,11 +114,15 @@ def compile(
         # Deferred for start-up time.
         from dovetail.runtime.cache_program import CacheProgram
 
-        return CacheProgram(_load(model, limits, max_memory), threads, elide)
+        program = CacheProgram(_load(model, limits, max_memory), threads, elide)
+        program.prepare(sizes)
+        return program
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
-        return _compile_with_cache(folder, os.fspath(model), limits, max_memory, threads, elide)
-    return _compile_native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
+        return _compile_with_cache(folder, os.fspath(model), limits, max_memory, threads, elide, sizes)
+    native = _compile_native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
+    native.prepare(sizes)
+    return native
 
 
 def _check_elide(elide: str) -> None:
@@ -136,7 +151,13 @@ def _compile_native(model: Model, options: Mapping[str, Any]) -> NativeProgram:
 
 
 def _compile_with_cache(
-    folder: str | PathLike[str], path: str, limits: Limits | None, max_memory: int | None, threads: int | None, elide: str
+    folder: str | PathLike[str],
+    path: str,
+    limits: Limits | None,
+    max_memory: int | None,
+    threads: int | None,
+    elide: str,
+    sizes: Sequence[Mapping[str, int]],
 ) -> Program:
     """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
     from dovetail.plan_cache.cached_program import CacheKey, open_program
@@ -147,10 +168,14 @@ def _compile_with_cache(
     if max_memory is not None:
         limits = replace(limits or default_limits(), memory=max_memory)
     key = CacheKey(path, limits, options)
-    return open_program(cache, key, limits, options) or compile_for_cache(cache, key, limits, options)
+    program = open_program(cache, key, limits, options)
+    if program is None:
+        program = compile_for_cache(cache, key, limits, options)
+        program.prepare(sizes)
+    return program
 
 
-def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> Program:
+def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> NativeProgram:
     """Compile a model file anew; the first call of the program writes its plan."""
     from dovetail.formats.files import record_files
     from dovetail.plan_cache.cached_program import PlanWriter
@@ -184,7 +209,7 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
 
 def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
     """Raise EngineError [device.option] for an option that differs from its default."""
-    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False, "reuse_caches": False}
+    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False, "reuse_caches": False, "sizes": ()}
     wrong = [name for name, value in options.items() if value != defaults.get(name)]
     if wrong:
         raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")

@@ -58,6 +58,12 @@ class NativeProgram(LoadedProgram):
         """The call that the core serves alone; it returns None where it does not."""
         return self._call_fast
 
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Plan for some sets of sizes before the first call. Raises EngineError [engine.option]."""
+        assert self._engine is not None
+        with counting(self.model.limits):
+            self._engine.prepare(sizes)
+
     @property
     def call_growing(self) -> Callable[..., Any] | None:
         """The call that the core serves alone where caches are arrays that grow; it returns None where it does not."""
