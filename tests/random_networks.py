@@ -3,7 +3,8 @@
 Every seed is one network (see ``networks/generator.py``), compared as ``networks/comparison.py`` says. The workers are
 processes, so that a crash or a run that does not end is one more failure, with its seed. ``--isa base,avx2,avx512`` gives the
 workers instruction sets in turn; without it they take DOVETAIL_ISA, or the best that the processor has. The last line has the
-counts; the exit code is 1 where there was a failure.
+counts; the exit code is 1 where there was a failure. With ``--sizes`` the networks with open sizes are called at several, as
+``networks/size_comparison.py`` says.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Task:
     deadline: float
     others: int
     is_shrunk: bool
+    changes_sizes: bool
 
 
 def work(task: Task, seed: Any, found: Any) -> None:
@@ -66,8 +68,26 @@ def work(task: Task, seed: Any, found: Any) -> None:
     found.put(("end",))
 
 
+def one_at_sizes(number: int, done: Counter[str]) -> str:
+    """What is wrong with network ``number`` at several sizes; empty where nothing is, and where it has no open size."""
+    from networks.generator import generate
+    from networks.size_comparison import compare_sizes, open_sizes
+
+    network = generate(number)
+    model = network.model()
+    if not open_sizes(model):
+        return ""
+    done["networks"] += 1
+    done["operators"] += len(network.steps)
+    text = compare_sizes(model, number)
+    done["failures: sizes"] += bool(text)
+    return text
+
+
 def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
     """What is wrong with network ``number``; empty where nothing is."""
+    if task.changes_sizes:
+        return one_at_sizes(number, done)
     from networks.comparison import compare, options_of
     from networks.generator import generate
     from networks.reference import Unstable
@@ -142,7 +162,7 @@ class Worker:
             self.process.kill()
         self.process.join()
         task = self.task
-        self.start(Task(number + task.step, task.end, task.step, task.deadline, task.others, task.is_shrunk))
+        self.start(Task(number + task.step, task.end, task.step, task.deadline, task.others, task.is_shrunk, task.changes_sizes))
         return number, "does not end" if hangs else f"the process ended with {code}"
 
 
@@ -159,13 +179,17 @@ CONTEXT = multiprocessing.get_context("spawn")
 )
 @click.option("--isa", default="", help="Instruction sets, separated by commas, which the workers take in turn.")
 @click.option("--shrink", "is_shrunk", is_flag=True, help="Make failing networks small and print them.")
-def main(first: int, count: int, workers: int, seconds: float, others: int, isa: str, is_shrunk: bool) -> None:
+@click.option("--sizes", "changes_sizes", is_flag=True, help="Call those with open sizes at 12 sizes, beside new programs.")
+def main(
+    first: int, count: int, workers: int, seconds: float, others: int, isa: str, is_shrunk: bool, changes_sizes: bool
+) -> None:
     """Compare random networks in both engines."""
     begin = time.time()
     isas = isa.split(",")
     found = CONTEXT.Queue()
+    end, deadline = first + count, begin + seconds
     team = [
-        Worker(Task(first + place, first + count, workers, begin + seconds, others, is_shrunk), isas[place % len(isas)], found)
+        Worker(Task(first + place, end, workers, deadline, others, is_shrunk, changes_sizes), isas[place % len(isas)], found)
         for place in range(workers)
     ]
     try:

@@ -1,9 +1,10 @@
-"""A network at many sizes: a program that was called with others gives the bits of a new one."""
+"""A network at many sizes: a program that was called with others, by several threads too, gives the bits of a new one."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.types import sizes_in
 from dovetail.symbolic import symbols
 
+THREADS = 3
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 23, 30, 31, 32, 33, 40, 63, 64, 65, 100)
 """Sizes around the borders of ranges that one plan serves, and within them."""
 
@@ -44,11 +46,20 @@ def draw_sizes(names: Iterable[str], seed: int, calls: int) -> list[dict[str, in
 def compare_sizes(model: Model, seed: int, calls: int = 12) -> str:
     """Call one program of a model with several sizes, and a new one for each; what differs, "" where nothing does."""
     program = dovetail.compile(model, "native", threads=1)
+    rows = []
     for sizes in draw_sizes(open_sizes(model), seed, calls):
         inputs = random_inputs(model, seed=seed, sizes=sizes)
         found, wanted = _answer(program, inputs), _answer(dovetail.compile(model, "native", threads=1), inputs)
         if found != wanted:
             return f"sizes {sizes}: {_describe(found)}, and a new program gives {_describe(wanted)}"
+        rows.append((sizes, inputs, wanted))
+    # A new program, whose plans several threads make and use at the same time.
+    program = dovetail.compile(model, "native", threads=1)
+    random.Random(seed).shuffle(rows)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for (sizes, _, wanted), found in zip(rows, pool.map(lambda row: _answer(program, row[1]), rows), strict=True):
+            if found != wanted:
+                return f"sizes {sizes}, {THREADS} threads: {_describe(found)}, and a new program gives {_describe(wanted)}"
     return ""
 
 
