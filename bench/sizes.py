@@ -44,6 +44,8 @@ class Row(NamedTuple):
     """The factor of the drawn sizes."""
     reuse_caches: bool = False
     """Each call gets the caches that the call before it returned."""
+    calls: int = 160
+    """The most calls."""
 
 
 def chain() -> dovetail.Model:
@@ -82,10 +84,16 @@ ROWS = {
     "encoder, batches 1 to 8, lengths 8 to 127": Row(
         lambda: transformers.encoder(4, 256, 4, 1024), {"batch": (1, 8), "length": (8, 127)}, {}, {}
     ),
+    "encoder of BERT-base's sizes, lengths 8 to 127": Row(
+        lambda: transformers.encoder(12, 768, 12, 3072), {"length": (8, 127)}, {}, {"batch": 1}, calls=24
+    ),
     "decoder, one token more at each call": Row(lambda: transformers.decoder(2, 256, 4, 768), {}, {"past": 0}, {}),
-    "decoder, its own caches": Row(lambda: transformers.decoder(2, 256, 4, 768), {}, {"past": 0}, {}, 1, True),
+    "decoder, its own caches": Row(lambda: transformers.decoder(2, 256, 4, 768), {}, {"past": 0}, {}, reuse_caches=True),
+    "decoder of Llama 135M's sizes, its own caches": Row(
+        lambda: transformers.decoder(30, 576, 9, 1536), {}, {"past": 0}, {}, reuse_caches=True, calls=64
+    ),
     "cache, one token more at each call": Row(cache, {}, {"past": 0}, {}),
-    "cache, its own results": Row(cache, {}, {"past": 0}, {}, 1, True),
+    "cache, its own results": Row(cache, {}, {"past": 0}, {}, reuse_caches=True),
     "pictures, 256 to 640 in steps of 32": Row(pictures, {"height": (8, 20), "width": (8, 20)}, {}, {"batch": 1}, 32),
     "pictures of 224, batches 1 to 16": Row(pictures, {"batch": (1, 16)}, {}, {"height": 224, "width": 224}),
 }
@@ -131,7 +139,7 @@ def main() -> None:
     found = []
     for name, row in rows.items():
         for threads in options.threads if options.only in name else ():
-            found.append(measured(name, row, threads, options.calls, options.seed))
+            found.append(measured(name, row, threads, min(options.calls, row.calls), options.seed))
             if not options.json:
                 print(_text(found[-1]), flush=True)
     if options.json:
