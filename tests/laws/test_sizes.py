@@ -167,3 +167,21 @@ def test_sizes_of_other_names_are_refused(sizes: dict[str, int]) -> None:
     with pytest.raises(EngineError) as raised:
         dovetail.compile(decoder(), "native", sizes=[sizes])
     assert raised.value.code == "engine.option"
+
+
+def test_a_step_that_fails_at_a_size_of_a_range() -> None:
+    """The error is that of a program which has this size alone."""
+    with dovetail.Builder("choose") as b:
+        x, index = b.input("x", "f32", ("n", 4)), b.input("index", "i64", (2,))
+        b.output("y", b.Relu(b.Gather(b.Relu(x), index, axis=0)))
+    program = dovetail.compile(b.model, "native", threads=1)
+    for size in (8, 9, 10, 11, 12, 13):
+        x = np.ones((size, 4), np.float32)
+        assert program(x, np.array([0, size - 1]))["y"].shape == (2, 4)
+        for _ in range(2):
+            with pytest.raises(EngineError) as raised:
+                program(x, np.array([0, size]))
+            with pytest.raises(EngineError) as wanted:
+                dovetail.compile(b.model, "native", threads=1)(x, np.array([0, size]))
+            assert str(raised.value) == str(wanted.value) and raised.value.code == "array.index-range"
+    assert program.statistics.ranges == 1

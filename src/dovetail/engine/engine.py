@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -322,17 +323,28 @@ class Engine:
         try:
             self._check_memory(plan)
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._constants)
-            return self._create_executable(plan, tensor_map, arrays, fill)
+            make_own = partial(self._compile_apart, sizes=dict(sizes))
+            return self._create_executable(plan, tensor_map, arrays, fill, make_own)
         except (EngineError, ValueError):
             # The arena has room for the largest sizes; a kernel may take those and not these.
             return None
 
+    def _compile_apart(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable:
+        """Return an executable for dense arrays that no cache holds."""
+        with self._lock:
+            return self._compile(arrays, sizes, [()] * len(arrays))
+
     def _create_executable(
-        self, plan: Plan, tensor_map: TensorMap, arrays: Sequence[Array], fill: Callable[[object], None] | None = None
+        self,
+        plan: Plan,
+        tensor_map: TensorMap,
+        arrays: Sequence[Array],
+        fill: Callable[[object], None] | None = None,
+        make_own: Callable[[Sequence[Array]], Executable] | None = None,
     ) -> Executable:
         return Executable(
             plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self.output_pool, fill,
-            self.shared, self.copies,
+            self.shared, self.copies, make_own,
         )  # fmt: skip
 
     def _compile(self, arrays: Sequence[Array], sizes: dict[str, int], strides: Strides) -> Executable:

@@ -62,10 +62,16 @@ class CopyCount:
     nbytes: int = 0
 
 
+class NeedsOwnPlan(Exception):
+    """A step of a parametric plan has failed: only a plan for these sizes alone can say why."""
+
+
 class Executable:
     """A plan with its kernels. Holds the constants that the steps read.
 
-    ``arrays``: inputs with the memory layout that those of every call have. ``fill`` gives all steps to the core at once.
+    ``arrays``: inputs with the memory layout that those of every call have. ``fill`` gives the steps of a parametric plan to the
+    core at once; ``make_own`` then returns an executable with a plan for the sizes of its argument alone.
+
     Where the steps do not allow that ``shared`` ports have one memory, the output is copied into its target after the run, which
     ``copies`` counts.
     """
@@ -83,9 +89,11 @@ class Executable:
         fill: Callable[[object], None] | None = None,
         shared: Sequence[SharedPorts] = (),
         copies: CopyCount | None = None,
+        make_own: Callable[[Sequence[Array]], Executable] | None = None,
     ) -> None:
         self.plan = plan
         self.has_own_plan = fill is None
+        self._make_own = make_own
         self.tensor_map = tensor_map
         self._output_pool = output_pool
         self.native_steps: list[Step] = []
@@ -211,6 +219,9 @@ class Executable:
         is_bound = control.bind(self, context.read_operand) if control is not None and is_unbound else None
         if is_bound:
             return number
+        if not self.has_own_plan:
+            # The operands of its steps are those of other sizes.
+            raise NeedsOwnPlan
         python_step(step, self.tensor_map)(context.read_operand, context.dynamic)
         if control is None:
             raise EngineError(code, f"{step.label} failed", node=step.label) from None
@@ -232,6 +243,13 @@ class Executable:
         return Segment(lambda _, context: run(context.read_operand, context.dynamic), None)
 
     def __call__(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> dict[str, Array]:
+        try:
+            return self._call(arrays, out, names)
+        except NeedsOwnPlan:
+            assert self._make_own is not None
+            return self._make_own(arrays)(arrays, out, names)
+
+    def _call(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> dict[str, Array]:
         usage = active()
         if usage is not None:
             return self._run_within_limits(usage, arrays, out, names)
