@@ -306,9 +306,12 @@ class _Conversion:
         if self.model.states:
             # A runtime keeps them from run to run.
             return rows
+        selecting = next((node.op.title for node in self.model.graph.nodes if node.op.selects_by_score), None)
         for kind in (NOT_FINITE, TIES):
             special = special_inputs(self.model, inputs, kind, only=varied)
-            if special is not None:
+            if special is not None and kind == NOT_FINITE and selecting:
+                self.notes.append(f"{kind}: not compared in the runtimes, since no specification of {selecting} orders NaN")
+            elif special is not None:
                 rows += self._rows_in_runtimes(kind, first, second, special)
         kinds = (NOT_FINITE, TIES, EXTREMES)
         samples = [(kind, special_inputs(self.model, inputs, kind, only=varied)) for kind in kinds]

@@ -111,6 +111,7 @@ class Op:
     signature: ClassVar[Signature] = Signature((), ())
     holds_graphs: ClassVar[bool] = False
     sizes_depend_on_data: ClassVar[bool] = False
+    selects_by_score: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
     _required: ClassVar[tuple[str, ...]] = ()
     _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}

@@ -59,6 +59,8 @@ class DetectionOutput(
     Source: OpenVINO DetectionOutput-1, -8.
     """
 
+    selects_by_score = True
+
     num_classes: int | None = None
     background_label_id: int = 0
     top_k: int = -1

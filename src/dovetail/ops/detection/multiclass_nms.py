@@ -35,6 +35,8 @@ class _MulticlassNmsBase(Op):
     number of rows of each image.
     """
 
+    selects_by_score = True
+
     sizes_depend_on_data = True
 
     sorts_by_class_in_image: ClassVar[bool] = True

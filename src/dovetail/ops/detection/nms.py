@@ -78,6 +78,8 @@ class NonMaxSuppression(
     Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
     """
 
+    selects_by_score = True
+
     sizes_depend_on_data = True
 
     center_point_box: bool = False

@@ -39,6 +39,8 @@ class NMSRotated(
     Source: OpenVINO NMSRotated-13.
     """
 
+    selects_by_score = True
+
     sizes_depend_on_data = True
 
     sort_result_descending: bool = True

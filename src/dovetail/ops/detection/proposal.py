@@ -60,6 +60,8 @@ class Proposal(
     Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
     """
 
+    selects_by_score = True
+
     base_size: int
     pre_nms_topn: int
     post_nms_topn: int
