@@ -2,6 +2,7 @@
 
 #ifdef __linux__
 #include <sys/mman.h>
+#include <limits>
 #endif
 
 #include <algorithm>
@@ -227,6 +228,7 @@ void OutputPool::begin_call() {
 OutputPool::Block OutputPool::acquire(std::size_t bytes) {
     // A power of two: a result that grows from call to call stays in one block for long, whose pages beyond the result are not
     // touched and take no memory.
+    if (bytes > std::numeric_limits<std::size_t>::max() / 4) throw std::bad_alloc();
     std::size_t capacity = kMinBytes;
     while (capacity < bytes) capacity *= 2;
     bytes = capacity;

@@ -95,7 +95,8 @@ void Program::divide_arena(std::size_t arena_bytes, const std::vector<ArenaPart>
     arena_bytes_ = arena_bytes;
     ranges_.front() = {0, static_cast<std::int64_t>(arena_bytes)};
     for (const ArenaPart& part : parts) {
-        if (part.offset < 0 || part.bytes < 0 || part.offset + part.bytes > ranges_.front().second)
+        if (part.offset < 0 || part.bytes < 0 || part.offset > ranges_.front().second ||
+            part.bytes > ranges_.front().second - part.offset)
             throw std::invalid_argument("a part outside of the arena");
         ranges_.emplace_back(0, part.bytes);
     }
@@ -243,10 +244,12 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
                                      std::vector<ParametricPart> parts)
     : steps_(std::move(steps)), orders_(std::move(orders)), constants_(std::move(constants)), parts_(std::move(parts)),
       has_constant_(steps_.size()), is_fixed_(steps_.size(), true), fixed_(steps_.size()) {
-    for (const auto& order : orders_)
-        if (order.size() != orders_.front().size() ||
-            std::any_of(order.begin(), order.end(), [](auto power) { return power < 0 || power > kMaxOrder; }))
+    for (const auto& order : orders_) {
+        std::int64_t total = 0;
+        for (const std::int64_t power : order) total = power < 0 || power > kMaxOrder ? kMaxOrder + 1 : total + power;
+        if (order.size() != orders_.front().size() || total > kMaxOrder)
             throw std::invalid_argument("needs a small order for each symbol");
+    }
     for (const Varying& each : varying)
         if (each.second.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricPart& part : parts_)
@@ -305,6 +308,8 @@ std::pair<std::vector<ArenaPart>, std::size_t> ParametricProgram::place(const st
     for (const ParametricPart& part : parts_) {
         by_size.push_back(parts.size());
         parts.push_back({0, part.bytes.at(factors)});
+        // Their sum stays in 64 bits.
+        if (parts.back().bytes < 0 || parts.back().bytes > kMaxPartBytes) throw std::invalid_argument("the size of a part");
     }
     by_lifetime = by_size;
     std::stable_sort(by_size.begin(), by_size.end(), [&](auto a, auto b) { return parts[a].bytes > parts[b].bytes; });

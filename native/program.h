@@ -181,9 +181,10 @@ public:
     // True if there are distances for all symbols of the orders.
     bool takes(std::size_t distances) const { return orders_.empty() || orders_.front().size() == distances; }
 
-    // Products of three distances stay in 64 bits.
+    // Products of as many distances as the total of an order stay in 64 bits.
     static constexpr std::int64_t kMaxDistance = 1 << 20;
-    static constexpr std::int64_t kMaxOrder = 16;
+    static constexpr std::int64_t kMaxOrder = 3;
+    static constexpr std::int64_t kMaxPartBytes = std::int64_t{1} << 40;
 
 private:
     // A number of a step that depends on the sizes.

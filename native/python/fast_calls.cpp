@@ -201,7 +201,8 @@ public:
                 for (const Polynomial& size : shape)
                     if (size.differences.size() != orders) throw std::invalid_argument("needs a difference for each order");
         for (const SymbolRange& symbol : range.symbols)
-            if (symbol.step < 1 || symbol.input >= inputs_.size() || symbol.axis >= range.inputs[symbol.input].size())
+            if (symbol.step < 1 || symbol.first < 0 || symbol.last < symbol.first || symbol.input >= inputs_.size() ||
+                symbol.axis >= range.inputs[symbol.input].size())
                 throw std::invalid_argument("needs an axis of an input for each symbol");
         auto added = std::make_shared<ProgramRange>(std::move(range));
         const Lock lock(*this);
@@ -507,10 +508,8 @@ private:
             }
             const std::int64_t run_bytes = entry->program->range(0).second + output_bytes;
             return run_bytes > range.max_bytes ? nullptr : entry;
-        } catch (const std::invalid_argument&) {
-            return nullptr;
-        } catch (const std::bad_alloc&) {
-            // The engine reports it.
+        } catch (const std::exception&) {
+            // The engine reports it: a kernel does not take these sizes, or memory is lacking.
             return nullptr;
         }
     }

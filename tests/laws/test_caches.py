@@ -1,4 +1,7 @@
-"""Caches that a call extends in place: the same bits as without, and no array that was returned changes."""
+"""Caches that a call extends in place: their bits are those without, and no array that was returned changes.
+
+A sum over a cache may add in another order, since the axis that grows is the outermost one in memory.
+"""
 
 from __future__ import annotations
 
@@ -231,6 +234,56 @@ def test_a_run_that_fails_after_an_update() -> None:
     assert raised.value.code == "state.first"
     session.reset()
     session({"x": x, "position": np.array([0, 1])})
+
+
+def test_a_call_that_is_refused_leaves_the_session_as_it_was() -> None:
+    session = dovetail.compile(update("ScatterND"), threads=1, reuse_caches=True).session()
+    inputs = {"x": np.ones((2, 1, SIZE), np.float32), "position": np.array([3, 4])}
+    session(inputs)
+    for wrong in ({"x": inputs["x"]}, {**inputs, "x": np.ones((2, 2, SIZE), np.float32)}):
+        with pytest.raises(EngineError):
+            session(wrong)
+    assert session(inputs["x"], inputs["position"])["y"].shape == (2, 1, 32)
+    session.states["past"] = np.zeros((2, 32, SIZE), np.float32)
+    assert not session.states["past"].any()
+
+
+def test_growth_that_data_decides_is_no_cache() -> None:
+    with dovetail.Builder("data") as b:
+        past, x = b.input("past", "i64", ("p", 1)), b.input("x", "f32", ("n",))
+        b.output("all", b.Concat(past, b.Transpose(b.NonZero(x), [1, 0]), axis=0))
+    program = dovetail.compile(b.model, reuse_caches=True)
+    kept = np.zeros((0, 1), np.int64)
+    for count in (3, 0, 2):
+        kept = program(past=kept, x=np.ones(count, np.float32))["all"]
+    assert kept.ravel().tolist() == [0, 1, 2, 0, 1]
+
+
+def test_sums_over_a_cache() -> None:
+    chance = np.random.default_rng(0)
+    with dovetail.Builder("sums") as b:
+        both = b.Concat(b.input("past", "f32", (5, "p", 17)), b.input("x", "f32", (5, "t", 17)), axis=1)
+        b.output("both", both)
+        for number, axes in enumerate(([0, 1], [1, 2], [1], [0, 1, 2])):
+            b.output(f"sum{number}", b.ReduceSum(both, axes))
+    plain, program = dovetail.compile(b.model, threads=1), dovetail.compile(b.model, threads=1, reuse_caches=True)
+    kept = np.zeros((5, 0, 17), np.float32)
+    for t in (1, 7, 1, 3):
+        inputs = {"past": kept, "x": chance.standard_normal((5, t, 17)).astype("f4")}
+        found, wanted = program(inputs), plain(inputs)
+        assert found["both"].tobytes() == wanted["both"].tobytes()
+        for name in wanted:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5)
+        kept = found["both"]
+
+
+def test_a_cache_beyond_memory() -> None:
+    with dovetail.Builder("huge") as b:
+        b.output("all", b.Concat(b.input("past", "f32", ("p", 4)), b.input("x", "f32", (1, 4)), axis=0))
+    program = dovetail.compile(b.model, reuse_caches=True)
+    with pytest.raises(EngineError) as raised:
+        program(past=np.broadcast_to(np.zeros((1, 4), np.float32), (1 << 40, 4)), x=np.ones((1, 4), np.float32))
+    assert raised.value.code == "run.memory"
 
 
 def test_a_cache_without_a_known_first_value() -> None:

@@ -162,8 +162,12 @@ def test_sizes_that_are_planned_beforehand() -> None:
     assert before.ranges == 1 and program.statistics.plans == before.plans
 
 
-@pytest.mark.parametrize("sizes", [{"batch": 1}, {"batch": 1, "t": 1, "past": 2, "other": 3}, {}])
-def test_sizes_of_other_names_are_refused(sizes: dict[str, int]) -> None:
+WRONG_SIZES: list[Any] = [{"batch": 1}, {"batch": 1, "t": 1, "past": 2, "other": 3}, {}, 5, None]
+WRONG_SIZES += [{"batch": 1, "t": 1, "past": past} for past in (-1, "2", 1.5, None)]
+
+
+@pytest.mark.parametrize("sizes", WRONG_SIZES)
+def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(EngineError) as raised:
         dovetail.compile(decoder(), "native", sizes=[sizes])
     assert raised.value.code == "engine.option"

@@ -31,10 +31,10 @@ from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of,
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.forks import ForkLock
 from dovetail.gc_pause import pause_gc
-from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array
+from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array, zeros_of
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor, Type
-from dovetail.limits import Limits, machine_memory, refuse_memory, within_memory
+from dovetail.limits import Limits, machine_memory, refuse_array, refuse_memory, within_memory
 from dovetail.threads import thread_count
 
 MAX_PARAMETRIC_PLANS = 16
@@ -98,6 +98,7 @@ class Engine:
         self._plans_in: dict[Any, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
         self.range_recorder: RangeRecorder | None = None
+        self._new_ranges: list[ParametricPlan] = []
         self._is_outermost = outer is None
         self._lock = ForkLock()
         self._core = native_core.core()
@@ -116,7 +117,7 @@ class Engine:
     def copy_for_one_thread(self) -> Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""
         new = copy(self)
-        new.threads, new.plan_recorder, new.range_recorder = 1, None, None
+        new.threads, new.plan_recorder, new.range_recorder, new._new_ranges = 1, None, None, []
         new._parametric_plans, new._sizes, new._changing, new._plans_in = OrderedDict(), {}, set(), {}
         new._shape_nodes = ShapeTensorNodes(new.graph, new._constants)
         new._lock = ForkLock()
@@ -226,7 +227,8 @@ class Engine:
         sets = [_inputs_at(self.model, one) for one in sizes]
         for number, arrays in enumerate(sets):
             executable, _ = self.bind(arrays)
-            if number == 0 and self.plan_recorder is not None:
+            # The subgraphs of If and Loop are bound by a run.
+            if number == 0 and self.plan_recorder is not None and not executable.has_control:
                 recorder, self.plan_recorder = self.plan_recorder, None
                 recorder.finish(executable)
         self._changing |= {name for one in sizes for name, size in one.items() if size != sizes[0][name]}
@@ -234,6 +236,7 @@ class Engine:
             with self._lock:
                 for one in sizes:
                     next(self._ranges_of(dict(one), is_awaited=True), None)
+            self._record_ranges()
 
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
         """Return an executable from a parametric plan in the sizes that change from call to call; None where there is none."""
@@ -299,7 +302,12 @@ class Engine:
         limit = self.limits.memory if self.limits.memory is not None else machine_memory()
         self.fast_calls.add_range(plan, self._pool, self._weight_cache, self._arena_pool, limit - plan.constant_bytes)
         if self.range_recorder is not None and plan.places is not None:
-            self.range_recorder.add_range(plan)
+            self._new_ranges.append(plan)
+
+    def _record_ranges(self) -> None:
+        """Hand new parametric plans to the recorder, outside of the lock: it may write files."""
+        while self._new_ranges and self.range_recorder is not None:
+            self.range_recorder.add_range(self._new_ranges.pop(0))
 
     def _make_parametric_plan(self, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
         assert self._core is not None
@@ -410,6 +418,8 @@ class Engine:
 
     def __call__(self, inputs: Mapping[str, Array] | Sequence[Array], out: Mapping[str, Array] | None = None) -> dict[str, Array]:
         executable, arrays = self.bind(inputs)
+        if self._new_ranges:
+            self._record_ranges()
         names = [value.name for value in self.model.outputs]
         arrays_out = out
         if self._conversions and out is not None:
@@ -432,13 +442,25 @@ class Engine:
 
 
 def _inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
-    """Return zeros for the inputs at these sizes of their symbols. Raises EngineError [engine.option]."""
-    names = {str(symbol) for value in model.inputs for dim in value.dims for symbol in symbolic.symbols(dim)}
-    if names != sizes.keys():
-        given, open_sizes = (", ".join(sorted(each)) or "none" for each in (sizes, names))
-        raise EngineError("engine.option", f"sizes must be those of {open_sizes}, got {given}", file=model.file)
-    shapes = [[symbolic.evaluate(dim, sizes) for dim in value.dims] for value in model.inputs]
-    return [np.zeros(shape, value.dtype.numpy) for shape, value in zip(shapes, model.inputs, strict=True)]
+    """Return zeros for the inputs at these sizes of their symbols. Raises EngineError [engine.option], [run.memory]."""
+    shapes = [value.shape if isinstance(value.type, Tensor) else None for value in model.inputs]
+    names = {str(symbol) for shape in shapes for dim in shape or () if dim is not None for symbol in symbolic.symbols(dim)}
+    unknown = [value.name for value, shape in zip(model.inputs, shapes, strict=True) if shape is None or None in shape]
+    if unknown:
+        text = f"sizes need inputs of known shapes, got {', '.join(map(repr, unknown))}"
+        raise EngineError("engine.option", text, file=model.file)
+    is_set = isinstance(sizes, Mapping) and sizes.keys() == names
+    if not is_set or not all(type(size) is int and size >= 0 for size in sizes.values()):
+        wanted = ", ".join(sorted(names)) or "no symbol"
+        raise EngineError("engine.option", f"sizes must have an integer for each of {wanted}, got {sizes!r}", file=model.file)
+    found = []
+    for value, shape in zip(model.inputs, shapes, strict=True):
+        assert shape is not None
+        known = [symbolic.evaluate(dim, sizes) for dim in shape if dim is not None]
+        refuse_array(known, value.dtype.numpy.itemsize, f"the input {value.name!r}")
+        with within_memory(f"the input {value.name!r}", model.file):
+            found.append(zeros_of(value, known))
+    return found
 
 
 def _shape_at(type: Type, sizes: dict[str, int]) -> tuple[int, ...] | None:

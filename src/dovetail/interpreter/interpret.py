@@ -227,6 +227,13 @@ def _belongs(item: Array, xp: Namespace) -> bool:
         return False
 
 
+def zeros_of(value: Value, shape: Several[int]) -> Any:
+    """Return an array of this shape for an input: zeros, or empty strings."""
+    assert isinstance(value.type, Tensor) and value.type.dtype is not None
+    dtype = value.type.dtype
+    return np.full(shape, "", object) if dtype.name == "string" else np.zeros(shape, dtype.numpy)
+
+
 def check_inputs(model: Model, bound: Several[Array]) -> dict[str, int]:
     """Check the arrays' shapes against the model's input types. Returns the value of each symbol.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,15 +79,14 @@ class Session:
         self._names = {value.name for value in model.inputs}
 
     @property
-    def states(self) -> Arrays:
-        """The states by the names of their inputs. No later call changes these arrays."""
-        overwritten = self.program._overwritten
-        return {name: array.copy() if name in overwritten else array for name, array in self._kept.items()}
+    def states(self) -> MutableMapping[str, Any]:
+        """The states by the names of their inputs. No later call changes these arrays; an assignment replaces a state."""
+        return _States(self._kept, self.program._overwritten)
 
     @states.setter
     def states(self, states: Mapping[str, Array]) -> None:
-        overwritten = self.program._overwritten
-        self._kept = {name: np.array(array) if name in overwritten else array for name, array in states.items()}
+        self._kept.clear()
+        self.states.update(states)
         self._is_lost = False
 
     def reset(self) -> None:
@@ -104,23 +103,55 @@ class Session:
             raise EngineError("state.first", message, file=self.program.model.file)
         inputs = inputs if inputs or not by_name else (by_name,)
         is_by_name = len(inputs) == 1 and type(inputs[0]) is dict and inputs[0].keys() <= self._names
-        given = inputs[0] if is_by_name else inputs_by_name(self.program.model, inputs)
+        given = inputs[0] if is_by_name else inputs_by_name(self.program.model, inputs, [name for name, _ in self._states])
+        before = len(self._kept)
         try:
             results = self.program._call_in_session(given, self._kept)
         except BaseException:
-            self._is_lost = any(name in self._kept for name in self.program._overwritten)
+            self._is_lost = len(self._kept) < before
             raise
         self._kept = {name: results[output] for name, output in self._states}
         return Results({name: results[name] for name in self._outputs})
 
 
-def inputs_by_name(model: Model, inputs: tuple[Array, ...]) -> dict[str, Any]:
-    """Return inputs by name, from a mapping or in the order of inputs that are no states. Raises EngineError [input.count]."""
+class _States(MutableMapping[str, Any]):
+    """The states of a session, of which those that the next call overwrites are copied on their way in and out."""
+
+    def __init__(self, kept: Arrays, overwritten: frozenset[str]) -> None:
+        self._kept = kept
+        self._overwritten = overwritten
+
+    def __getitem__(self, name: str) -> Any:
+        array = self._kept[name]
+        return array.copy() if name in self._overwritten else array
+
+    def __setitem__(self, name: str, array: Any) -> None:
+        self._kept[name] = np.array(array) if name in self._overwritten else array
+
+    def __delitem__(self, name: str) -> None:
+        del self._kept[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def inputs_by_name(model: Model, inputs: tuple[Array, ...], states: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return inputs by name, from a mapping or in the order of inputs that are no states. Raises EngineError [input.count].
+
+    ``states``: the inputs that are states, by default those of the model.
+    """
     if len(inputs) == 1 and isinstance(inputs[0], Mapping):
         by_name: Mapping[str, Array] = inputs[0]
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
         return {aliases.get(name, name): array for name, array in by_name.items()}
-    names = [value.name for value in (own_inputs(model) if len(inputs) != len(model.inputs) else model.inputs)]
+    own = own_inputs(model) if states is None else [value for value in model.inputs if value.name not in states]
+    names = [value.name for value in (own if len(inputs) != len(model.inputs) else model.inputs)]
     if len(names) != len(inputs):
         raise EngineError(
             "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"

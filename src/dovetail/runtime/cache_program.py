@@ -10,10 +10,10 @@ import numpy as np
 
 from dovetail import native_core, symbolic
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import bind_sizes, check_inputs, named_inputs, to_array
+from dovetail.interpreter.interpret import bind_sizes, check_inputs, named_inputs, to_array, zeros_of
 from dovetail.ir.graph import Model
 from dovetail.ir.state import State
-from dovetail.limits import active
+from dovetail.limits import active, refuse_memory, within_memory
 from dovetail.runtime.caches import Cache, find_caches, with_leading_growth
 from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import LoadedProgram, Statistics, write_outputs
@@ -69,7 +69,7 @@ class CacheProgram(LoadedProgram):
         """The states that the next call of a session overwrites, by their inputs."""
         return frozenset(cache.input for cache in self._updated)
 
-    def _call_in_session(self, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _call_in_session(self, inputs: Mapping[str, Any], kept: dict[str, Any]) -> Mapping[str, Any]:
         arrays = {**kept, **inputs}
         stated = {state.input for state in self.model.states}
         missing = [cache for cache in self._caches if cache.input not in arrays and cache.input not in stated]
@@ -81,7 +81,13 @@ class CacheProgram(LoadedProgram):
             results = fast((arrays,), {}, None)
             if results is not None:
                 return results  # type: ignore[no-any-return]
-        return self._run_with(lambda by_name, out: self._extend(by_name, out, given), (arrays,), {}, None)
+        if self._is_closed:
+            return self(arrays)
+
+        def run(by_name: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
+            return self._extend(by_name, out, given, kept)
+
+        return self._run_with(run, (arrays,), {}, None)
 
     def _initial_caches(self, arrays: Mapping[str, Any], missing: list[Cache]) -> dict[str, Any]:
         """Return empty caches, and caches of zeros, for those that a session does not have. Raises EngineError [state.first]."""
@@ -96,16 +102,17 @@ class CacheProgram(LoadedProgram):
                 shape[axis] = 0
             if not all(isinstance(size, int) for size in shape):
                 raise EngineError("state.first", f"the cache {value.name!r} of type {value.type} has no known initial value")
-            initial[cache.input] = np.zeros([int(size) for size in shape], value.dtype.numpy)
+            initial[cache.input] = zeros_of(value, [int(size) for size in shape])
         return initial
 
     def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
-        return self._extend(inputs, out, set())
+        return self._extend(inputs, out, set(), {})
 
-    def _extend(self, inputs: Any, out: Mapping[str, Any] | None, given: set[str]) -> dict[str, Any]:
+    def _extend(self, inputs: Any, out: Mapping[str, Any] | None, given: set[str], kept: dict[str, Any]) -> dict[str, Any]:
         """Run with the caches in memory that they share with the results.
 
-        ``given``: caches whose arrays no other caller has, so that the call may overwrite them.
+        ``given``: caches whose arrays no other caller has, so that the call may overwrite them. ``kept`` loses these before the
+        run.
         """
         by_name = named_inputs(self.model, inputs)
         arrays = {value.name: to_array(by_name[value.name], value) for value in self.model.inputs}
@@ -123,6 +130,8 @@ class CacheProgram(LoadedProgram):
                 after[: len(before)] = before
                 self._copied_bytes += before.nbytes
             arrays[cache.input], targets[cache.output] = after[: len(before)], after
+        for name in given:
+            kept.pop(name, None)
         results = dict(self._program(arrays, out=targets))
         for cache in self._growing:
             results[cache.output] = results[cache.output].transpose(cache.inverse)
@@ -134,7 +143,9 @@ class CacheProgram(LoadedProgram):
         if self._output_pool is None:
             return np.empty(shape, before.dtype)
         nbytes = prod(shape) * before.itemsize
-        array: np.ndarray[Any, Any] = self._output_pool.allocate_growing(shape, before.dtype, SPARE * nbytes)
+        refuse_memory(self.model.limits, nbytes, "a cache")
+        with within_memory("a cache", self.model.file):
+            array: np.ndarray[Any, Any] = self._output_pool.allocate_growing(shape, before.dtype, SPARE * nbytes)
         return array
 
     def close(self) -> None:

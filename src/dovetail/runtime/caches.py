@@ -6,13 +6,14 @@ grows is the outermost one in memory, so that new elements stand behind the old 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
+from dovetail import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, inline, rename
 from dovetail.ir.graph import Graph, Model, Value
-from dovetail.ir.types import Tensor, axis_in
+from dovetail.ir.types import Tensor, axis_in, sizes_in
 from dovetail.ops.constant import Identity
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
@@ -39,6 +40,7 @@ class Cache(NamedTuple):
 def find_caches(model: Model) -> list[Cache]:
     """Return the caches of a model by its structure, at most one for each input and output."""
     caches: list[Cache] = []
+    known = {str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbolic.symbols(size)}
     for output in model.outputs:
         value = _behind_identities(output)
         if value.node is None or not value.node.inputs or value.node.inputs[0] is None:
@@ -49,7 +51,7 @@ def find_caches(model: Model) -> list[Cache]:
         op = value.node.op
         if isinstance(op, Concat) and source.shape is not None:
             axis = axis_in(op.axis, len(source.shape))
-            if _grows(source, output, axis):
+            if _grows(source, output, axis, known):
                 order = (axis, *(other for other in range(len(source.shape)) if other != axis))
                 inverse = tuple(order.index(index) for index in range(len(order)))
                 caches.append(Cache(source.name, output.name, order, inverse, output.dims[axis]))
@@ -64,13 +66,14 @@ def _behind_identities(value: Value) -> Value:
     return value
 
 
-def _grows(source: Value, output: Value, axis: int) -> bool:
-    """Return whether an output differs from an input in the size of one axis alone, which follows from sizes of inputs."""
+def _grows(source: Value, output: Value, axis: int, known: Container[str]) -> bool:
+    """Return whether an output differs from an input in the size of one axis alone, which follows from ``known`` sizes."""
     before, after = source.shape, output.shape
     if before is None or after is None or None in (*before, *after) or len(before) != len(after) or source.dtype != output.dtype:
         return False
     is_same = all(one == other for index, (one, other) in enumerate(zip(before, after, strict=True)) if index != axis)
-    return is_same and not isinstance(before[axis], int) and source.dtype.name != "string"
+    follows = all(str(symbol) in known for size in (before[axis], after[axis]) for symbol in symbolic.symbols(size))
+    return is_same and follows and not isinstance(before[axis], int) and source.dtype.name != "string"
 
 
 def with_leading_growth(model: Model, caches: Iterable[Cache]) -> Model:

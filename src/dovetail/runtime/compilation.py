@@ -67,7 +67,8 @@ def compile(
     (docs/howto/sizes.md). Such a program does not use ``cache_dir``.
 
     ``sizes``: sets of sizes of the inputs' symbols, such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]``, which
-    are planned here instead of in the first calls: each, and the ranges of the sizes that differ (docs/howto/sizes.md).
+    are planned here instead of in the first calls: each, and the ranges of the sizes that differ (docs/howto/sizes.md). A program
+    that starts from ``cache_dir`` has the plans of its entry instead.
 
     ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
     choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
@@ -105,7 +106,9 @@ def compile(
     _refuse_options(placement, 'backend="dovetail"')
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
-    if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
+    if engine == "interpreter" and (reuse_caches or sizes):
+        raise EngineError("engine.option", "reuse_caches and sizes are options of the native engine")
+    if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
         thread_count(threads)
         if elide != "auto":
             _check_elide(elide)

@@ -174,8 +174,11 @@ class Program(ABC):
         """The inputs whose arrays the next call of a session overwrites."""
         return frozenset()
 
-    def _call_in_session(self, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run a call of a session, for its inputs and the states that it keeps. ``inputs`` may name states too."""
+    def _call_in_session(self, inputs: Mapping[str, Any], kept: dict[str, Any]) -> Mapping[str, Any]:
+        """Run a call of a session, for its inputs and the states that it keeps. ``inputs`` may name states too.
+
+        States that the run overwrites are removed from ``kept`` before it.
+        """
         return self({**kept, **inputs})
 
     def _positional_inputs(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:

@@ -135,6 +135,11 @@ class Executable:
         return self.program is not None and not self.python_steps and all(each.is_native for each in self.subprograms)
 
     @property
+    def has_control(self) -> bool:
+        """True if an If or a Loop is a native step."""
+        return bool(self._controls)
+
+    @property
     def run_bytes(self) -> int:
         """The bytes of the arena, the tables and the outputs of a run."""
         return self.plan.arena_bytes + self.plan.constant_bytes + output_bytes_of(self.plan)
