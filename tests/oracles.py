@@ -39,6 +39,15 @@ def _options() -> Any:
     return options
 
 
+def exact_session(path: Any) -> Any:
+    """A session of onnxruntime for products of bytes. Raises Silent where it adds pairs in 16 bits, as before AVX-512 VNNI."""
+    import onnxruntime
+
+    if _saturates():
+        raise Silent("onnxruntime adds products of bytes in 16 bits on this processor, and saturates")
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
 @cache
 def contrib_schemas() -> dict[tuple[str, str, int], Any]:
     """What onnxruntime says of the operators that it adds to ONNX's, as the onnx package says it of its own: their attributes."""
