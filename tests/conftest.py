@@ -66,17 +66,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None, Any, Any]:
-    """A test whose oracle has no answer, such as a saturating one on this processor, is skipped with the oracle's reason."""
-    try:
-        return (yield)
-    except Exception as error:
-        if type(error).__name__ == "Silent":
-            pytest.skip(str(error))
-        raise
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     # pytest's own header is not shown under -q, and this is to be seen in every log.

@@ -123,6 +123,7 @@ def test_what_openvino_lacks_becomes_a_loop_where_the_length_is_open(tmp_path: P
         for index, y in enumerate(b.add(op, x, *codes, *[None] * 5, scale, point, scale, point)):
             b.output(f"y{index}", y)
     dovetail.save(b.model, tmp_path / "m.xml")
+    oracles.skip_where_bytes_saturate()
     for steps in (7, 2):
         given = {"x": floats(steps, 3, INPUT)}
         theirs = oracles.run_onnxruntime(_as_onnx(b.model), given)
