@@ -21,6 +21,7 @@
 #include "program.h"
 #include "python/block_arrays.h"
 #include "python/gil.h"
+#include "python/program_range.h"
 #include "python/signals.h"
 
 namespace nb = nanobind;
@@ -74,11 +75,6 @@ PyObject* encoded(PyObject* object, const Port& port) {
     return codes;
 }
 
-bool has_shape(PyArrayObject* array, const Shape& shape) {
-    return static_cast<std::size_t>(PyArray_NDIM(array)) == shape.size() &&
-           std::equal(shape.begin(), shape.end(), PyArray_DIMS(array));
-}
-
 // A hash of the sizes of several arrays, in order.
 class Hash {
 public:
@@ -125,44 +121,14 @@ private:
     std::vector<PyObject*> items_;
 };
 
-// A size of an input, at which a symbol stands alone, and the range of the symbol: sizes a step apart.
-struct SymbolRange {
-    std::size_t input;
-    std::size_t axis;
-    std::int64_t first;
-    std::int64_t last;
-    std::int64_t step;
-};
-
-// An input, and the output that may be passed its memory. `order`: the axes of the caller's array as the model has them, where
-// the output is the input with more rows; else empty.
-struct SharedPorts {
-    std::size_t input;
-    std::size_t output;
-    std::vector<int> order;
-};
-
-using ParametricShape = std::vector<Polynomial>;
-
-// The programs for ranges of sizes, made from one parametric program.
-struct ProgramRange {
-    std::shared_ptr<ParametricProgram> steps;
-    std::shared_ptr<ThreadPool> pool;
-    std::shared_ptr<WeightCache> weights;
-    std::shared_ptr<ArenaPool> arenas;
-    std::vector<SymbolRange> symbols;
-    std::vector<ParametricShape> inputs;
-    std::vector<ParametricShape> outputs;
-    std::int64_t max_bytes;  // of arena and outputs, beyond which the engine reports the limit on memory
-    nb::object constants;
-};
-
 class FastCalls {
     struct Entry;
 
 public:
     // The default of `max_made_bytes`.
     static constexpr std::size_t kMaxMadeBytes = std::size_t{1} << 26;
+    // The bytes of a step of a program that a call made, as measured.
+    static constexpr std::size_t kStepBytes = 3 << 10;
 
     // `results`: the class of a call's result, a dict. `max_trips`: the limit of trips of all loops in a call. `max_made_bytes`:
     // bytes of the programs that calls make; `log_eviction` is called for each that is dropped, with the number of those that are
@@ -192,18 +158,7 @@ public:
 
     // Adds a parametric program. Calls with sizes in its ranges, for which there is no program, make one.
     void add_range(ProgramRange range) {
-        const std::size_t orders = range.steps->orders();
-        if (range.inputs.size() != inputs_.size() || range.outputs.size() != outputs_.size())
-            throw std::invalid_argument("needs a shape for each input and output of the program");
-        if (!range.steps->takes(range.symbols.size())) throw std::invalid_argument("needs a range for each symbol");
-        for (const auto* shapes : {&range.inputs, &range.outputs})
-            for (const ParametricShape& shape : *shapes)
-                for (const Polynomial& size : shape)
-                    if (size.differences.size() != orders) throw std::invalid_argument("needs a difference for each order");
-        for (const SymbolRange& symbol : range.symbols)
-            if (symbol.step < 1 || symbol.first < 0 || symbol.last < symbol.first || symbol.input >= inputs_.size() ||
-                symbol.axis >= range.inputs[symbol.input].size())
-                throw std::invalid_argument("needs an axis of an input for each symbol");
+        range.check(inputs_.size(), outputs_.size());
         auto added = std::make_shared<ProgramRange>(std::move(range));
         const Lock lock(*this);
         state_.ranges.push_back(std::move(added));
@@ -315,9 +270,6 @@ private:
         std::uint64_t calls = 0;
         std::size_t evictions = 0, cached = 0, bytes = 0;
     };
-
-    // The bytes of a step of a program that a call made, as measured.
-    static constexpr std::size_t kStepBytes = 3 << 10;
 
     // Guards the state where Python has no interpreter lock. After a fork the child has an empty cache, if its parent was
     // changing it.
@@ -472,52 +424,15 @@ private:
 
     // The entry of a new program; null for sizes outside the ranges, and where a kernel does not take them.
     std::shared_ptr<Entry> entry_in(const ProgramRange& range, const Arrays& arrays) const {
-        std::vector<std::int64_t> distances;
-        for (const SymbolRange& symbol : range.symbols) {
-            PyArrayObject* const array = arrays.array(symbol.input);
-            if (static_cast<std::size_t>(PyArray_NDIM(array)) <= symbol.axis) return nullptr;
-            const std::int64_t size = PyArray_DIMS(array)[symbol.axis];
-            if (size < symbol.first || size > symbol.last || (size - symbol.first) % symbol.step != 0) return nullptr;
-            distances.push_back((size - symbol.first) / symbol.step);
-        }
-        try {
-            const std::vector<std::int64_t> factors = range.steps->factors_at(distances);
-            auto entry = std::make_shared<Entry>();
-            std::vector<ByteRange> bytes;
-            std::int64_t output_bytes = 0;
-            for (std::size_t i = 0; i < inputs_.size(); ++i) {
-                entry->inputs.push_back(shape_at(range.inputs[i], factors));
-                if (!has_shape(arrays.array(i), entry->inputs.back())) return nullptr;
-                bytes.push_back({0, static_cast<std::int64_t>(PyArray_NBYTES(arrays.array(i)))});
-            }
-            for (std::size_t i = 0; i < outputs_.size(); ++i) {
-                entry->outputs.push_back(shape_at(range.outputs[i], factors));
-                std::int64_t count = PyDataType_ELSIZE(outputs_[i].descr());
-                for (const npy_intp size : entry->outputs.back()) count *= size;
-                bytes.push_back({0, count});
-                output_bytes += count;
-            }
-            entry->program = std::make_shared<Program>(range.pool, range.weights, range.arenas, 0, std::move(bytes));
-            entry->constants = range.constants;
-            entry->made_bytes = (1 + range.steps->size()) * kStepBytes;
-            for (const SharedPorts& shared : shared_)
-                entry->program->ask_sharing(1 + shared.input, 1 + inputs_.size() + shared.output);
-            {
-                const dovetail::GilRelease released;
-                range.steps->fill(*entry->program, factors);
-            }
-            const std::int64_t run_bytes = entry->program->range(0).second + output_bytes;
-            return run_bytes > range.max_bytes ? nullptr : entry;
-        } catch (const std::exception&) {
-            // The engine reports it: a kernel does not take these sizes, or memory is lacking.
-            return nullptr;
-        }
-    }
-
-    static Shape shape_at(const ParametricShape& sizes, const std::vector<std::int64_t>& factors) {
-        Shape shape;
-        for (const Polynomial& size : sizes) shape.push_back(static_cast<npy_intp>(size.at(factors)));
-        return shape;
+        auto entry = std::make_shared<Entry>();
+        std::vector<PyArrayObject*> inputs;
+        std::vector<std::int64_t> itemsizes;
+        for (std::size_t i = 0; i < inputs_.size(); ++i) inputs.push_back(arrays.array(i));
+        for (const Port& port : outputs_) itemsizes.push_back(PyDataType_ELSIZE(port.descr()));
+        entry->program = range.program_for(inputs, itemsizes, shared_, entry->inputs, entry->outputs);
+        entry->constants = range.constants;
+        entry->made_bytes = (1 + range.steps->size()) * kStepBytes;
+        return entry->program == nullptr ? nullptr : entry;
     }
 
     // The entry for inputs of these shapes; null if there is none.
@@ -639,16 +554,6 @@ int import_numpy() {
 
 }  // namespace
 
-// Rows of Python: the base and the differences of each size.
-std::vector<ParametricShape> shapes_of(const std::vector<std::vector<std::vector<std::int64_t>>>& rows) {
-    std::vector<ParametricShape> shapes;
-    for (const auto& row : rows) {
-        ParametricShape& shape = shapes.emplace_back();
-        for (const auto& numbers : row) shape.push_back({numbers.at(0), {numbers.begin() + 1, numbers.end()}});
-    }
-    return shapes;
-}
-
 void bind_fast_calls(nb::module_& m) {
     if (import_numpy() != 0) throw nb::python_error();
     nb::class_<OutputPool>(m, "OutputPool")
@@ -695,6 +600,8 @@ void bind_fast_calls(nb::module_& m) {
         },
         "array"_a, "length"_a);
     m.attr("MIN_POOLED_BYTES") = OutputPool::kMinBytes;
+    m.attr("MAX_SIZE_BYTES") = FastCalls::kMaxMadeBytes;
+    m.attr("SIZE_STEP_BYTES") = FastCalls::kStepBytes;
     nb::class_<FastCalls>(m, "FastCalls")
         .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>, std::size_t,
                       nb::object, const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>&>(),

@@ -43,6 +43,8 @@ class ParametricProgram:
     def fill(self, program: Program, distances: Sequence[int]) -> None: ...
 
 MIN_POOLED_BYTES: int
+MAX_SIZE_BYTES: int
+SIZE_STEP_BYTES: int
 
 class OutputPool:
     free_blocks: int

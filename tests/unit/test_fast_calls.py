@@ -12,7 +12,7 @@ import pytest
 
 import dovetail
 from dovetail import native_core
-from dovetail.engine.run import executable_cache, fast_calls
+from dovetail.engine.run import executable_cache
 from dovetail.errors import DovetailError, EngineError
 from dovetail.interpreter.results import Results
 from dovetail.ir.builder import Builder
@@ -163,7 +163,7 @@ def test_more_shapes_than_are_kept(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     one = program.statistics.size_bytes
     assert program.statistics.plans == program.statistics.cached_sizes == 1
     monkeypatch.setattr(executable_cache, "MAX_PLAN_BYTES", 4 * one)
-    monkeypatch.setattr(fast_calls, "MAX_SIZE_BYTES", one)
+    monkeypatch.setattr(native_core.core(), "MAX_SIZE_BYTES", one)
     program = dovetail.compile(pair(), "native")
     with caplog.at_level("INFO", "dovetail"):
         for _ in range(2):
@@ -181,7 +181,7 @@ def test_a_shape_in_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     hot = inputs_of(2)
     program(hot)
     monkeypatch.setattr(executable_cache, "MAX_PLAN_BYTES", 4 * program.statistics.size_bytes)
-    monkeypatch.setattr(fast_calls, "MAX_SIZE_BYTES", 4 * program.statistics.size_bytes)
+    monkeypatch.setattr(native_core.core(), "MAX_SIZE_BYTES", 4 * program.statistics.size_bytes)
     program = dovetail.compile(pair(), "native")
     program(hot)
     for n in range(3, 35):

@@ -49,7 +49,7 @@ OWN_PLANS = {1: 1, 2: 3, 3: 8}
 
 
 class PlanRecorder(Protocol):
-    """Receives the executables of an engine and of its subgraphs until the first call has returned."""
+    """Receives the executables of an engine and of its subgraphs until the first call has returned, and its parametric plans."""
 
     def record(self, executable: Executable, graph: Graph) -> None:
         """Receive an executable that was planned, and its graph."""
@@ -57,12 +57,8 @@ class PlanRecorder(Protocol):
     def finish(self, executable: Executable) -> None:
         """Receive the executable of the first call, whose subgraphs that ran are bound."""
 
-
-class RangeRecorder(Protocol):
-    """Receives the parametric plans of an engine."""
-
     def add_range(self, plan: ParametricPlan) -> None:
-        """Receive a new parametric plan."""
+        """Receive a parametric plan, at any time."""
 
 
 class Engine:
@@ -97,7 +93,7 @@ class Engine:
         self._changing: set[str] = set()
         self._plans_in: dict[Any, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
-        self.range_recorder: RangeRecorder | None = None
+        self.range_recorder: PlanRecorder | None = None
         self._new_ranges: list[ParametricPlan] = []
         self._is_outermost = outer is None
         self._lock = ForkLock()

@@ -110,7 +110,7 @@ class Session:
         except BaseException:
             self._is_lost = len(self._kept) < before
             raise
-        self._kept = {name: results[output] for name, output in self._states}
+        self._kept.update((name, results[output]) for name, output in self._states)
         return Results({name: results[name] for name in self._outputs})
 
 

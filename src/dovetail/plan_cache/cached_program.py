@@ -82,8 +82,7 @@ class CachedProgram(Program):
         with self._lock:
             if self._compiled is None:
                 compiled = NativeProgram(model, **self.options)
-                writer = PlanWriter(self._folder, self._key, model, self._files, waits_for_range=True)
-                compiled.record_plans(writer, writer)
+                compiled.record_plans(PlanWriter(self._folder, self._key, model, self._files, waits_for_range=True))
                 own, prepared = compiled.call_fast, self._call_fast
                 if own is not None and prepared is not None:
                     self._call_fast = lambda *arguments: own(*arguments) or prepared(*arguments)

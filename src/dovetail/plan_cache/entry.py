@@ -16,6 +16,7 @@ from dovetail.plan_cache.folder import Blob, Entry
 if TYPE_CHECKING:
     from dovetail.engine.parametric_plan import ParametricPlan
     from dovetail.engine.run.executable import Executable
+    from dovetail.engine.run.step_encoding import EncodedStep
     from dovetail.ir.graph import Value
 
 MAX_ARENA_BYTES = 1 << 40
@@ -56,17 +57,14 @@ def encode_range(plan: ParametricPlan, blobs: list[Blob]) -> dict[str, Any]:
     _add_blobs(plan.constants, known)
     steps, orders, varying, constants, parts = plan.encoded
     inputs, outputs = plan.shapes()
-    rows = []
-    for kernel, reads, writes, attributes in steps:
-        own = [[_encode_row(row, known) for row in rows] for rows in (reads, writes)]
-        rows.append([kernel, *own, {name: _encode_attribute(value) for name, value in attributes.items()}])
+    stored = [_encode_step(step, known) for step in steps]
     blobs += [data for number, data in known.values() if number >= len(blobs)]
     return {
         "symbols": plan.symbols,
         "inputs": inputs,
         "outputs": outputs,
         "constant_bytes": plan.constant_bytes,
-        "steps": rows,
+        "steps": stored,
         "orders": orders,
         "varying": varying,
         "constants": constants,
@@ -100,11 +98,14 @@ def _encode_program(executable: Executable, blobs: Blobs) -> dict[str, Any]:
             continue
         constants = list(step.constants())
         _add_blobs(constants, blobs)
-        kernel, reads, writes, attributes = encode_step(step)
-        rows = [[_encode_row(row, blobs) for row in rows] for rows in (reads, writes)]
-        values = {name: _encode_attribute(value) for name, value in attributes.items()}
-        steps.append([kernel, *rows, values, executable.tensor_map.shares(constants)])
+        steps.append([*_encode_step(encode_step(step), blobs), executable.tensor_map.shares(constants)])
     return {"arena": plan.arena_bytes, "steps": steps}
+
+
+def _encode_step(step: EncodedStep, blobs: Blobs) -> list[Any]:
+    kernel, reads, writes, attributes = step
+    rows = [[_encode_row(row, blobs) for row in operands] for operands in (reads, writes)]
+    return [kernel, *rows, {name: _encode_attribute(value) for name, value in attributes.items()}]
 
 
 def _encode_subgraph(index: int, program: Executable, reads: list[int], blobs: Blobs) -> list[Any]:

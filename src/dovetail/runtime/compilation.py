@@ -188,8 +188,7 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
     if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
-        writer = PlanWriter(cache, key, model, files)
-        program.record_plans(writer, writer)
+        program.record_plans(PlanWriter(cache, key, model, files))
     return program
 
 

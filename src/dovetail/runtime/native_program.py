@@ -11,7 +11,7 @@ from dovetail.limits import active, counting, within_memory
 from dovetail.runtime.program import LoadedProgram, Statistics
 
 if TYPE_CHECKING:
-    from dovetail.engine.engine import Engine, PlanRecorder, RangeRecorder
+    from dovetail.engine.engine import Engine, PlanRecorder
     from dovetail.engine.run.executable import SharedPorts
     from dovetail.ir.graph import Model
 
@@ -79,10 +79,10 @@ class NativeProgram(LoadedProgram):
         assert self._engine is not None
         return self._engine(inputs, out)
 
-    def record_plans(self, recorder: PlanRecorder | None, ranges: RangeRecorder) -> None:
-        """Let ``recorder`` receive the plan of the first call, and ``ranges`` the parametric plans."""
+    def record_plans(self, recorder: PlanRecorder) -> None:
+        """Let ``recorder`` receive the plan of the first call, and the parametric plans."""
         assert self._engine is not None
-        self._engine.plan_recorder, self._engine.range_recorder = recorder, ranges
+        self._engine.plan_recorder = self._engine.range_recorder = recorder
 
     def _call_in_one_thread(self) -> Callable[[Any], Results]:
         if self._engine is None or self._engine.threads == 1:

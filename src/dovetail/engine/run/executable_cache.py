@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 
+from dovetail import native_core
 from dovetail.engine.plan_log import log_eviction
 from dovetail.engine.run.executable import Executable
 from dovetail.engine.run.fast_calls import FastCalls
@@ -14,15 +15,15 @@ MAX_PLAN_BYTES = 3 << 26
 """Bytes of the executables of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""
 STEP_BYTES = 10 << 10
 """Bytes of a step in Python and in the core, as measured: 7 to 11 KiB."""
-FILLED_STEP_BYTES = 3 << 10
-"""Bytes of a step in the core alone, where executables of many sizes have one plan."""
 
 
 def plan_bytes(executable: Executable | None) -> int:
     """Estimate the bytes of an executable, without packed weights, which all share, and without the arena."""
+    core = native_core.core()
     if executable is None:
         return STEP_BYTES
-    step_bytes = STEP_BYTES if executable.has_own_plan else FILLED_STEP_BYTES
+    # In the core alone where executables of many sizes have one plan.
+    step_bytes = STEP_BYTES if executable.has_own_plan or core is None else core.SIZE_STEP_BYTES
     return (1 + len(executable.plan.steps)) * step_bytes + executable.plan.constant_bytes
 
 

@@ -19,9 +19,6 @@ from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.types import Tensor
 
-MAX_SIZE_BYTES = 1 << 26
-"""Bytes of the programs that the core makes of parametric plans for sizes, by an estimate."""
-
 
 class FastCalls:
     """The executables of a model that the core calls by itself, by the shapes of their inputs.
@@ -57,7 +54,7 @@ class FastCalls:
                 Results,
                 model.limits.trips,
                 output_pool,
-                MAX_SIZE_BYTES,
+                core.MAX_SIZE_BYTES,
                 partial(log_eviction, model.file),
                 shared,
             )
