@@ -15,7 +15,7 @@ import pytest
 import dovetail
 from dovetail import symbolic
 from dovetail.compare.random_inputs import random_inputs
-from dovetail.compare.verify import Verification, runner_for, verify_conversion
+from dovetail.compare.verify import Verification, runner_for, selected_outputs, verify_conversion
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model
 from dovetail.transform.batch.axes import FreedSize
@@ -71,6 +71,24 @@ def test_what_differs_at_special_values_is_not_verified(name: str, suffix: str, 
     right, wrong, kind = WRONG[name]
     assert verify(model(right, kind, (40, 3)), model(right, kind, (40, 3)), tmp_path, suffix).agrees
     assert not verify(model(right, kind, (40, 3)), model(wrong, kind, (40, 3)), tmp_path, suffix).agrees
+
+
+def boxes(beside: Callable[[dovetail.Builder, Any], Any]) -> Model:
+    """Boxes that NonMaxSuppression selects by their scores, and a value beside them."""
+    with dovetail.Builder("boxes") as b:
+        corners = np.random.default_rng(0).uniform(0, 1, (1, 12, 4)).astype("f4")
+        scores = b.input("scores", "f32", (1, 1, 12))
+        b.output("chosen", b.NonMaxSuppression(b.constant(corners), scores, 12, 0.5, 0.0))
+        b.output("beside", beside(b, scores))
+    return b.model
+
+
+def test_boxes_that_runtimes_select_by_nan_do_not_hide_another_difference(tmp_path: Path) -> None:
+    right, wrong, _ = WRONG["NaN"]
+    assert selected_outputs(boxes(right)) == {"chosen"}
+    assert verify(boxes(right), boxes(right), tmp_path, "xml").agrees
+    found = verify(boxes(right), boxes(wrong), tmp_path, "xml")
+    assert {row.output for row in found.comparisons[0].rows if not row.agrees} == {"beside"}
 
 
 def test_what_differs_without_elements_only_is_not_verified(tmp_path: Path) -> None:
