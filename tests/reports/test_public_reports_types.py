@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from assertions import assert_same_bits
+from dovetail.native_core import instruction_set
 from report_routes import (
     FLOAT,
     INT64,
@@ -111,8 +112,9 @@ def test_12_casts_there_and_back_round(tmp_path: Path, constant: bool, kind: int
         wide = narrow.astype(np.float32)
         expected = {"w": wide, "y": wide + x}
     # OpenVINO's plugin drops a pair through f16, truncates constants to bf16, and has other extremes.
+    # It drops a pair through bf16 too, where the processor has no AVX-512.
     assert_every_way(proto, {"x": x}, expected, tmp_path, opsets=(13, 21), in_openvino=False)
-    if kind == TensorProto.BFLOAT16 and not constant:
+    if kind == TensorProto.BFLOAT16 and not constant and instruction_set() in ("avx512", "amx"):
         found = run_openvino(tmp_path / "model.xml", {"x": x})
         assert_same_bits(found["w"][:3], expected["w"][:3], "OpenVINO")
 

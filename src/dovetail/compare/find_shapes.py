@@ -65,6 +65,8 @@ PAIR_COST = 4
 """The factor by which a change of two sizes must be smaller than a change of one."""
 TRIAL_BYTES = 1 << 30
 """The most bytes of the values that a trial holds at once, unless its inputs have a quarter of them."""
+INPUT_BYTES = 1 << 40
+"""The bytes of inputs above which a trial fails before its graph is inferred."""
 SHIFT_LIMIT = 128
 """The largest size that is tried early because it would make two numbers of an error text equal."""
 SHIFTS = (1, 2, 3, 4, 8)
@@ -338,7 +340,12 @@ class _Trial:
         key = tuple(sizes.values())
         if key not in self.known:
             current().check_time()
-            found = self._infer(self._types_at(sizes))
+            types = list(self._types_at(sizes))
+            if (bytes_of_types(types) or 0) > INPUT_BYTES:
+                self.budget -= INFER * self.length
+                found = Progress(0, "the inputs exceed the memory of a trial")
+            else:
+                found = self._infer(types)
             if found.node == self.length:
                 found = self._weigh()
             if self.arrays is not None and found.node == self.length:
