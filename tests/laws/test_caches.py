@@ -205,6 +205,20 @@ def test_a_session_overwrites_the_cache_that_it_keeps(kind: str) -> None:
     assert all(array.tobytes() == contents for array, contents in taken)
 
 
+def test_a_cache_that_is_read_after_its_update() -> None:
+    with dovetail.Builder("late") as b:
+        past = b.input("past", "f32", (8, 4))
+        cache = b.ScatterND(past, b.input("position", "i64", (2, 1)), b.input("x", "f32", (2, 4)))
+        b.output("y", b.Add(b.MatMul(cache, np.eye(4, dtype=np.float32)), past))
+        b.output("cache", cache)
+    session, kept = dovetail.compile(b.model, threads=1, reuse_caches=True).session(), np.zeros((8, 4), np.float32)
+    for row in range(7):
+        inputs = {"x": np.full((2, 4), row + 1, np.float32), "position": np.array([[row], [row + 1]])}
+        expected = dovetail.run(b.model, {**inputs, "past": kept}, "interpreter")
+        assert session(inputs)["y"].tobytes() == expected["y"].tobytes(), row
+        kept = expected["cache"]
+
+
 def test_a_plain_call_leaves_the_cache_that_it_gets() -> None:
     program = dovetail.compile(update("ScatterND"), threads=1, reuse_caches=True)
     past = np.zeros((2, 32, SIZE), np.float32)
