@@ -571,7 +571,7 @@ def test_a_terminal_gets_progress_of_long_work_and_a_drawn_table_and_no_color_is
 ) -> None:
     pty = pytest.importorskip("pty")
     main, side = pty.openpty()
-    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-c", SLOW, str(seconds), "run", model]
     child = subprocess.Popen(command, stdout=side, stderr=side, env=environment)
     os.close(side)
