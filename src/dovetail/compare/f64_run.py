@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
+from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes, type_of
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.op import bodies
@@ -64,7 +64,10 @@ def magnitude_of(item: Any) -> float:
 
 
 def _widen(graph: Graph) -> None:
-    """Widen the constants and attributes of a graph in place. Types are left: a run does not read them."""
+    """Widen the constants and attributes of a graph in place.
+
+    The types of other values are left: the run of a loop infers those of its body, but for those of constants.
+    """
     for node in graph.nodes:
         for _, body in bodies(node.op):
             _widen(body)
@@ -74,6 +77,9 @@ def _widen(graph: Graph) -> None:
         changed = {name: value for name, value in changes.items() if value is not getattr(node.op, name)}
         if changed:
             node.op = node.op.with_(**changed)
+        for y in node.outputs:
+            if y.constant is not None:
+                y.type = type_of(y.constant)
 
 
 def _attribute(value: Any) -> Any:
