@@ -133,7 +133,7 @@ def page(table: dict[str, Cells], origins: dict[str, str]) -> str:
             f"{peers}.",
             "",
             "- **load**: it loads, and no operator in it is unknown.",
-            "- **check**: what `dovetail check` calls a fault is one to onnx's own checker too.",
+            "- **check**: what `dovetail check` calls a fault is one to onnx's own checker too, or shows in onnxruntime's results.",
             "- **infer**: element type and rank of every value are known without running, and outputs have the sizes inferred.",
             "  Behind an If whose branches differ in rank, the rank is known in each branch.",
             "- **native**: the native engine gives what our interpreter gives.",

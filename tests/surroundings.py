@@ -85,6 +85,9 @@ def other_user(folder: Path, stack: ExitStack) -> Surrounding:
     own.mkdir()
     shutil.chown(own, NOBODY, NOBODY)
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    target = os.path.realpath(sys.executable)
+    if subprocess.run([*user, "test", "-x", target], check=False).returncode:
+        raise SystemExit(f"the user {NOBODY} cannot execute {target}; each folder of its path needs the permission x for others")
     return Surrounding(user, {"HOME": str(own), "TMPDIR": str(own), "USER": "nobody", "XDG_CACHE_HOME": None})
 
 

@@ -195,9 +195,11 @@ def loads(record: Record) -> str:
 
 
 def checks(record: Record) -> str:
-    """A fault that we find is one to onnx's own checker too; warnings are counted by code."""
+    """A fault that we find is one to onnx's own checker too, or shows in onnxruntime's results; warnings are counted by code."""
     faults = dovetail.check(record.path)
     errors = [fault for fault in faults if fault.severity == "error" and fault.code not in UNASKED]
+    if {fault.code for fault in errors} == {"type.declared"} and (ranks := _contradicted_ranks(record)):
+        return f"{counted(fault.code for fault in faults)}; onnxruntime: {ranks}"
     if errors:
         try:
             onnx.checker.check_model(str(record.path), full_check=True)
@@ -205,6 +207,18 @@ def checks(record: Record) -> str:
             return f"{counted(fault.code for fault in faults)}; onnx: {error}"
         raise Unfilled("; ".join(f"[{fault.code}] {fault.message}" for fault in errors))
     return counted(fault.code for fault in (*faults, *record.model.warnings))
+
+
+def _contradicted_ranks(record: Record) -> str:
+    """The outputs whose results in onnxruntime have another rank than declared; "" where an output has the declared one."""
+    outputs = {y.name: y.type.tensor_type for y in onnx.load(record.path, load_external_data=False).graph.output}
+    results = record.results("onnxruntime")
+    texts = [
+        f"{name} has rank {results[name].ndim}, declared {len(declared.shape.dim)}"
+        for name, declared in outputs.items()
+        if declared.HasField("shape") and results[name].ndim != len(declared.shape.dim)
+    ]
+    return ", ".join(texts) if len(texts) == len(outputs) else ""
 
 
 def infers(record: Record) -> str | None:
