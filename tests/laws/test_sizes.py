@@ -121,6 +121,18 @@ def test_pictures_whose_sizes_are_a_period_apart(caplog: pytest.LogCaptureFixtur
     assert "height=19..4091 in steps of 8, width=16..4088 in steps of 8" in served(b.model, sizes, caplog)
 
 
+def test_ranges_begin_where_every_axis_has_two_elements(caplog: pytest.LogCaptureFixture) -> None:
+    chance = np.random.default_rng(3)
+    with dovetail.Builder("valid") as b:
+        y = b.Relu(b.Conv(b.input("x", "f32", (1, 3, "height", "width")), chance.standard_normal((16, 3, 3, 3)).astype("f4")))
+        y = b.Conv(y, chance.standard_normal((8, 16, 3, 3)).astype("f4"), strides=(2, 2))
+        b.output("y", b.Softmax(b.Reshape(y, [0, 0, -1]), axis=-1))
+    sizes = [(1, 3, *map(int, pair)) for pair in chance.integers(7, 40, (40, 2))]
+    text = "height={}..409{} in steps of 2, width={}..409{} in steps of 2"
+    expected = [text.format(8 - high % 2, 4 + high % 2, 8 - wide % 2, 4 + wide % 2) for high in (0, 1) for wide in (0, 1)]
+    assert sorted(served(b.model, sizes, caplog)) == sorted(expected)
+
+
 def test_a_table_that_ends(caplog: pytest.LogCaptureFixture) -> None:
     chance = np.random.default_rng(4)
     with dovetail.Builder("positions") as b:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.ir.graph import Graph, Value
-from dovetail.ir.types import Size, Tensor
+from dovetail.ir.types import Size, Tensor, sizes_in
 
 DEGREE = 3
 """The degree of the numbers of a plan in one size."""
@@ -113,22 +113,28 @@ def pieces_of(graph: Graph) -> dict[str, Pieces]:
     sizes = {size for size in size_expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
     if any(size is None or any(str(symbol) not in known for symbol in symbolic.symbols(size)) for size in sizes):
         return {}
-    found = {name: _pieces_in(name, [size for size in sizes if size is not None]) for name in known}
+    axes = {size for value in graph.values() for size in sizes_in(value.type) if size is not None and not isinstance(size, int)}
+    found = {name: _pieces_in(name, [size for size in sizes if size is not None], axes) for name in known}
     return {name: pieces for name, pieces in found.items() if pieces is not None}
 
 
-def _pieces_in(name: str, sizes: Sequence[Size]) -> Pieces | None:
-    """Return the pieces of a symbol; None where there are none."""
+def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces | None:
+    """Return the pieces of a symbol; None where there are none. ``axes``: the sizes of axes, each of which begins a piece at 2.
+
+    An axis of one element has no stride, and is broadcast.
+    """
     depending = [size for size in sizes if any(str(symbol) == name for symbol in symbolic.symbols(size))]
     atoms = [atom for size in depending for atom in symbolic.atoms(size)]
     period = lcm(*(_period_of(atom) for atom in atoms))
     if period > MAX_PERIOD:
         return None
-    starts = (0, *sorted({start for atom in atoms for start in _starts_in(atom, name)}))
-    ends = [*((first, last - 1) for first, last in pairwise(starts)), (starts[-1], None)]
+    alone = [size for size in axes if {str(symbol) for symbol in symbolic.symbols(size)} == {name}]
+    ends = {*(start for atom in atoms for start in _starts_in(atom, name)), *(_crossing(size - 1, name) for size in alone)}
+    starts = (0, *sorted(start for start in ends if start is not None))
+    intervals = [*((first, last - 1) for first, last in pairwise(starts)), (starts[-1], None)]
     ranges = [
         SizeRange(low, last, period)  # type: ignore[arg-type]
-        for first, last in ends
+        for first, last in intervals
         for rest in sorted({0, 1 % period, period - 1})
         # Not where strides leave an axis of 0 or 1.
         if (low := max(first, 2 * period) + (rest - max(first, 2 * period)) % period) + DEGREE * period
