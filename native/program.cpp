@@ -231,11 +231,16 @@ void Program::run(Workspace* workspace, std::byte** bases, std::size_t first, st
     }
 }
 
+Polynomial::Polynomial(std::int64_t base, const std::vector<std::int64_t>& differences) : base(base), orders(differences.size()) {
+    for (std::size_t order = 0; order < orders; ++order)
+        if (differences[order] != 0) terms.emplace_back(order, differences[order]);
+}
+
 std::int64_t Polynomial::at(const std::vector<std::int64_t>& factors) const {
     // Modulo 2^64: terms may be larger than their sum.
     auto value = static_cast<std::uint64_t>(base);
-    for (std::size_t order = 0; order < differences.size(); ++order)
-        value += static_cast<std::uint64_t>(factors[order]) * static_cast<std::uint64_t>(differences[order]);
+    for (const auto& [order, difference] : terms)
+        value += static_cast<std::uint64_t>(factors[order]) * static_cast<std::uint64_t>(difference);
     return static_cast<std::int64_t>(value);
 }
 
@@ -253,12 +258,12 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
     for (const Varying& each : varying)
         if (each.second.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricPart& part : parts_)
-        if (part.bytes.differences.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
+        if (part.bytes.orders != orders_.size()) throw std::invalid_argument("needs a difference for each order");
     for (const ParametricConstant& constant : constants_) {
         if (constant.step >= steps_.size() || constant.input >= steps_[constant.step].inputs.size())
             throw std::invalid_argument("needs an input for each constant");
         for (const Polynomial& element : constant.elements)
-            if (element.differences.size() != orders_.size()) throw std::invalid_argument("needs a difference for each order");
+            if (element.orders != orders_.size()) throw std::invalid_argument("needs a difference for each order");
         has_constant_[constant.step] = true;
     }
     std::size_t number = 0;
@@ -266,7 +271,7 @@ ParametricProgram::ParametricProgram(std::vector<Spec> steps, std::vector<std::v
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const auto visit = [&](std::int64_t& value) {
             if (next == varying.end() || next->first != number++) return;
-            numbers_.push_back({&value, {value, std::move(next->second)}});
+            numbers_.push_back({&value, {value, next->second}});
             is_fixed_[i] = false;
             ++next;
         };

@@ -136,10 +136,12 @@ private:
 
 // A whole number that sizes decide, in Newton's form: `base`, and what each order adds.
 struct Polynomial {
-    std::int64_t base;
-    std::vector<std::int64_t> differences;
-
+    Polynomial(std::int64_t base, const std::vector<std::int64_t>& differences);
     std::int64_t at(const std::vector<std::int64_t>& factors) const;
+
+    std::int64_t base;
+    std::size_t orders;                                         // of the program
+    std::vector<std::pair<std::size_t, std::int64_t>> terms{};  // the differences that are not 0, by their orders
 };
 
 // A constant whose elements sizes decide: the step and the input that read it.
@@ -157,19 +159,19 @@ struct ParametricPart {
 };
 
 // A program for ranges of sizes, whose numbers (offsets, sizes, strides, integer attributes) and some of whose constants are
-// polynomials in the distances of the sizes from the first ones.
+// polynomials in the digits of the distances of the sizes from the first ones.
 class ParametricProgram {
 public:
     using Varying = std::pair<std::size_t, std::vector<std::int64_t>>;
 
-    // `steps` are the kernels for the first sizes. `orders`: for each symbol the order of a difference. `varying`: the numbers
+    // `steps` are the kernels for the first sizes. `orders`: for each digit the order of a difference. `varying`: the numbers
     // that depend on the sizes, in increasing order, with what each of the orders adds. The numbers of a step are, for each input
     // and then each output, the offset, sizes and strides; then the integers of its attributes in the order of their names.
     ParametricProgram(std::vector<Spec> steps, std::vector<std::vector<std::int64_t>> orders, std::vector<Varying> varying,
                       std::vector<ParametricConstant> constants, std::vector<ParametricPart> parts);
 
-    // The factors of the orders at sizes of these distances from the first ones: products of binomial coefficients. Throws
-    // std::invalid_argument for a distance that is negative or larger than kMaxDistance.
+    // The factors of the orders at these digits of the distances from the first sizes: products of binomial coefficients. Throws
+    // std::invalid_argument for a digit that is negative or larger than kMaxDistance.
     std::vector<std::int64_t> factors_at(const std::vector<std::int64_t>& distances) const;
     // The bytes of the arena at these factors.
     std::size_t arena_bytes(const std::vector<std::int64_t>& factors) const { return place(factors).second; }
@@ -178,7 +180,7 @@ public:
     void fill(Program& program, const std::vector<std::int64_t>& factors);
     std::size_t size() const { return steps_.size(); }
     std::size_t orders() const { return orders_.size(); }
-    // True if there are distances for all symbols of the orders.
+    // True if the orders have as many digits.
     bool takes(std::size_t distances) const { return orders_.empty() || orders_.front().size() == distances; }
 
     // Products of as many distances as the total of an order stay in 64 bits.

@@ -602,6 +602,7 @@ void bind_fast_calls(nb::module_& m) {
     m.attr("MIN_POOLED_BYTES") = OutputPool::kMinBytes;
     m.attr("MAX_SIZE_BYTES") = FastCalls::kMaxMadeBytes;
     m.attr("SIZE_STEP_BYTES") = FastCalls::kStepBytes;
+    using SymbolRow = std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::vector<std::int64_t>>;
     nb::class_<FastCalls>(m, "FastCalls")
         .def(nb::init<const nb::tuple&, const nb::tuple&, nb::object, std::int64_t, std::shared_ptr<OutputPool>, std::size_t,
                       nb::object, const std::vector<std::tuple<std::size_t, std::size_t, std::vector<int>>>&>(),
@@ -611,14 +612,13 @@ void bind_fast_calls(nb::module_& m) {
         .def(
             "add_range",
             [](FastCalls& calls, std::shared_ptr<ParametricProgram> steps, std::shared_ptr<ThreadPool> pool,
-               std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas,
-               const std::vector<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t, std::int64_t>>& symbols,
+               std::shared_ptr<WeightCache> weights, std::shared_ptr<ArenaPool> arenas, const std::vector<SymbolRow>& symbols,
                const std::vector<std::vector<std::vector<std::int64_t>>>& inputs,
                const std::vector<std::vector<std::vector<std::int64_t>>>& outputs, std::int64_t max_bytes, nb::object constants) {
                 ProgramRange range{std::move(steps),  std::move(pool),    std::move(weights), std::move(arenas),   {},
                                    shapes_of(inputs), shapes_of(outputs), max_bytes,          std::move(constants)};
-                for (const auto& [input, axis, first, last, step] : symbols)
-                    range.symbols.push_back({input, axis, first, last, step});
+                for (const auto& [input, axis, first, last, step, radices] : symbols)
+                    range.symbols.push_back({input, axis, first, last, step, radices});
                 calls.add_range(std::move(range));
             },
             "steps"_a, "pool"_a, "weights"_a, "arenas"_a, "symbols"_a, "inputs"_a, "outputs"_a, "max_bytes"_a, "constants"_a)

@@ -56,7 +56,7 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
 
 // A row of Python: the base and the differences.
 Polynomial polynomial_of(const std::vector<std::int64_t>& numbers) {
-    return {numbers.at(0), {numbers.begin() + 1, numbers.end()}};
+    return {numbers.at(0), std::vector<std::int64_t>(numbers.begin() + 1, numbers.end())};
 }
 
 // The arguments of Program.add.

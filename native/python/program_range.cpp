@@ -19,14 +19,17 @@ Shape shape_at(const ParametricShape& sizes, const std::vector<std::int64_t>& fa
 void ProgramRange::check(std::size_t input_count, std::size_t output_count) const {
     if (inputs.size() != input_count || outputs.size() != output_count)
         throw std::invalid_argument("needs a shape for each input and output of the program");
-    if (!steps->takes(symbols.size())) throw std::invalid_argument("needs a range for each symbol");
+    std::size_t digits = 0;
+    for (const SymbolRange& symbol : symbols) digits += symbol.radices.size() + 1;
+    if (!steps->takes(digits)) throw std::invalid_argument("needs a range for each symbol");
     for (const auto* shapes : {&inputs, &outputs})
         for (const ParametricShape& shape : *shapes)
             for (const Polynomial& size : shape)
-                if (size.differences.size() != steps->orders()) throw std::invalid_argument("needs a difference for each order");
+                if (size.orders != steps->orders()) throw std::invalid_argument("needs a difference for each order");
     for (const SymbolRange& symbol : symbols)
         if (symbol.step < 1 || symbol.first < 0 || symbol.last < symbol.first || symbol.input >= input_count ||
-            symbol.axis >= inputs[symbol.input].size())
+            symbol.axis >= inputs[symbol.input].size() ||
+            std::any_of(symbol.radices.begin(), symbol.radices.end(), [](auto radix) { return radix < 1; }))
             throw std::invalid_argument("needs an axis of an input for each symbol");
 }
 
@@ -34,16 +37,21 @@ std::shared_ptr<Program> ProgramRange::program_for(const std::vector<PyArrayObje
                                                    const std::vector<std::int64_t>& itemsizes,
                                                    const std::vector<SharedPorts>& shared, std::vector<Shape>& input_shapes,
                                                    std::vector<Shape>& output_shapes) const {
-    std::vector<std::int64_t> distances;
+    std::vector<std::int64_t> digits;
     for (const SymbolRange& symbol : symbols) {
         PyArrayObject* const array = arrays[symbol.input];
         if (static_cast<std::size_t>(PyArray_NDIM(array)) <= symbol.axis) return nullptr;
         const std::int64_t size = PyArray_DIMS(array)[symbol.axis];
         if (size < symbol.first || size > symbol.last || (size - symbol.first) % symbol.step != 0) return nullptr;
-        distances.push_back((size - symbol.first) / symbol.step);
+        std::int64_t rest = (size - symbol.first) / symbol.step;
+        for (const std::int64_t radix : symbol.radices) {
+            digits.push_back(rest % radix);
+            rest /= radix;
+        }
+        digits.push_back(rest);
     }
     try {
-        const std::vector<std::int64_t> factors = steps->factors_at(distances);
+        const std::vector<std::int64_t> factors = steps->factors_at(digits);
         std::vector<ByteRange> bytes;
         std::int64_t output_bytes = 0;
         for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -77,7 +85,8 @@ std::vector<ParametricShape> shapes_of(const std::vector<std::vector<std::vector
     std::vector<ParametricShape> shapes;
     for (const auto& row : rows) {
         ParametricShape& shape = shapes.emplace_back();
-        for (const auto& numbers : row) shape.push_back({numbers.at(0), {numbers.begin() + 1, numbers.end()}});
+        for (const auto& numbers : row)
+            shape.emplace_back(numbers.at(0), std::vector<std::int64_t>(numbers.begin() + 1, numbers.end()));
     }
     return shapes;
 }

@@ -12,13 +12,15 @@
 
 namespace dovetail {
 
-// A size of an input, at which a symbol stands alone, and the range of the symbol: sizes a step apart.
+// A size of an input, at which a symbol stands alone, and the range of the symbol: sizes a step apart, whose distances from the
+// first one have digits in these radices, the lowest one first.
 struct SymbolRange {
     std::size_t input;
     std::size_t axis;
     std::int64_t first;
     std::int64_t last;
     std::int64_t step;
+    std::vector<std::int64_t> radices;
 };
 
 // An input, and the output that may be passed its memory. `order`: the axes of the caller's array as the model has them, where

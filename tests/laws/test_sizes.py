@@ -110,26 +110,38 @@ def served(model: dovetail.Model, shapes: list[tuple[int, ...]], caplog: pytest.
     return [text.partition(" serves ")[2] for text in texts if " serves " in text]
 
 
-def test_pictures_whose_sizes_are_a_period_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_pictures_of_all_sizes_have_one_plan(caplog: pytest.LogCaptureFixture) -> None:
     chance = np.random.default_rng(3)
     with dovetail.Builder("pictures") as b:
         y = b.input("x", "f32", (1, 3, "height", "width"))
         for before in (3, 4, 4):
             y = b.Relu(b.Conv(y, chance.standard_normal((4, before, 3, 3)).astype("f4"), strides=(2, 2), pads=(1, 1, 1, 1)))
         b.output("y", b.MaxPool(y, kernel_shape=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)))
-    sizes = [(1, 3, 8 * int(h) + 3, 8 * int(w)) for h, w in chance.integers(2, 12, (24, 2))]
-    assert "height=19..4091 in steps of 8, width=16..4088 in steps of 8" in served(b.model, sizes, caplog)
+    sizes = [(1, 3, *map(int, pair)) for pair in chance.integers(9, 100, (40, 2))]
+    assert served(b.model, sizes, caplog) == ["height=9..4088, width=9..4088"]
 
 
-def test_ranges_begin_where_every_axis_has_two_elements(caplog: pytest.LogCaptureFixture) -> None:
+def test_sounds_of_all_lengths_have_one_plan(caplog: pytest.LogCaptureFixture) -> None:
+    chance = np.random.default_rng(5)
+    with dovetail.Builder("sounds") as b:
+        y = b.input("x", "f32", (1, 1, "length"))
+        for before, size, stride in ((1, 10, 5), (8, 3, 2), (8, 4, 3), (8, 2, 2)):
+            y = b.Gelu(b.Conv(y, chance.standard_normal((8, before, size)).astype("f4"), strides=(stride,)))
+        b.output("y", b.Softmax(b.MatMul(b.Transpose(y, [0, 2, 1]), y)))
+    sizes = [(1, 1, int(length)) for length in chance.integers(200, 4000, 80)]
+    assert served(b.model, sizes, caplog) == ["length=140..4039"]
+
+
+def test_sizes_a_period_apart_have_one_plan(caplog: pytest.LogCaptureFixture) -> None:
     chance = np.random.default_rng(3)
-    with dovetail.Builder("valid") as b:
-        y = b.Relu(b.Conv(b.input("x", "f32", (1, 3, "height", "width")), chance.standard_normal((16, 3, 3, 3)).astype("f4")))
-        y = b.Conv(y, chance.standard_normal((8, 16, 3, 3)).astype("f4"), strides=(2, 2))
-        b.output("y", b.Softmax(b.Reshape(y, [0, 0, -1]), axis=-1))
+    with dovetail.Builder("branches") as b:
+        x = b.input("x", "f32", (1, 3, "height", "width"))
+        one, other = (b.Conv(x, chance.standard_normal((4, 3, k, k)).astype("f4"), strides=(2, 2)) for k in (2, 3))
+        b.output("y", b.Softmax(b.Reshape(one, [0, 4, -1]), axis=-1))
+        b.output("z", other)
     sizes = [(1, 3, *map(int, pair)) for pair in chance.integers(7, 40, (40, 2))]
     text = "height={}..409{} in steps of 2, width={}..409{} in steps of 2"
-    expected = [text.format(8 - high % 2, 4 + high % 2, 8 - wide % 2, 4 + wide % 2) for high in (0, 1) for wide in (0, 1)]
+    expected = [text.format(6 - high % 2, 4 + high % 2, 6 - wide % 2, 4 + wide % 2) for high in (0, 1) for wide in (0, 1)]
     assert sorted(served(b.model, sizes, caplog)) == sorted(expected)
 
 
@@ -183,6 +195,25 @@ def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(EngineError) as raised:
         dovetail.compile(decoder(), "native", sizes=[sizes])
     assert raised.value.code == "engine.option"
+
+
+def test_a_range_with_sizes_that_are_refused() -> None:
+    with dovetail.Builder("two") as b:
+        x = b.input("x", "f32", ("n", "m", 3))
+        weights, state = (np.ones(shape, np.float32) for shape in ((1, 5, 3), (1, 2, 5)))
+        y = b.RNN(x, weights, np.ones((1, 5, 5), np.float32), None, None, state, hidden_size=5)[0]
+        b.output("y", b.Transpose(y, [0, 2, 1, 3]))
+    program = dovetail.compile(b.model, "native", threads=1)
+    for n, m in ((4, 2), (4, 3), (5, 2), (4, 3), (6, 2), (7, 3), (7, 2), (8, 2)):
+        x, own = np.full((n, m, 3), 0.1, np.float32), dovetail.compile(b.model, "native", threads=1)
+        if m == 2:
+            assert program(x)["y"].tobytes() == own(x)["y"].tobytes()
+        else:
+            with pytest.raises(EngineError) as expected:
+                own(x)
+            with pytest.raises(EngineError) as raised:
+                program(x)
+            assert str(raised.value) == str(expected.value)
 
 
 def test_a_step_that_fails_at_a_size_of_a_range() -> None:

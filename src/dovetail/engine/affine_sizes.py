@@ -1,14 +1,16 @@
 """Affine sizes: decides which dimensions of a graph are ``a + b * n`` in the size ``n`` of each of some symbols of its inputs.
 
-Strides of convolutions divide: ``(n + 1) // 2`` is affine in ``q`` where ``n`` is ``2 * q + r``. The 2 is a period of ``n``.
+Strides of convolutions divide: ``(n + 1) // 2`` is affine in ``q`` and ``r`` where ``n`` is ``2 * q + r - 1`` and ``r`` is 0 or
+1. Divisions one after the other give ``n`` digits of mixed radix. Their product, 2 here, is a period of ``n``.
 Tables of positions end: ``min(n, 512)`` is affine up to 512, and from there on. The intervals between such ends are pieces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
-from math import inf, lcm
+from itertools import accumulate, combinations, pairwise
+from math import lcm, prod
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,18 +27,52 @@ MAX_END = 1 << 20
 
 
 class SizeRange(NamedTuple):
-    """The sizes ``first``, ``first + step``, ... up to ``last``."""
+    """The sizes ``first``, ``first + step``, ... up to ``last``.
+
+    ``radices``: those of the digits of a size, the lowest one first; the rest is the last digit.
+    """
 
     first: int
     last: int
     step: int
+    radices: tuple[int, ...] = ()
+
+    @property
+    def period(self) -> int:
+        """The difference of sizes whose last digits differ by 1."""
+        return self.step * prod(self.radices)
+
+    @property
+    def top(self) -> tuple[int, ...]:
+        """The largest digits."""
+        return (*(radix - 1 for radix in self.radices), (self.last - self.first) // self.period)
+
+    def digits(self, size: int) -> tuple[int, ...]:
+        """Return the digits of the distance from ``first`` to a size of the range, in steps."""
+        rest, digits = (size - self.first) // self.step, []
+        for radix in self.radices:
+            rest, digit = divmod(rest, radix)
+            digits.append(digit)
+        return (*digits, rest)
+
+    def size_at(self, digits: Sequence[Any]) -> Any:
+        """Return the size with these digits."""
+        size: Any = self.first
+        for digit, weight in zip(digits, accumulate((self.step, *self.radices), mul), strict=True):
+            size = size + weight * digit
+        return size
 
 
 class Pieces(NamedTuple):
-    """The period of a symbol, and the sizes with which its pieces begin, the first of which is 0."""
+    """The period of a symbol, and the sizes with which its pieces begin, the first of which is 0.
+
+    ``radices`` are those of its divisions, whose digits are all 0 at ``residue`` modulo the period; none where these differ.
+    """
 
     period: int
     starts: tuple[int, ...]
+    radices: tuple[int, ...] = ()
+    residue: int = 0
 
     def around(self, size: int) -> tuple[int, int | None]:
         """Return the first and the last size of the piece that ``size`` is in; None for no last one."""
@@ -83,19 +119,20 @@ def is_affine(size: Size | None, ranges: Mapping[str, SizeRange], others: Mappin
         return True
     try:
         known = symbolic.substitute(size, others)
-        rest = symbolic.substitute(known, {name: _symbol_in(name, *range) for name, range in ranges.items()})
+        digits = {name: _digits_in(name, range) for name, range in ranges.items()}
+        rest = symbolic.substitute(known, {name: range.size_at(digits[name]) for name, range in ranges.items()})
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
     if isinstance(rest, int):
         return True
-    return all(str(symbol) in ranges for symbol in symbolic.symbols(rest)) and all(_is_affine_in(rest, name) for name in ranges)
+    names = {str(digit) for row in digits.values() for digit in row}
+    return names.issuperset(map(str, symbolic.symbols(rest))) and all(_is_affine_in(rest, name) for name in names)
 
 
-def _symbol_in(name: str, first: int, last: int | None, step: int) -> Size:
-    """Return the sizes of a range as an expression in a symbol of the same name that counts the steps from a multiple of one."""
-    low, rest = divmod(first, step)
-    size: Size = step * symbolic.symbol(name, low, None if last is None else (last - rest) // step) + rest
-    return size
+def _digits_in(name: str, range: SizeRange) -> list[Size]:
+    """Return symbols for the digits of the sizes of a range; the last one has the name of the sizes' own symbol."""
+    names = [*(f"{name}.{index}" for index, _ in enumerate(range.radices)), name]
+    return [symbolic.symbol(digit, 0, top) for digit, top in zip(names, range.top, strict=True)]
 
 
 def input_symbols_of(graph: Graph) -> frozenset[str]:
@@ -133,16 +170,33 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
     starts = (0, *sorted(start for start in ends if start is not None))
     intervals = [*((first, last - 1) for first, last in pairwise(starts)), (starts[-1], None)]
     ranges = [
-        SizeRange(low, last, period)  # type: ignore[arg-type]
-        for first, last in intervals
+        SizeRange(low, last, period)
+        for first, end in intervals
         for rest in sorted({0, 1 % period, period - 1})
         # Not where strides leave an axis of 0 or 1.
         if (low := max(first, 2 * period) + (rest - max(first, 2 * period)) % period) + DEGREE * period
-        <= (inf if last is None else last)
+        <= (last := MAX_END if end is None else end)
     ]
     if not ranges or not all(_is_affine_over(size, name, range) for size in depending for range in ranges):
         return None
-    return Pieces(period, starts)
+    (symbol,) = {each for size in depending for each in symbolic.symbols(size) if str(each) == name}
+    return Pieces(period, starts, *_divisions_of(symbol, atoms, period))
+
+
+def _divisions_of(symbol: Size, atoms: Iterable[Any], period: int) -> tuple[tuple[int, ...], int]:
+    """Return the radices of the divisions of a symbol, and the residue at which all digits are 0; none where these differ."""
+    added: dict[int, int] = {}
+    for atom in atoms:
+        if atom.kind != "symbol" and any(symbol in symbolic.symbols(arg) for arg in atom.args):
+            number = atom.args[0] - symbol if atom.kind == "//" else None
+            if not isinstance(number, int) or added.setdefault(atom.args[1], number) % atom.args[1] != number % atom.args[1]:
+                return (), 0
+    divisors = sorted(added)
+    residue = -added[divisors[-1]] % period if divisors else 0
+    if not divisors or divisors[-1] != period or any((residue + added[each]) % each for each in divisors):
+        return (), 0
+    radices = [after // before for before, after in pairwise((1, *divisors))]
+    return (tuple(radices), residue) if prod(radices) == period else ((), 0)
 
 
 def _period_of(atom: Any) -> int:
@@ -187,7 +241,7 @@ def _crossing(difference: Size, name: str) -> int | None:
 
 def _is_affine_over(size: Size, name: str, range: SizeRange) -> bool:
     try:
-        return _is_affine_in(symbolic.substitute(size, {name: _symbol_in(name, *range)}), name)
+        return _is_affine_in(symbolic.substitute(size, {name: range.size_at(_digits_in(name, range))}), name)
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
 

@@ -14,7 +14,14 @@ from dovetail import native_core, symbolic
 from dovetail.arrays import Array
 from dovetail.engine.affine_sizes import WHOLE, SizeRange
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
-from dovetail.engine.parametric_plan import MAX_SYMBOLS, NoCommonPlan, ParametricPlan, make_parametric_plan, ranges_of
+from dovetail.engine.parametric_plan import (
+    MAX_SYMBOLS,
+    NoCommonPlan,
+    ParametricPlan,
+    count_plans,
+    make_parametric_plan,
+    ranges_of,
+)
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -28,7 +35,7 @@ from dovetail.engine.run.executable_cache import ExecutableCache, PlanMemory
 from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
-from dovetail.errors import DovetailError, EngineError, RuleError
+from dovetail.errors import DovetailError, EngineError
 from dovetail.forks import ForkLock
 from dovetail.gc_pause import pause_gc
 from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array, zeros_of
@@ -40,12 +47,14 @@ from dovetail.threads import thread_count
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
 
-LEVELS = 2
-"""The ranges of a size, as ``ranges_of`` returns them."""
+LEVELS = 4
+"""The most ranges of a size, as ``ranges_of`` returns them."""
 MAX_COUNTS = 4096
 """The ranges whose plans an engine counts."""
 OWN_PLANS = {1: 1, 2: 3, 3: 8}
-"""The plans that are made for their own sizes before a parametric plan, by its number of symbols."""
+"""The plans that are made for their own sizes before a parametric plan, by its number of symbols, ..."""
+OWN_PART = 16
+"""... and one more for this many plans that it is made from."""
 
 
 class PlanRecorder(Protocol):
@@ -273,14 +282,15 @@ class Engine:
         Unless it ``is_awaited``, the first plans in these ranges are for their own sizes: it costs as much as several.
         """
         pieces = self._shape_nodes.pieces
-        ranges = {name: ranges_of(sizes[name], pieces.get(name, WHOLE))[level] for name in names}
+        of_sizes = {name: ranges_of(sizes[name], pieces.get(name, WHOLE)) for name in names}
+        ranges = {name: found[min(level, len(found) - 1)] for name, found in of_sizes.items()}
         others = {name: size for name, size in sizes.items() if name not in ranges}
         key = (tuple(ranges.items()), tuple(sorted(others.items())))
         if key not in self._parametric_plans:
             if len(self._plans_in) > MAX_COUNTS:
                 self._plans_in.clear()
             self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
-            if count <= OWN_PLANS[len(names)] and not is_awaited:
+            if count <= OWN_PLANS[len(names)] + count_plans(ranges.values()) // OWN_PART and not is_awaited:
                 return False, None
             self._parametric_plans[key] = self._make_parametric_plan(ranges, others)
             self._serve_range(self._parametric_plans[key])
@@ -313,8 +323,8 @@ class Engine:
                 plan = make_parametric_plan(self.graph, ranges, others, self.elide, self._core, self._shape_nodes)
         except NoCommonPlan as difference:
             reason = str(difference)
-        except RuleError as error:
-            # A rule refuses one of the other sizes that a parametric plan is made from.
+        except DovetailError as error:
+            # One of the other sizes that a parametric plan is made from is refused.
             reason = error.message
         self.plan_memory.count_range(is_found=plan is not None)
         log_parametric_plan(self.model.file, ranges, reason)

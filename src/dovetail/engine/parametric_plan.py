@@ -2,18 +2,20 @@
 
 Where every shape is affine in each of these symbols (decided on the expressions, not on numbers), all offsets, sizes, strides and
 integers that follow from the sizes are polynomials in them: products of a few sizes. Where shapes divide, as strides of
-convolutions do, a plan serves the sizes that are a period apart. The plans at the sizes of a simplex
-determine polynomials of a total degree up to DEGREE; more plans, in the middle and at the ends of the ranges, must agree with
-them. All have the same buffers with the same lifetimes, for which the core assigns offsets at each size.
+convolutions do, the variables are the digits of a size in the radices of the divisions, or a plan serves the sizes that are a
+period apart. The plans at the lowest values of the variables determine polynomials of a total degree up to DEGREE, and of the
+lowest degree in the digits of one size for which more plans, in the middle and at the ends of the ranges, agree with them: a
+product of sizes that follow from one symbol has a power of its last digit, which the ends show. All plans have the same buffers
+with the same lifetimes, for which the core assigns offsets at each size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from itertools import product, zip_longest
+from itertools import chain, product, zip_longest
 from math import comb, prod
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -41,30 +43,43 @@ MIDDLE = 40
 """The part of a range where another plan must agree with those at its ends: about 100 in the widest."""
 MAX_SYMBOLS = 3
 """Symbols of a parametric plan: three take 26 plans."""
+MAX_PLANS = 80
+"""The most plans that a parametric plan is made from: 53 for the two sizes of a picture that 5 strides of 2 divide."""
+MAX_PLANNED_STEPS = 20_000
+"""The most steps of these plans, where their numbers are of degree 2 or more: about 4 seconds."""
 Index = tuple[int, ...]
-"""For each symbol the order of a difference, or the distance of a sample from the first size."""
+"""For each digit of each symbol the order of a difference, or its value at a sample."""
 Polynomial = tuple[int, ...]
-"""Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_simplex``."""
+"""Newton's form of a polynomial: a number at the first sizes, and its forward differences there in the order of ``_orders``."""
 
 
 class NoCommonPlan(Exception):
     """The plans for the sizes of a range are not one. The message says what differs."""
 
 
-def ranges_of(size: int, pieces: Pieces) -> tuple[SizeRange, ...]:
-    """Return the ranges of sizes that may have one plan with ``size``: a wide one, and one where its plans are not one.
+def ranges_of(size: int, pieces: Pieces) -> list[SizeRange]:
+    """Return the ranges of sizes that may have one plan with ``size``, in decreasing width.
 
-    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast.
+    No range has a 0 or a 1, nor sizes that strides reduce to these: axes of one element are broadcast. Ranges whose sizes have
+    digits come before those of sizes a period apart.
     """
     power = 1 << (max(size, 2).bit_length() - 1)
     low, high = pieces.around(size)
     narrow = (power, 2 * power - 1) if size >= 8 else (2, 7)
-    wide = (2 * pieces.period, WIDE - 1) if 2 * pieces.period <= size < WIDE else narrow
-    one, other = (
-        _range_around(size, max(first, low), last if high is None else min(last, high), pieces.period)
-        for first, last in (wide, narrow)
-    )
-    return one, other
+    ends = [narrow]
+    if 2 * pieces.period <= size < WIDE:
+        ends.insert(0, (2 * pieces.period, WIDE - 1))
+    ends = [(max(first, low), last if high is None else min(last, high)) for first, last in ends]
+    digital = [_digital_range(size, max(low, 2), last, pieces) for _, last in ends] if pieces.radices else []
+    apart = [_range_around(size, first, last, pieces.period) for first, last in ends]
+    return [*(range for range in digital if range is not None), *apart]
+
+
+def _digital_range(size: int, first: int, last: int, pieces: Pieces) -> SizeRange | None:
+    """Return the sizes of a range with all digits; None where ``size`` is not among them."""
+    first += (pieces.residue - first) % pieces.period
+    last -= (last + 1 - pieces.residue) % pieces.period
+    return SizeRange(first, last, 1, pieces.radices) if first <= size <= last else None
 
 
 def _range_around(size: int, first: int, last: int, step: int) -> SizeRange:
@@ -92,8 +107,9 @@ class EncodedRange(NamedTuple):
 class ParametricPlan:
     """The steps for ranges of sizes of some symbols.
 
-    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, made of ``encoded``; ``sizes`` are those of
-    its inputs and outputs. ``places``: an axis of each symbol; None where one stands nowhere alone.
+    ``plan`` is the plan at the first sizes, ``steps`` the core's ParametricProgram, made of ``encoded``. ``sizes`` are those of
+    its inputs and outputs, whose differences are in ``orders``. ``places``: an axis of each symbol; None where one stands nowhere
+    alone.
     """
 
     def __init__(
@@ -103,6 +119,7 @@ class ParametricPlan:
         steps: Any,
         encoded: EncodedRange,
         sizes: Sequence[Sequence[Polynomial]],
+        orders: Sequence[Index],
         places: Sequence[SymbolPlace] | None,
     ) -> None:
         self.steps = steps
@@ -112,6 +129,7 @@ class ParametricPlan:
         self._plan = plan
         self.encoded = encoded
         self._sizes = sizes
+        self._orders = orders
 
     @property
     def constants(self) -> list[np.ndarray[Any, Any]]:
@@ -119,14 +137,13 @@ class ParametricPlan:
         return [data for step in self._plan.steps for data in step.constants()]
 
     @property
-    def symbols(self) -> list[tuple[int, int, int, int, int]]:
-        """The input and the axis of each symbol, its first and last size and their step, for the core."""
+    def symbols(self) -> list[tuple[int, int, int, int, int, tuple[int, ...]]]:
+        """The input and the axis of each symbol, its first and last size, their step and radices, for the core."""
         return [(*place, *range) for place, range in zip(self.places or (), self._ranges.values(), strict=True)]
 
     def shapes(self) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
         """Return the shapes of the inputs and of the outputs, for the core: each size as its base and its differences."""
-        simplex = _simplex(len(self._ranges))
-        kept = [0, *(simplex.index(order) for order in self.encoded.orders)]
+        kept = [0, *(self._orders.index(order) for order in self.encoded.orders)]
         rows = [[[size[index] for index in kept] for size in sizes] for sizes in self._sizes]
         return rows[: len(self._plan.inputs)], rows[len(self._plan.inputs) :]
 
@@ -135,8 +152,8 @@ class ParametricPlan:
 
         The function raises ValueError where a kernel does not take the sizes. The plan's own steps are those for the first sizes.
         """
-        distance = tuple((sizes[name] - range.first) // range.step for name, range in self._ranges.items())
-        powers = [_power(index, distance) for index in _simplex(len(distance))]
+        distance = tuple(digit for name, range in self._ranges.items() for digit in range.digits(sizes[name]))
+        powers = [_power(index, distance) for index in self._orders]
         base = self._plan
         tensors = [
             _resize(tensor, [_evaluate(number, powers) for number in own])
@@ -148,10 +165,27 @@ class ParametricPlan:
         return plan, lambda program: self.steps.fill(program, distance)
 
 
+def _orders(ranges: Iterable[SizeRange], degree: int) -> Sequence[Index]:
+    """Return the orders of a polynomial's differences, in increasing order: zero is the first.
+
+    ``degree``: the total order in the digits of a symbol that has radices. An order in a digit is below its radix.
+    """
+    return _orders_of(tuple(range.radices for range in ranges), degree)
+
+
 @cache
-def _simplex(symbols: int) -> tuple[Index, ...]:
-    """Return the indices of a total order up to DEGREE, in increasing order: zero is the first."""
-    return tuple(sorted((index for index in product(range(DEGREE + 1), repeat=symbols) if sum(index) <= DEGREE), key=_total))
+def _orders_of(radices: tuple[tuple[int, ...], ...], degree: int) -> Sequence[Index]:
+    of_symbols = []
+    for each in radices:
+        digits = product(*(range(min(radix - 1, degree) + 1) for radix in each), range((degree if each else DEGREE) + 1))
+        of_symbols.append([index for index in digits if sum(index) <= (degree if each else DEGREE)])
+    found = (tuple(chain.from_iterable(parts)) for parts in product(*of_symbols))
+    return tuple(sorted((index for index in found if sum(index) <= DEGREE), key=_total))
+
+
+def count_plans(ranges: Iterable[SizeRange]) -> int:
+    """Return the number of plans that a parametric plan for these ranges is made from, or more."""
+    return len(_orders(ranges, 1))
 
 
 def _total(index: Index) -> tuple[int, Index]:
@@ -192,8 +226,8 @@ def make_parametric_plan(
     shape_nodes: ShapeTensorNodes,
 ) -> ParametricPlan:
     """Return a parametric plan for ranges of sizes of some symbols, beside the sizes of ``others``. Raises NoCommonPlan."""
-    ends = tuple((last - first) // step for first, last, step in ranges.values())
-    if min(ends) < DEGREE:
+    tops = [range.top for range in ranges.values()]
+    if min(top[-1] for top in tops) < DEGREE:
         raise NoCommonPlan("a range has too few sizes")
     if not shape_nodes.are_left_to_kernels(ranges.keys()):
         raise NoCommonPlan("constants of a plan follow from the sizes")
@@ -202,14 +236,16 @@ def make_parametric_plan(
             raise NoCommonPlan("a shape is unknown" if size is None else f"the size {size} is not affine")
 
     def tensors_at(distance: Index) -> TensorMap:
-        own = {name: range.first + range.step * more for (name, range), more in zip(ranges.items(), distance, strict=True)}
+        rest = iter(distance)
+        own = {name: range.size_at([next(rest) for _ in range.top]) for name, range in ranges.items()}
         numbers = {**others, **own}
         shapes = [tuple(int(symbolic.substitute(dim, numbers)) for dim in value.dims) for value in graph.inputs]
         tensor_map = TensorMap(graph, numbers, shapes, shape_nodes.shared)
         shape_nodes.evaluate(tensor_map)
         return tensor_map
 
-    def sample(distance: Index, like: Plan) -> _Sample:
+    @cache
+    def sample(distance: Index) -> _Sample:
         tensor_map = tensors_at(distance)
         plan = make_plan(graph, tensor_map, (), elide, like, apart=True)
         if difference := _first_difference(_lifetimes_of(plan), _lifetimes_of(like)):
@@ -218,16 +254,40 @@ def make_parametric_plan(
             verify_plan(_in_one_arena(plan), graph, tensor_map)
         return _Sample(distance, plan, _encode_steps(plan, tensor_map))
 
+    def samples(orders: Sequence[Index]) -> Iterator[_Sample]:
+        for distance in (*orders, *_single_ends(tops), _middle(tops), ends):
+            found = sample(distance)
+            if difference := _first_difference(_structure_of(found.steps), _structure_of(at_last.steps)):
+                raise NoCommonPlan(f"steps differ: {difference}")
+            yield found
+
+    ends = tuple(chain.from_iterable(tops))
     like = make_plan(graph, tensors_at(ends), (), elide)
-    at_last = sample(ends, like)
-    single_ends = [tuple(end if other == axis else 0 for other, end in enumerate(ends)) for axis in range(len(ends))]
-    middle = tuple(min(max(end // MIDDLE, DEGREE + 1), end) for end in ends)
-    samples: list[_Sample] = []
-    for distance in (*_simplex(len(ends)), *(single_ends if len(ends) > 1 else ()), middle):
-        samples.append(sample(distance, like))
-        if difference := _first_difference(_structure_of(samples[-1].steps), _structure_of(at_last.steps)):
-            raise NoCommonPlan(f"steps differ: {difference}")
-    return _fit(ranges, [*samples, at_last], core, _places_of(graph, ranges))
+    at_last = sample(ends)
+    places = _places_of(graph, ranges)
+    for degree in range(1, DEGREE + 1):
+        orders = _orders(ranges.values(), degree)
+        if len(orders) > MAX_PLANS or (len(orders) * len(like.steps) > MAX_PLANNED_STEPS and degree > 1):
+            raise NoCommonPlan(f"the divisions of the sizes demand {len(orders)} plans")
+        plan = _fit(ranges, list(samples(orders)), orders, core, places)
+        if plan is not None:
+            return plan
+        if not any(each.radices for each in ranges.values()):
+            break
+    raise NoCommonPlan("the numbers of a step are no polynomials in the sizes")
+
+
+def _single_ends(tops: Sequence[Index]) -> Iterator[Index]:
+    """Yield the end of each of several ranges, the others at their first size."""
+    for symbol, _ in enumerate(tops if len(tops) > 1 else ()):
+        yield tuple(digit if other == symbol else 0 for other, top in enumerate(tops) for digit in top)
+
+
+def _middle(tops: Sequence[Index]) -> Index:
+    """Return a size in each of some ranges."""
+    return tuple(
+        digit for *digits, last in tops for digit in (*(top // 2 for top in digits), min(max(last // MIDDLE, DEGREE + 1), last))
+    )
 
 
 def _places_of(graph: Graph, symbols: Iterable[str]) -> list[SymbolPlace] | None:
@@ -272,24 +332,26 @@ def _in_one_arena(plan: Plan) -> Plan:
 def _fit(
     ranges: Mapping[str, SizeRange],
     samples: Sequence[_Sample],
+    orders: Sequence[Index],
     core: ModuleType,
     places: Sequence[SymbolPlace] | None,
-) -> ParametricPlan:
-    """Fit polynomials to the numbers of plans, those of a simplex first. Raises NoCommonPlan where the others disagree."""
+) -> ParametricPlan | None:
+    """Fit polynomials to the numbers of plans, those at ``orders`` first. Return None where the others disagree.
+
+    Raises NoCommonPlan where constants differ that are no numbers.
+    """
     distances = [sample.distance for sample in samples]
-    constants = _varying_constants(samples)
-    numbers = _polynomials(
-        [[*_sizes_of(sample.plan), *_bytes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples], distances
-    )
+    rows = [[*_sizes_of(sample.plan), *_bytes_of(sample.plan), *_numbers_of(sample.steps)] for sample in samples]
+    numbers = _polynomials(rows, distances, orders)
     if numbers is None:
-        raise NoCommonPlan("the numbers of a step are no polynomials in the sizes")
+        return None
+    constants = _varying_constants(samples, orders)
     plan, steps, rest = samples[0].plan, samples[0].steps, iter(numbers)
     sizes = [[next(rest) for _ in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
     nbytes = [next(rest) for _ in plan.buffers]
     polynomials = list(rest)
     elements = [element for constant in constants for element in constant.elements]
-    used = [order for order in range(1, len(_simplex(len(ranges)))) if any(number[order] for number in (*numbers, *elements))]
-    orders = [_simplex(len(ranges))[order] for order in used]
+    used = [order for order in range(1, len(orders)) if any(number[order] for number in (*numbers, *elements))]
 
     def row_of(number: Polynomial) -> list[int]:
         return [number[0], *(number[order] for order in used)]
@@ -297,31 +359,30 @@ def _fit(
     varying = [(index, row_of(number)[1:]) for index, number in enumerate(polynomials) if any(row_of(number)[1:])]
     elements_by_step = [(constant.step, constant.operand, list(map(row_of, constant.elements))) for constant in constants]
     parts = [(row_of(size), buffer.first, buffer.last) for size, buffer in zip(nbytes, plan.buffers, strict=True)]
-    encoded = EncodedRange(steps, orders, varying, elements_by_step, parts)
-    return ParametricPlan(ranges, _in_one_arena(plan), core.ParametricProgram(*encoded), encoded, sizes, places)
+    encoded = EncodedRange(steps, [orders[order] for order in used], varying, elements_by_step, parts)
+    return ParametricPlan(ranges, _in_one_arena(plan), core.ParametricProgram(*encoded), encoded, sizes, orders, places)
 
 
-def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index]) -> list[Polynomial] | None:
-    """Return the polynomials through the rows of the simplex; None where one is not the number of another row."""
-    simplex = _simplex(len(distances[0]))
-    rest = [[_power(index, distance) for index in simplex] for distance in distances[len(simplex) :]]
+def _polynomials(rows: Sequence[Sequence[int]], distances: Sequence[Index], orders: Sequence[Index]) -> list[Polynomial] | None:
+    """Return the polynomials through the rows at ``orders``, the first ones; None where one is not the number of another row."""
+    rest = [[_power(index, distance) for index in orders] for distance in distances[len(orders) :]]
     found = []
     for values in zip(*rows, strict=True):
-        polynomial = _polynomial(values[: len(simplex)], simplex)
-        if any(_evaluate(polynomial, powers) != value for powers, value in zip(rest, values[len(simplex) :], strict=True)):
+        polynomial = _polynomial(values[: len(orders)], orders)
+        if any(_evaluate(polynomial, powers) != value for powers, value in zip(rest, values[len(orders) :], strict=True)):
             return None
         found.append(polynomial)
     return found
 
 
-def _polynomial(values: Sequence[int], simplex: Sequence[Index]) -> Polynomial:
-    """Return the forward differences of values at the indices of the simplex."""
+def _polynomial(values: Sequence[int], orders: Sequence[Index]) -> Polynomial:
+    """Return the forward differences of values at the indices of the orders."""
     if all(value == values[0] for value in values):
         return (values[0],) + (0,) * (len(values) - 1)
     found: list[int] = []
-    for value, index in zip(values, simplex, strict=True):
+    for value, index in zip(values, orders, strict=True):
         # The part of Newton's form before this index: each term of higher order is 0 here.
-        known = sum(each * _power(other, index) for each, other in zip(found, simplex, strict=False))
+        known = sum(each * _power(other, index) for each, other in zip(found, orders, strict=False) if each)
         found.append(value - known)
     return tuple(found)
 
@@ -349,7 +410,7 @@ def _encode_steps(plan: Plan, tensor_map: TensorMap) -> list[EncodedStep]:
     return steps
 
 
-def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant]:
+def _varying_constants(samples: Sequence[_Sample], orders: Sequence[Index]) -> list[_Constant]:
     """Return the constants that differ from sample to sample. Raises NoCommonPlan where one is no polynomial, or a write."""
     found = []
     distances = [sample.distance for sample in samples]
@@ -362,7 +423,8 @@ def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant]:
             if all(_is_same_constant(one.data, other.data) for other in others):
                 continue
             is_whole = all(each.offset == 0 for each in (one, *others))
-            constant = _constant(index, operand, [each.data for each in (one, *others)], distances) if is_whole else None
+            data = [each.data for each in (one, *others)]
+            constant = _constant(index, operand, data, distances, orders) if is_whole else None
             if constant is None:
                 raise NoCommonPlan(f"the elements of a constant of {steps[0].label} are no polynomials in the sizes")
             found.append(constant)
@@ -370,7 +432,11 @@ def _varying_constants(samples: Sequence[_Sample]) -> list[_Constant]:
 
 
 def _constant(
-    step: int, operand: int, values: Sequence[np.ndarray[Any, Any] | None], distances: Sequence[Index]
+    step: int,
+    operand: int,
+    values: Sequence[np.ndarray[Any, Any] | None],
+    distances: Sequence[Index],
+    orders: Sequence[Index],
 ) -> _Constant | None:
     """Fit polynomials to the elements of a constant; None where they are not all whole numbers of one shape, and few."""
     arrays = [value for value in values if value is not None]
@@ -387,7 +453,7 @@ def _constant(
         if any(element != element or abs(element) >= 2**24 or element != int(element) for element in elements):
             return None
         rows.append([int(element) for element in elements])
-    numbers = _polynomials(rows, distances)
+    numbers = _polynomials(rows, distances, orders)
     return None if numbers is None else _Constant(step, operand, numbers)
 
 

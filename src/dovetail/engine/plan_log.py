@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from dovetail.engine.affine_sizes import SizeRange
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import Plan, Step
 from dovetail.errors import printable
@@ -35,10 +36,11 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
     )
 
 
-def log_parametric_plan(file: str | None, ranges: Mapping[str, tuple[int, int, int]], reason: str) -> None:
-    """Log whether the plans for ranges of sizes (the first, the last, the step) are one; ``reason``: why they are not."""
+def log_parametric_plan(file: str | None, ranges: Mapping[str, SizeRange], reason: str) -> None:
+    """Log whether the plans for ranges of sizes are one; ``reason``: why they are not."""
     text = ", ".join(
-        f"{name}={first}..{last}{f' in steps of {step}' if step > 1 else ''}" for name, (first, last, step) in ranges.items()
+        f"{name}={range.first}..{range.last}{f' in steps of {range.step}' if range.step > 1 else ''}"
+        for name, range in ranges.items()
     )
     found = "each size is planned for" if reason else "one plan serves"
     because = f": {reason}" if reason else ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Model
 
 LOGGER = logging.getLogger("dovetail")
-VERSION = "4"
+VERSION = "5"
 """The version of the entries' content."""
 MIN_COPY = 1 << 20
 """Bytes of a blob that is compared with the model file rather than covered by the digest."""
