@@ -12,6 +12,7 @@ import pytest
 import dovetail
 from dovetail import native_core
 from dovetail.errors import EngineError
+from dovetail.ops.nn.interpolation import COORDINATES, NEAREST
 from networks.generator import generate
 from networks.size_comparison import compare_sizes, open_sizes
 
@@ -143,6 +144,44 @@ def test_sizes_a_period_apart_have_one_plan(caplog: pytest.LogCaptureFixture) ->
     text = "height={}..409{} in steps of 2, width={}..409{} in steps of 2"
     expected = [text.format(6 - high % 2, 4 + high % 2, 6 - wide % 2, 4 + wide % 2) for high in (0, 1) for wide in (0, 1)]
     assert sorted(served(b.model, sizes, caplog)) == sorted(expected)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", [name for name in COORDINATES if name != "tf_crop_and_resize"])
+def test_resizes_to_all_sizes(mode: str, coordinates: str) -> None:
+    chance = np.random.default_rng(6)
+    roundings = NEAREST if mode == "nearest" else NEAREST[:1]
+    with dovetail.Builder("resizes") as b:
+        x, like = b.input("x", "f32", (1, 2, "n")), b.input("like", "f32", ("m",))
+        for nearest in roundings:
+            for excludes in (False, True):
+                options = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": nearest}
+                options |= {"axes": (2,), "exclude_outside": excludes}
+                b.output(f"{nearest}{excludes}", b.Resize(x, b.Shape(like), **options))
+                factors = b.constant(np.float32([1.7]))
+                b.output(f"{nearest}{excludes}_scaled", b.Resize(x, None, factors, **options))
+    program = dovetail.compile(b.model, "native", threads=1)
+    for n, m in [*chance.integers(1, 50, (30, 2)), (7, 7), (2, 60), (100, 99)]:
+        inputs = {"x": chance.standard_normal((1, 2, n)).astype("f4"), "like": np.zeros(m, np.float32)}
+        found, wanted = program(inputs), dovetail.interpret(b.model, inputs)
+        for name in wanted:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, atol=1e-6 if mode != "nearest" else 0)
+
+
+def test_a_pyramid_of_pictures_has_one_plan(caplog: pytest.LogCaptureFixture) -> None:
+    chance = np.random.default_rng(7)
+    with dovetail.Builder("pyramid") as b:
+        y, maps = b.input("x", "f32", (1, 3, "height", "width")), []
+        for before in (3, 8, 8):
+            weights = chance.standard_normal((8, before, 3, 3)).astype("f4")
+            y = b.Relu(b.Conv(y, weights, strides=(2, 2), pads=(1, 1, 1, 1)))
+            maps.append(y)
+        for finer, mode in ((maps[1], "nearest"), (maps[0], "linear")):
+            size = b.Slice(b.Shape(finer), [2], [4], [0], [1])
+            y = b.Add(finer, b.Resize(y, size, mode=mode, axes=(2, 3), coordinate_transformation_mode="asymmetric"))
+        b.output("y", y)
+    sizes = [(1, 3, *map(int, pair)) for pair in chance.integers(9, 100, (24, 2))]
+    assert served(b.model, sizes, caplog) == ["height=9..4088, width=9..4088"]
 
 
 def test_a_table_that_ends(caplog: pytest.LogCaptureFixture) -> None:

@@ -227,17 +227,35 @@ def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> Kern
     if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "sizes that are known only at run time"
     optional = [None if tensor is None else tensor.as_view() for tensor in (*reads[1:], None, None, None)[:3]]
-    rows = {row.axis: op.taps(row) for row in op.known_rows(x.as_view(), *optional)}
-    if any(axis < 2 or taps.outside.any() for axis, taps in rows.items()):
-        return "resampling along batch or channels, or beyond the input's edges"
+    rows = {row.axis: row for row in op.known_rows(x.as_view(), *optional)}
+    channels_last = (x, writes[0]) if x.sizes[1] >= 8 else ()
+    if min(rows, default=2) < 2:
+        return "resampling along batch or channels"
+    if not op.antialias and op.coordinate_transformation_mode != "tf_crop_and_resize":
+        # Sizes alone decide the indices and weights, which the kernel computes.
+        for row in rows.values():
+            op.refuse_taps(row)
+        rule: dict[str, Any] = {
+            "mode": op.mode,
+            "coordinate_transformation_mode": op.coordinate_transformation_mode,
+            "nearest_mode": op.nearest_mode,
+            "cubic_coeff_a": float(op.cubic_coeff_a),
+            "exclude_outside": int(op.exclude_outside),
+            "keeps_equal": int(op.convention == "openvino"),
+            "scales": op.scales_of(x.as_view(), *optional),
+        }
+        return KernelCall("resize", (node,), [x], writes, rule, channels_last=channels_last)
+    taps = {axis: op.taps(row) for axis, row in rows.items()}
+    if any(each.outside.any() for each in taps.values()):
+        return "resampling beyond the input's edges"
     attributes: dict[str, Any] = {"taps": [], "places": [], "weights": []}
     for axis, size in enumerate(x.sizes[2:], 2):
-        indices = rows[axis].indices if axis in rows else np.arange(size)[:, None]
-        weights = rows[axis].weights if axis in rows else np.ones((size, 1))
+        indices = taps[axis].indices if axis in taps else np.arange(size)[:, None]
+        weights = taps[axis].weights if axis in taps else np.ones((size, 1))
         attributes["taps"].append(indices.shape[1])
         attributes["places"] += indices.reshape(-1).tolist()
         attributes["weights"] += weights.astype(np.float64).reshape(-1).tolist()
-    return KernelCall("resize", (node,), [x], writes, attributes, channels_last=(x, writes[0]) if x.sizes[1] >= 8 else ())
+    return KernelCall("resize", (node,), [x], writes, attributes, channels_last=channels_last)
 
 
 def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:

@@ -265,12 +265,8 @@ class Resize(
         if not row.out:
             return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
         scale, out, size = np.float32(row.scale), row.out, row.size
-        refuse_array((out,), 32, "the sampling table of a resize")
-        stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
-        reach = 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
-        # Positions, distances and weights, 8 bytes each.
-        nbytes = 24.0 * out * (2 * reach + 1)
-        refuse_memory(current().limits, int(min(nbytes, 2.0**62)), "a table of the elements that a Resize reads")
+        self.refuse_taps(row)
+        stretch, reach = self._reach(row)
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
             x = COORDINATES[self.coordinate_transformation_mode](y, scale, out, size, row.roi)
@@ -291,6 +287,19 @@ class Resize(
         used = np.flatnonzero((weights != 0).any(axis=0)) if weights.any() else np.arange(1)
         return Taps(np.clip(indices, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
+    def _reach(self, row: ResizeAxis) -> tuple[float, float]:
+        """Return the factor of distances, and the largest distance at which an element has a weight."""
+        scale = float(np.float32(row.scale))
+        stretch = 1.0 if not self.antialias else scale if row.narrows else min(scale, 1.0)
+        return stretch, 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
+
+    def refuse_taps(self, row: ResizeAxis) -> None:
+        """Raise EngineError [run.memory] where the taps of an axis need more memory than allowed."""
+        refuse_array((row.out,), 32, "the sampling table of a resize")
+        # Positions, distances and weights, 8 bytes each.
+        nbytes = 24.0 * row.out * (2 * self._reach(row)[1] + 1)
+        refuse_memory(current().limits, int(min(nbytes, 2.0**62)), "a table of the elements that a Resize reads")
+
     def matrix(self, row: ResizeAxis) -> Any:
         """Return the weights of one axis as a matrix [out, size] of f64; rows outside the input are 0."""
         refuse_table((row.out, row.size), 16, "the matrix of a Resize")
@@ -310,6 +319,13 @@ class Resize(
             if not (isinstance(row.size, int) and isinstance(row.out, int)):
                 raise UnsupportedError("resize.dynamic", f"{self} needs the size of axis {row.axis} before run time")
         return rows
+
+    def scales_of(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[float]:
+        """Return the scale of each axis behind the second one: 0 for that of the sizes, -1 for an axis that is not resized."""
+        rows = self.plan(x, *(drop_empty(item) for item in (sizes, scales, roi))) or ()
+        follows = drop_empty(sizes) is not None and self.keep_aspect_ratio_policy == "stretch"
+        found = {row.axis: 0.0 if follows else float(np.float32(row.scale)) for row in rows}
+        return [found.get(axis, -1.0) for axis in range(2, len(x.dims))]
 
     def is_planned(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> bool:
         """Test whether all that determines the taps is known before the run."""
