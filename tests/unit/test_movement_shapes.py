@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dovetail
 from assertions import is_vague
 from dovetail import symbolic
-from dovetail.engine import affine_sizes
+from dovetail.engine import parametric_sizes
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 
@@ -148,4 +149,14 @@ def test_what_cannot_be_is_refused(write: Write, code: str) -> None:
 
 
 def test_a_truth_value_among_shape_values_does_not_move() -> None:
-    assert affine_sizes.is_affine(np.True_, {"n": affine_sizes.SizeRange(2, 9, 1)}, {})
+    assert parametric_sizes.is_polynomial(np.True_, {"n": parametric_sizes.SizeRange(2, 9, 1)}, {})
+
+
+def test_a_slice_from_minus_the_size_is_the_axis() -> None:
+    with dovetail.Builder("tail") as b:
+        x = b.input("x", "f32", (2, "n"))
+        size = b.Slice(b.Shape(x), [1], [2], [0], [1])
+        y = b.output("y", b.Slice(x, b.Negative(size), [2**63 - 1], [1], [1]))
+    assert str(y.type) == "f32[2, n]"
+    for n in (0, 1, 3):
+        assert dovetail.interpret(b.model, {"x": np.ones((2, n), np.float32)})["y"].shape == (2, n)

@@ -12,7 +12,6 @@ import numpy as np
 
 from dovetail import native_core, symbolic
 from dovetail.arrays import Array
-from dovetail.engine.affine_sizes import WHOLE, SizeRange
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
 from dovetail.engine.parametric_plan import (
     MAX_SYMBOLS,
@@ -22,6 +21,7 @@ from dovetail.engine.parametric_plan import (
     make_parametric_plan,
     ranges_of,
 )
+from dovetail.engine.parametric_sizes import WHOLE, SizeRange
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_parametric_plan, log_plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -51,7 +51,7 @@ LEVELS = 4
 """The most ranges of a size, as ``ranges_of`` returns them."""
 MAX_COUNTS = 4096
 """The ranges whose plans an engine counts."""
-OWN_PLANS = {1: 1, 2: 3, 3: 8}
+OWN_PLANS = {1: 1, 2: 3, 3: 8, 4: 12}
 """The plans that are made for their own sizes before a parametric plan, by its number of symbols, ..."""
 OWN_PART = 16
 """... and one more for this many plans that it is made from."""

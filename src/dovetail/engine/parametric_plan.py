@@ -1,12 +1,12 @@
 """Parametric plans: one plan for ranges of sizes of a few symbols, made from plans for some of the sizes.
 
-Where every shape is affine in each of these symbols (decided on the expressions, not on numbers), all offsets, sizes, strides and
-integers that follow from the sizes are polynomials in them: products of a few sizes. Where shapes divide, as strides of
-convolutions do, the variables are the digits of a size in the radices of the divisions, or a plan serves the sizes that are a
-period apart. The plans at the lowest values of the variables determine polynomials of a total degree up to DEGREE, and of the
-lowest degree in the digits of one size for which more plans, in the middle and at the ends of the ranges, agree with them: a
-product of sizes that follow from one symbol has a power of its last digit, which the ends show. All plans have the same buffers
-with the same lifetimes, for which the core assigns offsets at each size.
+Where every shape is a polynomial in these symbols (decided on the expressions, not on numbers), so are all offsets, sizes,
+strides and integers that follow from the sizes: products of a few sizes. Where shapes divide, as strides of convolutions do, the
+variables are the digits of a size in the radices of the divisions, or a plan serves the sizes that are a period apart. The plans
+at the lowest values of the variables determine polynomials of a total degree up to DEGREE, and of the lowest degree in the digits
+of one size for which more plans, in the middle and at the ends of the ranges, agree with them: a product of sizes that follow
+from one symbol has a power of its last digit, which the ends show. All plans have the same buffers with the same lifetimes, for
+which the core assigns offsets at each size.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.engine.affine_sizes import DEGREE, Pieces, SizeRange, is_affine, size_expressions
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
+from dovetail.engine.parametric_sizes import DEGREE, Pieces, SizeRange, is_polynomial, size_expressions
 from dovetail.engine.plan import Operand, Plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
@@ -41,8 +41,8 @@ WIDE = 4096
 """The size that ends the widest range."""
 MIDDLE = 40
 """The part of a range where another plan must agree with those at its ends: about 100 in the widest."""
-MAX_SYMBOLS = 3
-"""Symbols of a parametric plan: three take 26 plans."""
+MAX_SYMBOLS = 4
+"""Symbols of a parametric plan: four take 41 plans."""
 MAX_PLANS = 80
 """The most plans that a parametric plan is made from: 53 for the two sizes of a picture that 5 strides of 2 divide."""
 MAX_PLANNED_STEPS = 20_000
@@ -232,8 +232,8 @@ def make_parametric_plan(
     if not shape_nodes.are_left_to_kernels(ranges.keys()):
         raise NoCommonPlan("constants of a plan follow from the sizes")
     for size in size_expressions(graph):
-        if not is_affine(size, ranges, others):
-            raise NoCommonPlan("a shape is unknown" if size is None else f"the size {size} is not affine")
+        if not is_polynomial(size, ranges, others):
+            raise NoCommonPlan("a shape is unknown" if size is None else f"the size {size} is no polynomial")
 
     def tensors_at(distance: Index) -> TensorMap:
         rest = iter(distance)

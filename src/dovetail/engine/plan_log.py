@@ -6,8 +6,8 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from dovetail.engine.affine_sizes import SizeRange
 from dovetail.engine.memory.tensor import INTERPRET
+from dovetail.engine.parametric_sizes import SizeRange
 from dovetail.engine.plan import Plan, Step
 from dovetail.errors import printable
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.engine.affine_sizes import Pieces, input_symbols_of, pieces_of
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
+from dovetail.engine.parametric_sizes import Pieces, input_symbols_of, pieces_of
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
 from dovetail.interpreter.evaluate import evaluate_node, evaluates_early

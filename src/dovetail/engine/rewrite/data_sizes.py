@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dovetail import symbolic
 from dovetail.arrays import Array, Namespace
-from dovetail.engine.affine_sizes import input_symbols_of
+from dovetail.engine.parametric_sizes import input_symbols_of
 from dovetail.ir.edit import connect, copy_node, copy_value, disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.types import Size as Dim, Tensor, Type, View

@@ -50,6 +50,9 @@ def first_index_of(size: Any, bounds: Bounds) -> Any:
     """Return the first index of a slice: counted from the end when negative, then clamped; None where unknown."""
     start, _, step = bounds
     natural = _is_natural(start)
+    if isinstance(step, int) and step > 0 and start is not None and symbolic.equal(start + size, 0) is True:
+        # -n in an axis of n elements, which may be 0 and then counts from the front.
+        return 0
     if natural is None or not isinstance(step, int):
         return None
     if step > 0:

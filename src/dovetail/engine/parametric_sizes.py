@@ -1,13 +1,14 @@
-"""Affine sizes: decides which dimensions of a graph are ``a + b * n`` in the size ``n`` of each of some symbols of its inputs.
+"""Parametric sizes: decides which dimensions of a graph are polynomials in the sizes of some symbols of its inputs.
 
-Strides of convolutions divide: ``(n + 1) // 2`` is affine in ``q`` and ``r`` where ``n`` is ``2 * q + r - 1`` and ``r`` is 0 or
-1. Divisions one after the other give ``n`` digits of mixed radix. Their product, 2 here, is a period of ``n``.
-Tables of positions end: ``min(n, 512)`` is affine up to 512, and from there on. The intervals between such ends are pieces.
+Strides of convolutions divide: ``(n + 1) // 2`` is a polynomial in ``q`` and ``r`` where ``n`` is ``2 * q + r - 1`` and ``r`` is
+0 or 1. Divisions one after the other give ``n`` digits of mixed radix. Their product, 2 here, is a period of ``n``.
+Tables of positions end: ``min(n, 512)`` is ``n`` up to 512, and a number from there on. The intervals between such ends are
+pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, combinations, pairwise
 from math import lcm, prod
 from operator import mul
@@ -81,7 +82,7 @@ class Pieces(NamedTuple):
 
 
 WHOLE = Pieces(1, (0,))
-"""The pieces of a symbol in which every expression is affine."""
+"""The pieces of a symbol that nothing divides."""
 
 
 def size_expressions(graph: Graph) -> Iterable[Size | None]:
@@ -108,8 +109,8 @@ def _elements_of(value: Value) -> Iterable[Size]:
     return elements
 
 
-def is_affine(size: Size | None, ranges: Mapping[str, SizeRange], others: Mapping[str, int]) -> bool:
-    """Return whether an expression is affine in each of some symbols over ranges of their sizes.
+def is_polynomial(size: Size | None, ranges: Mapping[str, SizeRange], others: Mapping[str, int]) -> bool:
+    """Return whether an expression is a polynomial in the digits of some symbols over ranges of their sizes.
 
     ``others``: the sizes of the other symbols.
     """
@@ -126,7 +127,7 @@ def is_affine(size: Size | None, ranges: Mapping[str, SizeRange], others: Mappin
     if isinstance(rest, int):
         return True
     names = {str(digit) for row in digits.values() for digit in row}
-    return names.issuperset(map(str, symbolic.symbols(rest))) and all(_is_affine_in(rest, name) for name in names)
+    return names.issuperset(map(str, symbolic.symbols(rest))) and _is_polynomial_in(rest, names)
 
 
 def _digits_in(name: str, range: SizeRange) -> list[Size]:
@@ -142,7 +143,7 @@ def input_symbols_of(graph: Graph) -> frozenset[str]:
 
 
 def pieces_of(graph: Graph) -> dict[str, Pieces]:
-    """Return the pieces of each input symbol in all of which every expression of a graph is affine, whatever the others are.
+    """Return the pieces of each input symbol in which every expression of a graph is a polynomial, whatever the others are.
 
     Pieces with fewer than DEGREE steps of the period do not count. Symbols without pieces are left out.
     """
@@ -177,7 +178,7 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
         if (low := max(first, 2 * period) + (rest - max(first, 2 * period)) % period) + DEGREE * period
         <= (last := MAX_END if end is None else end)
     ]
-    if not ranges or not all(_is_affine_over(size, name, range) for size in depending for range in ranges):
+    if not ranges or not all(_is_polynomial_over(size, name, range) for size in depending for range in ranges):
         return None
     (symbol,) = {each for size in depending for each in symbolic.symbols(size) if str(each) == name}
     return Pieces(period, starts, *_divisions_of(symbol, atoms, period))
@@ -186,10 +187,12 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
 def _divisions_of(symbol: Size, atoms: Iterable[Any], period: int) -> tuple[tuple[int, ...], int]:
     """Return the radices of the divisions of a symbol, and the residue at which all digits are 0; none where these differ."""
     added: dict[int, int] = {}
-    for atom in atoms:
-        if atom.kind != "symbol" and any(symbol in symbolic.symbols(arg) for arg in atom.args):
-            number = atom.args[0] - symbol if atom.kind == "//" else None
-            if not isinstance(number, int) or added.setdefault(atom.args[1], number) % atom.args[1] != number % atom.args[1]:
+    for atom in _atoms_within(atoms):
+        if atom.kind == "//" and any(symbol in symbolic.symbols(arg) for arg in atom.args):
+            number, divisor = atom.args[0] - symbol, atom.args[1]
+            if not isinstance(number, int) or not isinstance(divisor, int):
+                return (), 0
+            if (added.setdefault(divisor, number) - number) % divisor:
                 return (), 0
     divisors = sorted(added)
     residue = -added[divisors[-1]] % period if divisors else 0
@@ -197,6 +200,14 @@ def _divisions_of(symbol: Size, atoms: Iterable[Any], period: int) -> tuple[tupl
         return (), 0
     radices = [after // before for before, after in pairwise((1, *divisors))]
     return (tuple(radices), residue) if prod(radices) == period else ((), 0)
+
+
+def _atoms_within(atoms: Iterable[Any]) -> Iterator[Any]:
+    """Yield atoms, and those in their operands."""
+    for atom in atoms:
+        yield atom
+        if atom.kind != "symbol":
+            yield from _atoms_within(inner for arg in atom.args for inner in symbolic.atoms(arg))
 
 
 def _period_of(atom: Any) -> int:
@@ -239,17 +250,15 @@ def _crossing(difference: Size, name: str) -> int | None:
     return high
 
 
-def _is_affine_over(size: Size, name: str, range: SizeRange) -> bool:
+def _is_polynomial_over(size: Size, name: str, range: SizeRange) -> bool:
+    digits = _digits_in(name, range)
     try:
-        return _is_affine_in(symbolic.substitute(size, {name: range.size_at(_digits_in(name, range))}), name)
+        return _is_polynomial_in(symbolic.substitute(size, {name: range.size_at(digits)}), set(map(str, digits)))
     except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
 
 
-def _is_affine_in(size: Size, name: str) -> bool:
-    variables = [symbol for symbol in symbolic.symbols(size) if str(symbol) == name]
-    try:
-        at_zero, at_one = (symbolic.substitute(size, {name: number}) for number in (0, 1))
-        return not variables or bool(size == at_zero + (at_one - at_zero) * variables[0])
-    except (symbolic.Inexact, ArithmeticError, ValueError):
-        return False
+def _is_polynomial_in(size: Size, names: Collection[str]) -> bool:
+    """Test whether no division, minimum or other application depends on some symbols."""
+    applications = (atom for atom in symbolic.atoms(size) if atom.kind != "symbol")
+    return not any(str(each) in names for atom in applications for arg in atom.args for each in symbolic.symbols(arg))
