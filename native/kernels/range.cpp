@@ -1,5 +1,6 @@
-// Range of integers: start + i * step.
+// Range of integers or of floats: start + i * step, each rounded to the element type first.
 #include <stdexcept>
+#include <type_traits>
 
 #include "kernels/kernels.h"
 
@@ -9,20 +10,28 @@ namespace {
 template <typename T>
 class Range : public Kernel {
 public:
-    explicit Range(const Spec& spec) : y_(spec.outputs[0]), start_(spec.integer("start")), step_(spec.integer("step")) {}
+    explicit Range(const Spec& spec)
+        : y_(spec.outputs[0]), start_(static_cast<T>(spec.integer("start"))), step_(static_cast<T>(spec.integer("step"))) {}
 
     std::string name() const override { return "range"; }
 
     void run(const Run& run) const override {
         std::byte* y = run.at(y_);
-        for (std::int64_t i = 0; i < y_.sizes[0]; ++i, y += y_.strides[0])
-            *reinterpret_cast<T*>(y) = static_cast<T>(start_ + i * step_);
+        for (std::int64_t i = 0; i < y_.sizes[0]; ++i, y += y_.strides[0]) *reinterpret_cast<T*>(y) = element(i);
     }
 
 private:
+    T element(std::int64_t i) const {
+        if constexpr (std::is_floating_point_v<T>)
+            return start_ + static_cast<T>(i) * step_;
+        else  // modulo the range of the type
+            return static_cast<T>(static_cast<std::uint64_t>(start_) +
+                                  static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step_));
+    }
+
     Operand y_;
-    std::int64_t start_;
-    std::int64_t step_;
+    T start_;
+    T step_;
 };
 
 void require(bool holds, const Spec& spec, const char* what) {
@@ -37,7 +46,9 @@ std::unique_ptr<Kernel> make_range(const Spec& spec, WeightCache&) {
     switch (spec.outputs[0].element) {
         case Element::i32: return std::make_unique<Range<std::int32_t>>(spec);
         case Element::i64: return std::make_unique<Range<std::int64_t>>(spec);
-        default: throw std::invalid_argument("range: element type must be i32 or i64");
+        case Element::f32: return std::make_unique<Range<float>>(spec);
+        case Element::f64: return std::make_unique<Range<double>>(spec);
+        default: throw std::invalid_argument("range: element type must be i32, i64, f32 or f64");
     }
 }
 

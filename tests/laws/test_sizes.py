@@ -184,6 +184,35 @@ def test_a_pyramid_of_pictures_has_one_plan(caplog: pytest.LogCaptureFixture) ->
     assert served(b.model, sizes, caplog) == ["height=9..4088, width=9..4088"]
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_positions_as_floats_have_one_plan(dtype: str, caplog: pytest.LogCaptureFixture) -> None:
+    start, step = (np.array(number, dtype.replace("f32", "f4").replace("f64", "f8")) for number in (1, 2))
+    with dovetail.Builder("positions") as b:
+        x = b.input("x", "f32", ("n", 3))
+        length = b.Gather(b.Shape(x), b.constant(0), axis=0)
+        numbers = b.Range(start, b.Cast(b.Add(b.Add(length, length), b.constant(1)), to=dtype), step)
+        b.output("y", b.Multiply(x, b.Unsqueeze(b.Cast(numbers, to="f32"), [1])))
+        b.output("limit", b.Range(start, b.Cast(length, to=dtype), step))
+    assert str(b.model.outputs[1].type) == f"{dtype}[n//2]"
+    assert served(b.model, [(n, 3) for n in (2, 3, 70, 9, 40, 41, 8)], caplog) == ["n=4..4095"]
+
+
+def test_a_range_of_floats_is_as_long_as_its_rounded_limit() -> None:
+    with dovetail.Builder("long") as b:
+        x = b.input("x", "u8", ("n",))
+        limit = b.Cast(b.Gather(b.Shape(x), b.constant(0), axis=0), to="f32")
+        b.output("y", b.Range(np.float32(0), limit, np.float32(1)))
+    for length in (1 << 24, (1 << 24) + 1):
+        x = np.zeros(length, np.uint8)
+        wanted = dovetail.interpret(b.model, {"x": x})["y"]
+        try:
+            found = dovetail.compile(b.model, "native")(x)["y"]
+        except EngineError as error:
+            assert length > 1 << 24 and error.code == "run.shape"
+        else:
+            assert found.tobytes() == wanted.tobytes()
+
+
 def test_a_table_that_ends(caplog: pytest.LogCaptureFixture) -> None:
     chance = np.random.default_rng(4)
     with dovetail.Builder("positions") as b:

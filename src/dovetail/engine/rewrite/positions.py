@@ -12,8 +12,10 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in
+from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.reduction.softmax import Hardmax, LogSoftmax, Softmax
 from dovetail.ops.tensor.onehot_trilu_eye import OneHot
+from dovetail.ops.tensor.shape import Range
 
 MAX_POSITIONS = 1 << 20
 """The longest axis of positions; a longer one is left to the interpreter."""
@@ -66,10 +68,37 @@ def _rewrite_softmax(b: Builder, node: Node) -> Result:
     return result
 
 
+def _rewrite_range(b: Builder, node: Node) -> Result:
+    """Rewrite a range of floats between integers that were cast to one of integers that gives floats: its size is known."""
+    op, limits = node.op, [node.input(index) for index in range(3)]
+    assert isinstance(op, Range)
+    kind = op.output_type or limits[0].dtype
+    if kind not in (dtypes.f32, dtypes.f64) or any(x.dtype.is_integer for x in limits):
+        return None
+    integers = [integer for x in limits if (integer := _integer_behind(b, x)) is not None]
+    if len(integers) < len(limits):
+        return None
+    result: Value = b.Range(*integers, output_type=kind, wide=op.wide)
+    return result
+
+
+def _integer_behind(b: Builder, x: Value) -> Value | None:
+    """Return the integer that a float scalar is a cast of, as i64; None where it is another float."""
+    if x.constant is not None:
+        number = float(x.constant.reshape(()))
+        return b.constant(np.int64(number)) if number.is_integer() and abs(number) < 2**24 else None
+    source = x.node.input(0) if x.node is not None and isinstance(x.node.op, Cast) else None
+    if source is None or not source.dtype.is_integer:
+        return None
+    result: Value = source if source.dtype is dtypes.i64 else b.Cast(source, to=dtypes.i64)
+    return result
+
+
 POSITION_REWRITES: dict[type[Op], Callable[[Builder, Node], Result]] = {
     Hardmax: _rewrite_hardmax,
     LogSoftmax: _rewrite_softmax,
     OneHot: _rewrite_one_hot,
+    Range: _rewrite_range,
     Softmax: _rewrite_softmax,
 }
 """The rewrite of each operator of this module."""

@@ -130,7 +130,9 @@ def select_cumulative(op: CumSum | CumProd, node: Node, reads: Reads, writes: Wr
 
 
 def select_range(op: Range, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
-    if any(tensor is None or tensor.dtype is not writes[0].dtype for tensor in reads) or writes[0].dtype not in ("i32", "i64"):
-        return "a range of other types than i32 and i64, or of mixed types"
+    kinds = {tensor.dtype for tensor in reads if tensor is not None}
+    is_float = writes[0].dtype in ("f32", "f64")
+    if not (kinds == {writes[0].dtype} or is_float) or not kinds <= {"i32", "i64"}:
+        return "a range of floats, or of other integers than i32 and i64"
     start, _, step = (int(tensor.data.reshape(())) for tensor in reads)  # type: ignore[union-attr]
     return KernelCall("range", (node,), [], writes, {"start": start, "step": step})

@@ -139,8 +139,9 @@ class Range(
 
     The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
     ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
-    f32 (``wide``). An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range
-    11, 27; OpenVINO Range-1, -4.
+    f32 (``wide``). Integers that become floats are rounded first; open sizes count as they are, since only those above 2^24 are
+    rounded. An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range 11, 27;
+    OpenVINO Range-1, -4.
     """
 
     output_type: DType | None = None
@@ -155,7 +156,10 @@ class Range(
         for name, x in (("start", start), ("limit", limit), ("delta", delta)):
             if x.shape is not None and (len(x.shape) > 1 or symbolic.equal(total(x.shape), 1) is False):
                 raise RuleError("range.scalar", f"{name} must be a scalar, got the shape {list(map(str, x.shape))}")
-        return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, limit, delta))),))]
+        limits = [_scalar(x) for x in (start, limit, delta)]
+        if dtype is not None and dtype.is_float:
+            limits = [_round_to(item, dtype) if isinstance(item, int) else item for item in limits]
+        return [Tensor(dtype, (_count(*limits),))]
 
     def value(self, start: View, limit: View, delta: View) -> Any:
         first, last, item = (_scalar(x) for x in (start, limit, delta))
@@ -207,12 +211,26 @@ class Range(
 
 
 def _scalar(x: View) -> Any:
-    """Return the one element of an input where it is known: an integer, a dim or a float."""
+    """Return the one element of an input where it is known: an integer, a dim or a float.
+
+    A cast of an integer to f32 or f64 is that integer: only sizes above 2^24 are rounded.
+    """
+    node = getattr(x, "node", None)
+    if node is not None and type(node.op).__name__ == "Cast" and dtype_in(x.type) in (dtypes.f32, dtypes.f64):
+        source = node.inputs[0]
+        kind = None if source is None else dtype_in(source.type)
+        return _scalar(source) if kind is not None and kind.is_integer else None
     result = elements_of(x)
     if result is not None:
         return result[0] if len(result) == 1 else None
     data = getattr(x, "constant", None)
     return float(data.reshape(()).item()) if data is not None and data.size == 1 else None
+
+
+def _round_to(item: int, kind: DType) -> int | float:
+    """Return an integer as a float of a type of 32 bits or more has it; itself where it is exact."""
+    number = float(np.float32(item) if kind.bits <= 32 else np.float64(item))
+    return item if number == item else number
 
 
 def _float_count(start: float, stop: float, step: float) -> int:
@@ -229,6 +247,10 @@ def _count(start: Any, stop: Any, step: Any) -> Any:
     if start is None or stop is None or not isinstance(step, int | float):
         return None
     if any(isinstance(item, float) for item in (start, stop, step)):
-        return None if any(isinstance(item, symbolic.Dim) for item in (start, stop)) else _float_count(start, stop, step)
+        if not any(isinstance(item, symbolic.Dim) for item in (start, stop)):
+            return _float_count(start, stop, step)
+        if any(isinstance(item, float) and not item.is_integer() for item in (start, stop, step)):
+            return None
+        start, stop, step = (int(item) if isinstance(item, float) else item for item in (start, stop, step))
     distance = stop - start if step > 0 else start - stop
     return symbolic.maximum(symbolic.ceil_divide(distance, abs(int(step))), 0)
