@@ -78,7 +78,8 @@ private:
         return std::ceil(x);
     }
 
-    static std::int64_t whole(float x) { return static_cast<std::int64_t>(std::clamp(x, -1e15F, 1e15F)); }
+    // Also of what is no number.
+    static std::int64_t whole(float x) { return x > -1e15F ? static_cast<std::int64_t>(std::min(x, 1e15F)) : 0; }
 
     void fill_element(float x, bool shrinks, const ResizeAxis& axis, std::int64_t* indices, double* weights) const {
         const std::int64_t last = std::max<std::int64_t>(axis.size - 1, 0);

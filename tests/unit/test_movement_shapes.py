@@ -160,3 +160,15 @@ def test_a_slice_from_minus_the_size_is_the_axis() -> None:
     assert str(y.type) == "f32[2, n]"
     for n in (0, 1, 3):
         assert dovetail.interpret(b.model, {"x": np.ones((2, n), np.float32)})["y"].shape == (2, n)
+
+
+@pytest.mark.parametrize(("less", "divisor", "size"), [(1, 4, "max(n - 1, 0)//4"), (0, 2, "n//2"), (4, 5, "max(n - 4, 0)//5")])
+def test_a_quotient_toward_zero_is_a_size(less: int, divisor: int, size: str) -> None:
+    with dovetail.Builder("quotient") as b:
+        length = b.Gather(b.Shape(b.input("x", "f32", ("n",))), b.constant(0), axis=0)
+        quotient = b.Divide(b.Subtract(length, b.constant(less)), b.constant(divisor))
+        y = b.output("y", b.Expand(b.constant(np.float32(1)), b.Unsqueeze(quotient, [0])))
+    assert str(y.type) == f"f32[{size}]"
+    for n in range(12):
+        found = dovetail.interpret(b.model, {"x": np.zeros(n, np.float32)})["y"]
+        assert found.shape == (symbolic.evaluate(y.dims[0], {"n": n}),)

@@ -46,7 +46,7 @@ MAX_SYMBOLS = 4
 MAX_PLANS = 80
 """The most plans that a parametric plan is made from: 53 for the two sizes of a picture that 5 strides of 2 divide."""
 MAX_PLANNED_STEPS = 20_000
-"""The most steps of these plans, where their numbers are of degree 2 or more: about 4 seconds."""
+"""The most steps of these plans, where sizes have digits: about 4 seconds."""
 Index = tuple[int, ...]
 """For each digit of each symbol the order of a difference, or its value at a sample."""
 Polynomial = tuple[int, ...]
@@ -265,14 +265,15 @@ def make_parametric_plan(
     like = make_plan(graph, tensors_at(ends), (), elide)
     at_last = sample(ends)
     places = _places_of(graph, ranges)
+    has_digits = any(each.radices for each in ranges.values())
     for degree in range(1, DEGREE + 1):
         orders = _orders(ranges.values(), degree)
-        if len(orders) > MAX_PLANS or (len(orders) * len(like.steps) > MAX_PLANNED_STEPS and degree > 1):
+        if len(orders) > MAX_PLANS or (has_digits and len(orders) * len(like.steps) > MAX_PLANNED_STEPS):
             raise NoCommonPlan(f"the divisions of the sizes demand {len(orders)} plans")
         plan = _fit(ranges, list(samples(orders)), orders, core, places)
         if plan is not None:
             return plan
-        if not any(each.radices for each in ranges.values()):
+        if not has_digits:
             break
     raise NoCommonPlan("the numbers of a step are no polynomials in the sizes")
 

@@ -23,6 +23,8 @@ from dovetail.ir.types import Size, Tensor, sizes_in
 DEGREE = 3
 """The degree of the numbers of a plan in one size."""
 MAX_PERIOD = 4096
+LOWEST = 2
+"""The lowest size of a range: axes of 0 and 1 elements have plans of their own."""
 MAX_END = 1 << 20
 """The size up to which ends of pieces are searched."""
 
@@ -161,7 +163,10 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
 
     An axis of one element has no stride, and is broadcast.
     """
-    depending = [size for size in sizes if any(str(symbol) == name for symbol in symbolic.symbols(size))]
+    symbol = symbolic.symbol(name, LOWEST)
+    depending = [
+        symbolic.substitute(size, {name: symbol}) for size in sizes if any(str(each) == name for each in symbolic.symbols(size))
+    ]
     atoms = [atom for size in depending for atom in symbolic.atoms(size)]
     period = lcm(*(_period_of(atom) for atom in atoms))
     if period > MAX_PERIOD:
@@ -180,7 +185,6 @@ def _pieces_in(name: str, sizes: Sequence[Size], axes: Iterable[Size]) -> Pieces
     ]
     if not ranges or not all(_is_polynomial_over(size, name, range) for size in depending for range in ranges):
         return None
-    (symbol,) = {each for size in depending for each in symbolic.symbols(size) if str(each) == name}
     return Pieces(period, starts, *_divisions_of(symbol, atoms, period))
 
 
@@ -239,7 +243,7 @@ def _crossing(difference: Size, name: str) -> int | None:
         return symbolic.evaluate(difference, {name: size}) > 0
 
     try:
-        low, high, at_two = 2, MAX_END, is_positive(2)
+        low, high, at_two = LOWEST, MAX_END, is_positive(LOWEST)
         if is_positive(high) == at_two:
             return None
         while high - low > 1:

@@ -152,6 +152,13 @@ class Divide(
 def _truncating_quotient(xp: Namespace, x: Array, y: Array) -> Any:
     """Divide toward zero with floor divisions, the only ones that symbolic sizes have."""
     divide = symbolic.floor_divide_by_nonzero
+    try:
+        rounds_up = bool(((y > 0) & (x > xp.negative(y))).all())
+    except symbolic.Inexact:
+        rounds_up = False
+    if rounds_up:
+        # The sign of n - 1 is not known: what is above -y and below 0 has the quotient 0.
+        return divide(xp.maximum(x, 0), y)
     return xp.where((x < 0) != (y < 0), xp.negative(divide(xp.negative(x), y)), divide(x, y))
 
 
