@@ -28,6 +28,7 @@ from dovetail.ir.types import sizes_in
 from dovetail.symbolic import symbols
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import speech
 import transformers
 
 HEADS, WIDTH = 32, 128
@@ -94,6 +95,8 @@ ROWS = {
     ),
     "cache, one token more at each call": Row(cache, {}, {"past": 0}, {}),
     "cache, its own results": Row(cache, {}, {"past": 0}, {}, reuse_caches=True),
+    "speech as sound, 10 to 60 phones": Row(speech.vocoder, {"length": (10, 60)}, {}, {}, calls=40),
+    "speech as mel, 10 to 60 phones": Row(speech.mel, {"length": (10, 60)}, {}, {}, calls=40),
     "pictures, 256 to 640 in steps of 32": Row(pictures, {"height": (8, 20), "width": (8, 20)}, {}, {"batch": 1}, 32),
     "pictures of 224, batches 1 to 16": Row(pictures, {"batch": (1, 16)}, {}, {"height": 224, "width": 224}),
 }

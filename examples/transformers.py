@@ -10,12 +10,15 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model, Value
 
 
-class _Weights:
+class Weights:
     """Seeded weights, scaled so that the signal keeps its size."""
 
     def __init__(self, b: Builder, seed: int) -> None:
         self.b = b
         self.generator = np.random.default_rng(seed)
+
+    def array(self, *shape: int) -> Any:
+        return self.generator.standard_normal(shape, np.float32)
 
     def matrix(self, rows: int, columns: int) -> Value:
         weight = self.generator.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(rows))
@@ -33,23 +36,28 @@ def encoder(
 ) -> Model:
     """BERT's encoder: ``x`` f32 [batch, length, width] to ``y`` of the same shape. The default sizes are those of BERT-base."""
     with Builder("encoder") as b:
-        w = _Weights(b, seed)
+        w = Weights(b, seed)
         x = b.input("x", "f32", ("batch", length, width))
         y = x
         for _ in range(layers):
-            y = _norm(b, w, b.Add(y, _attention(b, w, y, width, heads)), width)
-            inside = b.Gelu(w.linear(y, width, inner))
-            y = _norm(b, w, b.Add(y, w.linear(inside, inner, width)), width)
+            y = encoder_layer(b, w, y, width, heads, inner)
         b.output("y", y)
     return b.model
 
 
-def _norm(b: Builder, w: _Weights, x: Value, width: int) -> Value:
+def encoder_layer(b: Builder, w: Weights, x: Value, width: int, heads: int, inner: int) -> Value:
+    """Return attention and a feed-forward network of ``x`` f32 [batch, length, width], each with a residual, normalized."""
+    y = _norm(b, w, b.Add(x, _attention(b, w, x, width, heads)), width)
+    inside = b.Gelu(w.linear(y, width, inner))
+    return _norm(b, w, b.Add(y, w.linear(inside, inner, width)), width)
+
+
+def _norm(b: Builder, w: Weights, x: Value, width: int) -> Value:
     found: Value = b.LayerNormalization(x, w.vector(width, 1.0), w.vector(width), axis=-1, epsilon=1e-12)
     return found
 
 
-def _attention(b: Builder, w: _Weights, x: Value, width: int, heads: int) -> Value:
+def _attention(b: Builder, w: Weights, x: Value, width: int, heads: int) -> Value:
     q, k, v = (_heads(b, w.linear(x, width, width), width, heads) for _ in range(3))
     scores = b.Divide(b.MatMul(q, b.Transpose(k, [0, 1, 3, 2])), np.float32(np.sqrt(width // heads)))
     mixed = b.MatMul(b.Softmax(scores, axis=-1), v)
@@ -70,7 +78,7 @@ def decoder(layers: int = 4, width: int = 1024, heads: int = 16, inner: int = 28
     """
     size = width // heads
     with Builder("decoder") as b:
-        w = _Weights(b, seed)
+        w = Weights(b, seed)
         y = b.input("x", "f32", (1, 1, width))
         cos, sin = b.input("cos", "f32", (1, size)), b.input("sin", "f32", (1, size))
         caches = []
@@ -95,7 +103,7 @@ def decoder(layers: int = 4, width: int = 1024, heads: int = 16, inner: int = 28
     return b.model
 
 
-def _root_mean_square(b: Builder, w: _Weights, x: Value, width: int) -> Value:
+def _root_mean_square(b: Builder, w: Weights, x: Value, width: int) -> Value:
     """As exporters write it: its parts."""
     mean = b.ReduceMean(b.Multiply(x, x), [-1], keepdims=True)
     found: Value = b.Multiply(b.Divide(x, b.Sqrt(b.Add(mean, np.float32(1e-6)))), w.vector(width, 1.0))

@@ -184,6 +184,8 @@ class Engine:
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
 
     def _executable_for(self, arrays: list[Array], sizes: dict[str, int]) -> tuple[Executable, list[Array]]:
+        if self._is_partitioned:
+            return self._partitioned_executable(), [as_row_major(array) if is_array(array) else array for array in arrays]
         strides = [_element_strides_of(array) for array in arrays]
         arrays = [
             as_row_major(array) if is_array(array) and stride is None else array
@@ -207,6 +209,15 @@ class Engine:
         if executable is None:
             raise NonAffineInput
         return executable, arrays
+
+    def _partitioned_executable(self) -> Executable:
+        """Return the executable of a graph in partitions: no step of its own has sizes."""
+        if () not in self._executables:
+            unknown = [None] * len(self.model.inputs)
+            self._executables.add((), self._compile(unknown, {}, unknown))
+        executable = self._executables.get(())
+        assert executable is not None
+        return executable
 
     @property
     def packed_bytes(self) -> int:
@@ -237,7 +248,7 @@ class Engine:
                 recorder, self.plan_recorder = self.plan_recorder, None
                 recorder.finish(executable)
         self._changing |= {name for one in sizes for name, size in one.items() if size != sizes[0][name]}
-        if self._changing:
+        if self._changing and not self._is_partitioned:
             with self._lock:
                 for one in sizes:
                     next(self._ranges_of(dict(one), is_awaited=True), None)
@@ -246,7 +257,7 @@ class Engine:
     def _from_parametric_plan(self, arrays: Sequence[Array], sizes: dict[str, int]) -> Executable | None:
         """Return an executable from a parametric plan in the sizes that change from call to call; None where there is none."""
         before, self._sizes = self._sizes, dict(sizes)
-        if self._core is None or self._is_partitioned:
+        if self._core is None:
             return None
         if not all(is_array(array) and array.flags.c_contiguous for array in arrays):
             return None

@@ -65,7 +65,8 @@ def partition_at_data_sizes(graph: Graph) -> bool:
         return False
     nodes = [node for node in graph.nodes if isinstance(node.op, Constant)]
     for stage in stages:
-        nodes += [_outline(graph, stage.nodes, known)] if len(stage.nodes) > 1 else stage.nodes
+        is_program = len(stage.nodes) > 1 or any(isinstance(node.op, PRODUCTS) for node in stage.nodes)
+        nodes += [_outline(graph, stage.nodes, known)] if is_program else stage.nodes
         nodes += stage.deciding
     graph.nodes = nodes
     for node in graph.nodes:
