@@ -3016,8 +3016,9 @@ class OperatorMethods:
 
         The number of elements is max(ceil((limit - start) / delta), 0). Each input has one element; ``delta`` is not 0.
         ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
-        f32 (``wide``). An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range
-        11, 27; OpenVINO Range-1, -4.
+        f32 (``wide``). Integers that become floats are rounded first; open sizes count as they are, since only those above 2^24 are
+        rounded. An integer range of floats is an error: OpenVINO does not specify where they are rounded. Sources: ONNX Range 11, 27;
+        OpenVINO Range-1, -4.
         """
 
     def Shape(
