@@ -84,6 +84,7 @@ class Engine:
         elide: str = "auto",
         outer: Engine | None = None,
         shared: Sequence[SharedPorts] = (),
+        has_fast_calls: bool = True,
     ) -> None:
         check_elide(elide)
         self.model = model
@@ -113,11 +114,13 @@ class Engine:
         self.output_pool: Any = self._core.OutputPool() if self._core else None
         self._encoded = encode_strings(model) if self._core and outer is None else None
         self._encoded_engine: Engine | None = None
-        self.fast_calls = self._create_fast_calls() if outer is None else None
+        self.fast_calls = self._create_fast_calls() if has_fast_calls else None
         self.plan_memory: PlanMemory = outer.plan_memory if outer else PlanMemory()
+        if self.fast_calls is not None:
+            self.plan_memory.fast_calls.append(self.fast_calls)
         self._executables = ExecutableCache(self.plan_memory, self.fast_calls, model.file)
         if self._core:
-            compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
+            compile_subgraphs(self.graph, lambda body, fast: Engine(body, self.threads, elide, self, has_fast_calls=fast))
 
     def copy_for_one_thread(self) -> Engine:
         """Return an engine of one thread, with plans of its own, that shares the graph and the packed weights of this one."""

@@ -46,8 +46,8 @@ class NativeProgram(LoadedProgram):
     def statistics(self) -> Statistics:
         if self._engine is None:
             return Statistics()
-        memory, fast_calls = self._engine.plan_memory, self._engine.fast_calls
-        evictions, cached, nbytes = fast_calls.counts if fast_calls is not None else (0, 0, 0)
+        memory = self._engine.plan_memory
+        evictions, cached, nbytes = map(sum, zip((0, 0, 0), *(calls.counts for calls in memory.fast_calls), strict=True))
         return Statistics(
             memory.plans, memory.ranges, memory.cached + cached, memory.evictions + evictions, memory.bytes + nbytes,
             self._engine.packed_bytes, self._engine.copies.nbytes,

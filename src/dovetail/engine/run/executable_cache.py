@@ -28,9 +28,13 @@ def plan_bytes(executable: Executable | None) -> int:
 
 
 class PlanMemory:
-    """The bytes of the executables of a program and of its subgraphs, and the counts of plans and of dropped executables."""
+    """The bytes of the executables of a program and of its subgraphs, and the counts of plans and of dropped executables.
+
+    ``fast_calls``: those of the program and of its partitions, which count the programs that the core made.
+    """
 
     def __init__(self) -> None:
+        self.fast_calls: list[FastCalls] = []
         self.bytes = 0
         self.cached = 0
         self.plans = 0

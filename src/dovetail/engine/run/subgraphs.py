@@ -21,11 +21,13 @@ from dovetail.interpreter.interpret import copy_shared_outputs
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, inline, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.limits import active
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, clear_types, is_endless
 
 if TYPE_CHECKING:
     from dovetail.engine.run.executable import Executable
+    from dovetail.engine.run.fast_calls import FastCalls
 
 REASON = "its subgraph is a program of its own"
 """The reason that a plan gives for running such an operator in Python."""
@@ -38,6 +40,7 @@ class SubgraphEngine(Protocol):
     """An engine for the model of a subgraph."""
 
     graph: Graph
+    fast_calls: FastCalls | None
 
     def bind(self, inputs: Sequence[Array]) -> tuple[Executable, list[Array]]: ...
     def __call__(self, inputs: Sequence[Array]) -> dict[str, Array]: ...
@@ -63,7 +66,8 @@ class TensorShape(NamedTuple):
         return TensorShape("" if operand.tensor.dtype is None else operand.tensor.dtype.name, sizes)
 
 
-CreateEngine = Callable[[Model], SubgraphEngine]
+CreateEngine = Callable[[Model, bool], SubgraphEngine]
+"""Returns the engine of a subgraph; where the second argument is true, it has fast calls."""
 
 
 RunExecutable = Callable[["Subgraph", "Executable", Sequence[Array], Sequence[str]], dict[str, Array]]
@@ -84,14 +88,21 @@ class Subgraph:
     """A subgraph as a program. An input that is a constant of the outer graph is one inside, so that weights are packed.
 
     ``is_endless``: the body of a loop whose first output, the condition, is always true; the program does not have it.
-    ``reads`` are the numbers of the inputs that the program has.
+    ``is_partition``: calls of sizes that change are served by the core alone. ``reads`` are the numbers of the inputs that the
+    program has.
     """
 
     def __init__(
-        self, body: Graph, outer_values: Sequence[Value | None], create_engine: CreateEngine, is_endless: bool = False
+        self,
+        body: Graph,
+        outer_values: Sequence[Value | None],
+        create_engine: CreateEngine,
+        is_endless: bool = False,
+        is_partition: bool = False,
     ) -> None:
         self._create_engine = create_engine
         self.is_endless = is_endless
+        self._is_partition = is_partition
         self._engine: SubgraphEngine | None = None
         graph = copy_graph(body)
         clear_types(graph)
@@ -118,6 +129,9 @@ class Subgraph:
         inputs = self.select_read(xs)
         if (run := _PROFILED.get()) is not None:
             return self._run_with(run, inputs)
+        if self._is_partition:
+            results = self._call_fast(inputs)
+            return list(self.engine()(inputs).values()) if results is None else results
         key = tuple([(x.shape, x.strides) if is_array(x) and x.flags.aligned else None for x in inputs])
         executable = self._executables.get(key)
         if executable is not None:
@@ -132,6 +146,14 @@ class Subgraph:
             self._executables[key] = executable
         return list(executable(arrays, None, self._names).values())
 
+    def _call_fast(self, inputs: Sequence[Array]) -> list[Array] | None:
+        """Return the results of a call that the core serves alone; None where it does not."""
+        fast_calls = self.engine().fast_calls
+        if fast_calls is None or fast_calls.call is None or active() is not None:
+            return None
+        results = fast_calls.call((list(inputs),), {}, None)
+        return None if results is None else list(results.values())
+
     def _run_with(self, run: RunExecutable, inputs: Sequence[Array]) -> list[Array]:
         executable, arrays = self.engine().bind(inputs)
         outputs = run(self, executable, arrays, self._names)
@@ -142,7 +164,7 @@ class Subgraph:
     def engine(self) -> SubgraphEngine:
         """Return the engine of the subgraph, made at the first use: a branch that never runs costs nothing."""
         if self._engine is None:
-            self._engine = self._create_engine(self.model)
+            self._engine = self._create_engine(self.model, self._is_partition)
         return self._engine
 
     def native_executable(self, inputs: Sequence[TensorShape | None]) -> Executable | None:
@@ -258,7 +280,7 @@ def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
         elif type(node.op) is Loop:
             node.op = CompiledLoop(**node.op.__dict__, program=_loop_body(node, node.op, create_engine))
         elif isinstance(node.op, Partition):
-            node.op = node.op.with_(program=Subgraph(node.op.body, node.inputs, create_engine))
+            node.op = node.op.with_(program=Subgraph(node.op.body, node.inputs, create_engine, is_partition=True))
 
 
 def _loop_body(node: Node, op: Loop, create_engine: CreateEngine) -> Subgraph:
