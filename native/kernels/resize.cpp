@@ -46,9 +46,10 @@ public:
         const auto count = static_cast<std::size_t>(axis.out * axis.taps);
         indices.resize(count);
         std::vector<double> wide(count, 1.0);
-        for (std::int64_t o = 0; o < axis.out; ++o)
-            fill_element(position(static_cast<float>(o), ratio, axis), ratio < 1, axis, &indices[o * axis.taps],
-                         &wide[o * axis.taps]);
+        for (std::int64_t o = 0; o < axis.out; ++o) {
+            const auto first = static_cast<std::size_t>(o * axis.taps);
+            fill_element(position(static_cast<float>(o), ratio, axis), ratio < 1, axis, &indices[first], &wide[first]);
+        }
         drop_unused(axis, indices, wide);
         weights.assign(wide.begin(), wide.end());
     }
