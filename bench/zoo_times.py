@@ -6,8 +6,8 @@ The models are those of bench/zoo.py, which fills build/zoo, with its inputs. Ea
 since a peer may end it. A ratio below 1 means that dovetail is faster than the better peer. A model above 1 is followed by its
 profile: the three kernels that take the most time. Models that no peer runs are named and left out of the mean.
 
---sizes: models with open sizes, at sizes drawn with seed 0 around those of their two inputs, as bench/sizes.py measures. The
-ratio is that of sizes that are new to the engines.
+--sizes: models with open sizes, at sizes drawn with seed 0 around those of their two inputs (batches up to 16), as
+bench/sizes.py measures. The ratio is that of sizes that are new to the engines.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ SECONDS = 300
 """The most that one model may take."""
 MIN_SIZES = 4
 """The least sets of sizes that are measured."""
+BATCHES = 16
+"""The largest size that is drawn for a dimension whose two sizes are smaller."""
 
 
 def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def feeds_of(record: Any, calls: int) -> list[dict[str, Any]]:
         for name, one in first.items():
             other = second[name]
             step = math.gcd(one, other) if one != other else one
-            most = 2 * max(one, other) if one != other else one
+            most = max(2 * max(one, other), BATCHES) if one != other else one
             sizes[name] = step * int(chance.integers(max(min(one, other) // step, 1), most // step + 1))
         if tuple(sizes.values()) in known:
             continue

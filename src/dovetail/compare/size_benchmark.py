@@ -32,7 +32,8 @@ Caches = Mapping[str, str]
 class SizeMeasurement:
     """Times of one engine, in seconds: the median and the 99th percentile of calls whose sizes are new to it, and of the others.
 
-    The ratios are dovetail's medians over those of the engine. ``plans``: the plans that dovetail made.
+    A ratio is the median, over the calls, of dovetail's time divided by that of the engine for the same inputs. ``plans``: the
+    plans that dovetail made.
     """
 
     engine: str
@@ -176,4 +177,5 @@ def _quantiles(times: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def _ratio(own: Sequence[float], peer: Sequence[float]) -> float | None:
-    return float(np.median(own) / np.median(peer)) if own and peer else None
+    """Return the median ratio of paired calls; None without a call."""
+    return float(np.median(np.divide(own, peer))) if own and peer else None
