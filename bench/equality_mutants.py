@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import flatten_outputs, random_inputs
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.dtypes import dtype
 from dovetail.errors import DovetailError
 from dovetail.formats import reload
 from dovetail.ir.edit import copy_model, replace_uses, set_input
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant

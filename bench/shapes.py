@@ -30,9 +30,9 @@ import numpy as np
 
 import dovetail
 from dovetail import symbolic
-from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.types import Tensor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "shapes.md"

@@ -103,7 +103,7 @@ def feeds_of(record: Any, calls: int) -> list[dict[str, Any]]:
 
     from dovetail.compare.random_inputs import random_inputs
     from dovetail.errors import DovetailError
-    from dovetail.interpreter.interpret import check_inputs
+    from dovetail.ir.inputs_outputs import check_inputs
 
     model = record.model
     names = [value.name for value in model.inputs]

@@ -129,7 +129,7 @@ def model_report(
     arrays = attempt("inputs", draw_inputs)
     if arrays is None:
         failures |= dict.fromkeys(("plan", "profile"), f"there are no inputs to run: {failures.pop('inputs')}")
-    plan = None if arrays is None else attempt("plan", lambda: plan_report(loaded, threads=threads, inputs=arrays, rounds=0))
+    plan = None if arrays is None else attempt("plan", lambda: plan_report(loaded, arrays, threads=threads, rounds=0))
     profiled = None if arrays is None else attempt("profile", lambda: make_profile(arrays))
     values = [(value, node) for node in loaded.graph.nodes if not hasattr(node.op, "data") for value in node.outputs]
     return ModelReport(

@@ -22,12 +22,12 @@ import onnx
 import dovetail
 from dovetail.compare.benchmark import measure
 from dovetail.compare.f64_run import run_wide, wide
-from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.runtimes import Names, runner
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import load, save
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.types import Tensor
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 from dovetail.report.model_summary import all_nodes

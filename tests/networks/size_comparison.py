@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import flatten_outputs, random_inputs
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.types import sizes_in
 from dovetail.symbolic import symbols
 

@@ -16,7 +16,8 @@ import pytest
 
 import dovetail
 from dovetail import Builder, cli, native_core
-from dovetail.engine.plan_report import PlanReport, report
+from dovetail.engine.plan_report import PlanReport
+from dovetail.runtime.compilation import plan
 
 NAMES = ("left", "right", "joined")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -50,7 +51,7 @@ def inception(wide: int = 4) -> dovetail.Model:
 
 
 def facts(model: dovetail.Model, **options: Any) -> PlanReport:
-    return report(model, **{"rounds": 0, "threads": 1, **options})
+    return plan(model, **{"rounds": 0, "threads": 1, **options})
 
 
 # Facts

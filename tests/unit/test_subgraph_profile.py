@@ -13,11 +13,11 @@ import pytest
 
 import dovetail
 from dovetail import cli, native_core
-from dovetail.engine.plan_report import report
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
+from dovetail.runtime.compilation import plan
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 
@@ -73,7 +73,7 @@ def loop_of(steps: Any) -> Any:
 
 @pytest.mark.parametrize("in_python", [False, True])
 def test_a_plan_lists_the_steps_of_subgraphs_with_their_runs(in_python: bool) -> None:
-    found = report(looping(in_python=in_python), threads=1, rounds=1)
+    found = plan(looping(in_python=in_python), threads=1, rounds=1)
     loop = loop_of(found.steps)
     assert loop.is_native == (not in_python) and loop.runs == 1
     (body,) = loop.subgraphs
@@ -98,12 +98,12 @@ def test_a_branch_that_does_not_run_is_not_listed() -> None:
         b.output("y", b.add(If(then_branch=branches[0], else_branch=branches[1]), c, x)[0])
     for condition, name in ((True, "then_branch"), (False, "else_branch")):
         inputs = {"c": np.array(condition), "x": np.ones(4, np.float32)}
-        step = loop_of(report(b.model, inputs=inputs, threads=1, rounds=1).steps)
+        step = loop_of(plan(b.model, inputs=inputs, threads=1, rounds=1).steps)
         assert [(subgraph.name, subgraph.runs) for subgraph in step.subgraphs] == [(name, 1)]
 
 
 def test_an_unmeasured_plan_and_a_loop_without_trips_have_no_subgraphs() -> None:
-    assert all(not step.subgraphs for step in report(looping(), threads=1, rounds=0).steps)
+    assert all(not step.subgraphs for step in plan(looping(), threads=1, rounds=0).steps)
     with Builder() as b:
         x, trips = b.input("x", "f32", (4,)), b.input("trips", "i64", ())
 
@@ -113,7 +113,7 @@ def test_an_unmeasured_plan_and_a_loop_without_trips_have_no_subgraphs() -> None
 
         b.output("y", b.add(Loop(body=graph_of(body), carried=1), trips, None, x)[0])
     for count in (0, 3):
-        steps = report(b.model, inputs={"x": np.ones(4, np.float32), "trips": np.array(count)}, threads=1, rounds=2).steps
+        steps = plan(b.model, inputs={"x": np.ones(4, np.float32), "trips": np.array(count)}, threads=1, rounds=2).steps
         assert [subgraph.runs for step in steps for subgraph in step.subgraphs] == [3] * (count > 0)
 
 
@@ -127,7 +127,7 @@ def test_a_body_of_growing_sizes_lists_the_steps_of_each_size() -> None:
         x, trips = b.input("x", "f32", ("n",)), b.input("trips", "i64", ())
         b.output("y", b.add(Loop(body=graph_of(body), carried=1), trips, None, x)[0])
     inputs = {"x": np.ones(2, np.float32) / 8, "trips": np.array(3)}
-    (loop,) = [step for step in report(b.model, inputs=inputs, threads=1, rounds=2).steps if step.subgraphs]
+    (loop,) = [step for step in plan(b.model, inputs=inputs, threads=1, rounds=2).steps if step.subgraphs]
     (grown,) = loop.subgraphs
     assert grown.runs == 3 and all(step.runs == 1 for step in grown.steps) and len(grown.steps) >= 3
 

@@ -55,7 +55,7 @@ def bench(
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.compare.benchmark import machine, measure, peers_for
-    from dovetail.compare.random_inputs import flatten_outputs
+    from dovetail.ir.inputs_outputs import flatten_outputs
     from dovetail.threads import thread_count
 
     if model == STREAM:

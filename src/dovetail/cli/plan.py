@@ -45,13 +45,15 @@ def plan(
     copies are listed with their bytes and the reason. Times are measured on random inputs, or on those of --input.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
-    from dovetail.engine.plan_report import report
+    from dovetail.runtime.compilation import plan as make_plan
 
     given, sizes = shapes_of(shapes), sizes_of(dims)
     loaded = load(model)
     with progress(f"planning and timing {model}"):
         arrays = read_inputs(loaded, inputs, seed, dims, given)[0] if inputs else None
-        facts = report(loaded, elide=elide, threads=threads, shapes=given, sizes=sizes, seed=seed, rounds=rounds, inputs=arrays)
+        facts = make_plan(
+            loaded, elide=elide, threads=threads, shapes=given, sizes=sizes, seed=seed, rounds=rounds, inputs=arrays
+        )
     if html:
         _write(html, facts.html())
         narrate(f"wrote {html}")

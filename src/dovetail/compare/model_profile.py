@@ -12,13 +12,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compare.random_inputs import flatten_outputs, random_inputs
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.runtimes import Names, NodeTime, Runner, is_installed, runner
 from dovetail.errors import DovetailError, EngineError, UnsupportedError, printable
 from dovetail.formats import load, save
 from dovetail.formats.model_source import format_of
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Node
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.op import Op
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.limits import Limits, counting, within_memory

@@ -72,19 +72,6 @@ def random_inputs(
         return arrays(chosen)
 
 
-def flatten_outputs(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten sequences and maps: ``name/index`` for elements of sequences, ``name/key`` for values of maps."""
-    found: dict[str, Any] = {}
-    for name, item in arrays.items():
-        if isinstance(item, list):
-            found.update(flatten_outputs({f"{name}/{place}": each for place, each in enumerate(item)}))
-        elif isinstance(item, dict):
-            found.update(flatten_outputs({f"{name}/{key}": np.asarray(each) for key, each in item.items()}))
-        elif item is not None:
-            found[name] = item
-    return found
-
-
 def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Return the open dimensions that shapes of inputs determine."""
     unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]

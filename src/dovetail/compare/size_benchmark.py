@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from dovetail.compare.benchmark import REST, path_for
-from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.runtimes import Names, Runner, ours, runner
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.runtime.caches import find_caches
 from dovetail.runtime.compilation import compile

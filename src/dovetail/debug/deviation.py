@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.compare.random_inputs import flatten_outputs
 from dovetail.compare.verify import tolerance_of
 from dovetail.dtypes import DType
+from dovetail.ir.inputs_outputs import flatten_outputs
 
 Array = np.ndarray[Any, Any]
 

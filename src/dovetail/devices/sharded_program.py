@@ -15,8 +15,8 @@ from dovetail.devices.sharding_plan import ShardingPlan, check_spec, override
 from dovetail.devices.sharding_proposal import DATA, ShardingProposal, propose
 from dovetail.devices.trace_steps import TraceSteps
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import named_inputs
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.inputs_outputs import named_inputs
 from dovetail.ir.types import Tensor
 from dovetail.symbolic import name_of
 

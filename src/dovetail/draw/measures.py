@@ -31,7 +31,7 @@ def plan_measure(
         rows = [(step.node or step.label, step.seconds) for step in profile_steps(model, inputs, threads, runs).steps]
     else:
         names = {y.name: node.label for node in model.graph.nodes for y in node.outputs}
-        copies = report(model, threads=threads, inputs=inputs, rounds=0).copies
+        copies = report(model, inputs, threads=threads, rounds=0).copies
         rows = [(names.get(copy.target, copy.target), float(copy.nbytes)) for copy in copies]
     found: dict[str, float] = {}
     for name, number in rows:

@@ -38,8 +38,8 @@ from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of,
 from dovetail.errors import DovetailError, EngineError
 from dovetail.forks import ForkLock
 from dovetail.gc_pause import pause_gc
-from dovetail.interpreter.interpret import check_inputs, copy_shared_outputs, named_inputs, to_array, zeros_of
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.inputs_outputs import check_inputs, copy_shared_outputs, named_inputs, to_array, zeros_of
 from dovetail.ir.types import Tensor, Type
 from dovetail.limits import Limits, machine_memory, refuse_array, refuse_memory, within_memory
 from dovetail.threads import thread_count

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-from dovetail.compare.random_inputs import flatten_outputs, random_inputs
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
@@ -16,6 +15,7 @@ from dovetail.engine.profile import SubgraphTimes, Times, median_times, subgraph
 from dovetail.engine.run.executable import Executable
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
+from dovetail.ir.inputs_outputs import flatten_outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +167,10 @@ class PlanReport:
 
 
 def report(
-    model: Model,
-    *,
-    elide: str = "auto",
-    threads: int | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    sizes: Mapping[str, int] | None = None,
-    seed: int = 0,
-    rounds: int = 5,
-    inputs: Mapping[str, Any] | None = None,
+    model: Model, inputs: Mapping[str, Any], *, elide: str = "auto", threads: int | None = None, rounds: int = 5
 ) -> PlanReport:
-    """Report the plan of ``model``, timed over ``rounds`` runs (0: not timed) with ``inputs``, by default seeded random ones."""
+    """Report the plan of ``model`` for ``inputs``, timed over ``rounds`` runs (0: not timed)."""
     engine = Engine(model, threads, elide=elide)
-    inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes) if inputs is None else inputs
     executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
     times = median_times(executable, arrays, names, rounds) if rounds else None

@@ -18,9 +18,9 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import load
 from dovetail.formats.atomic_write import lock_file, replace_file
 from dovetail.formats.files import StrPath
-from dovetail.interpreter.interpret import check_inputs
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.inputs_outputs import check_inputs
 from dovetail.ir.types import Tensor, is_static
 from dovetail.limits import counting, machine_memory
 from dovetail.out_of_core.blocks import Composition, TensorBlocks, compose_blocks, whole_tensor

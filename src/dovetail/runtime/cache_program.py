@@ -10,8 +10,8 @@ import numpy as np
 
 from dovetail import native_core, symbolic
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import bind_sizes, check_inputs, named_inputs, to_array, zeros_of
 from dovetail.ir.graph import Model
+from dovetail.ir.inputs_outputs import bind_sizes, check_inputs, named_inputs, to_array, zeros_of
 from dovetail.ir.state import State
 from dovetail.limits import active, refuse_memory, within_memory
 from dovetail.runtime.caches import Cache, find_caches, with_leading_growth

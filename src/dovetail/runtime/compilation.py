@@ -217,13 +217,25 @@ def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
         raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")
 
 
-def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:
+def plan(
+    model: Model | str | PathLike[str],
+    *,
+    elide: str = "auto",
+    threads: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    rounds: int = 5,
+    limits: Limits | None = None,
+) -> PlanReport:
     """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
 
     ``elide`` and ``threads`` are those of :func:`compile`. The plan is for ``shapes`` of inputs by name, or for ``sizes`` of open
     dimensions by name. ``rounds`` is the number of timed runs, on ``inputs`` by name or on random ones from ``seed``. ``limits``:
     by default those of the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
     """
+    from dovetail.compare.random_inputs import random_inputs
     from dovetail.engine.plan_report import report
     from dovetail.formats import load
     from dovetail.ir.edit import copy_model
@@ -234,7 +246,8 @@ def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **
         loaded = copy_model(loaded)
         loaded.limits = limits
     with counting(loaded.limits), within_memory("the plan", loaded.file):
-        return report(loaded, **options)
+        arrays = random_inputs(loaded, seed=seed, sizes=sizes, shapes=shapes) if inputs is None else inputs
+        return report(loaded, arrays, elide=elide, threads=threads, rounds=rounds)
 
 
 def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:

@@ -19,7 +19,8 @@ class InterpretedProgram(LoadedProgram):
         super().__init__(model, "interpreter", {})
 
     def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
-        from dovetail.interpreter.interpret import copy_shared_outputs, interpret
+        from dovetail.interpreter.interpret import interpret
+        from dovetail.ir.inputs_outputs import copy_shared_outputs
 
         results = interpret(self.model, inputs)
         try:

@@ -388,7 +388,7 @@ def _refuse_preserved_nodes(model: Model) -> None:
 
 def write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
     """Copy the outputs that ``out`` names into its arrays, and return all outputs."""
-    from dovetail.interpreter.interpret import copy_into
+    from dovetail.ir.inputs_outputs import copy_into
 
     for name, array in (out or {}).items():
         outputs[name] = copy_into(array, outputs[name], name)

@@ -13,10 +13,10 @@ from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_al
 from dovetail.formats.import_constants import FOLDED
 from dovetail.formats.openvino import rt_info
 from dovetail.formats.roundtrip_metadata import PATH, PROPERTY as OPENVINO_RECORD
-from dovetail.interpreter.interpret import to_array
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, move_readers, remove_dead, rename
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Operand, Value
+from dovetail.ir.inputs_outputs import to_array
 from dovetail.ir.state import PROPERTY as STATES, state_inputs
 from dovetail.ir.types import Tensor
 from dovetail.limits import counting

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import choose_sizes, flatten_outputs, random_inputs
+from dovetail.compare.random_inputs import choose_sizes, random_inputs
 from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
 from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.limits import active, counting, current
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program

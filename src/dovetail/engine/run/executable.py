@@ -18,7 +18,7 @@ from dovetail.engine.run.python_steps import OperandReader, operand_reader, pyth
 from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.engine.run.subgraphs import Subgraph
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import copy_into
+from dovetail.ir.inputs_outputs import copy_into
 from dovetail.limits import DEFAULT, Usage, active
 
 RUN_TIME, LOOP_TRIPS = "run.time", "loop.trips"

@@ -17,10 +17,10 @@ from dovetail.engine.rewrite.conditions import known_index
 from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.shape_specialization import constants_of
 from dovetail.errors import DovetailError
-from dovetail.interpreter.interpret import copy_shared_outputs
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, inline, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.inputs_outputs import copy_shared_outputs
 from dovetail.limits import active
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, clear_types, is_endless
