@@ -116,6 +116,11 @@ class Op:
     _required: ClassVar[tuple[str, ...]] = ()
     _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}
 
+    @property
+    def first_capture(self) -> int:
+        """The index of the first input that the subgraphs read unchanged, from which on all are; 0 without subgraphs."""
+        return 0
+
     def __init_subclass__(
         cls,
         *,

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dovetail.errors import Diagnostic, DovetailError, RuleError, raise_all
 from dovetail.ir.edit import copy_model, copy_node, copy_value
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ops.control_flow.loop import Loop
 from dovetail.transform.selection import Scope, names_of, select_scope
 from dovetail.transform.state_interface import drop_incomplete_states
 
@@ -88,10 +87,7 @@ def _captured_constants(scope: Scope, graph: Graph) -> dict[int, Node]:
         return {}
     node = scope.node
     inner = scope.graph.inputs
-    # The last inputs of a node with subgraphs are its captures; a Loop has states and scan inputs before them.
-    count = len(node.inputs) - 1
-    if isinstance(node.op, Loop):
-        count = len(node.inputs) - 2 - node.op.carried - len(node.op.scan_inputs)
+    count = len(node.inputs) - node.op.first_capture
     if not count:
         return {}
     pairs = zip(inner[-count:], node.inputs[-count:], strict=True)

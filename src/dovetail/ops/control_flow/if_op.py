@@ -148,6 +148,10 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
     else_branch: Graph
     outputs: int = 1
 
+    @property
+    def first_capture(self) -> int:
+        return 1
+
     def types(self, cond: View, *captures: View) -> list[Type]:
         if isinstance(cond.type, Tensor) and cond.type.dtype is not None and cond.type.dtype != "boolean":
             raise RuleError("type.class", f"input 'cond' must be boolean, got {cond.type.dtype}")

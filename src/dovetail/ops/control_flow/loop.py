@@ -60,6 +60,10 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
 
     runs_long = True
 
+    @property
+    def first_capture(self) -> int:
+        return 2 + self.carried + len(self.scan_inputs)
+
     def types(self, trip_count: View | None = None, cond: View | None = None, *inputs: View) -> list[Type]:
         check_inputs(self, (trip_count, cond, *inputs))
         for name, x in (("trip_count", trip_count), ("cond", cond)):
