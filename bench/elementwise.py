@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import native_core
-from dovetail.dtypes import f32
 from dovetail.engine.run.step_encoding import extent_of
 from dovetail.engine.select.elementwise_codegen import Input, assemble, opcodes
+from dovetail.ir.dtypes import f32
+from dovetail.ir.host import native_core
 from dovetail.ops.elementwise.activation import Gelu, Relu, Sigmoid, Swish
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.unary import Exp, Tanh

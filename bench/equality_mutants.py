@@ -26,9 +26,9 @@ import numpy as np
 import dovetail
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
-from dovetail.dtypes import dtype
 from dovetail.errors import DovetailError
 from dovetail.formats import reload
+from dovetail.ir.dtypes import dtype
 from dovetail.ir.edit import copy_model, replace_uses, set_input
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.inputs_outputs import flatten_outputs

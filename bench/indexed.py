@@ -110,7 +110,7 @@ def cases() -> list[Case]:
 
 def model_of(case: Case) -> Model:
     with Builder() as b:
-        values = [b.input(name, str(dovetail.dtypes.dtype(array.dtype)), array.shape) for name, array in case.inputs.items()]
+        values = [b.input(name, str(dovetail.ir.dtypes.dtype(array.dtype)), array.shape) for name, array in case.inputs.items()]
         found = case.write(b, *values)
         for place, value in enumerate(found if isinstance(found, tuple | list) else [found]):
             b.output(f"y{place}", value)

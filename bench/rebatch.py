@@ -22,8 +22,8 @@ import numpy as np
 
 import dovetail
 from dovetail.compare.verify import random_outputs, runner_for
+from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Tensor
-from dovetail.symbolic import name_of
 
 SIZES = (1, 3, 8)
 FORMATS = {"onnx": ".onnx", "openvino": ".xml"}

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail import symbolic
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.types import Tensor

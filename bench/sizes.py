@@ -24,8 +24,8 @@ from dovetail.compare.benchmark import PEERS, machine
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.runtimes import is_installed
 from dovetail.compare.size_benchmark import draw_sizes, measure_sizes
+from dovetail.ir.symbolic import symbols
 from dovetail.ir.types import sizes_in
-from dovetail.symbolic import symbols
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import speech

@@ -21,7 +21,7 @@ from typing import Any
 from zoo_times import profile
 
 from dovetail.compare.benchmark import machine
-from dovetail.native_core import instruction_set
+from dovetail.ir.host.native_core import instruction_set
 
 BENCH = Path(__file__).resolve().parent
 PAGE = BENCH.parent / "docs" / "performance.md"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import Op, bodies
 from dovetail.ir.types import Tensor, Type

@@ -11,10 +11,9 @@ import pytest
 
 from assertions import assert_close
 from cases import Case, all_cases
-from dovetail import dtypes
-from dovetail.formats import op_mapping
-from dovetail.interpreter.evaluate import apply
+from dovetail.ir import dtypes, op_mapping
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import Op, host_inputs
 from dovetail.ir.types import Tensor, View

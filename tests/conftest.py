@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 import case_laws
-from dovetail import native_core
+from dovetail.ir.host import native_core
 from optional_packages import OPTIONAL_PACKAGES
 
 pytest_plugins = ("gaps", "coverage_summary")

@@ -255,7 +255,7 @@ def trials(seed: int, count: int, every: int, networks: int) -> Iterator[tuple[i
 @click.option("--progress", type=click.Path(path_type=Path), help="A file for the number of the step under way.")
 @click.option("--show", type=int, help="Print the step of this number, and run nothing.")
 def main(seed: int, count: int, every: int, networks: int, progress: Path | None, show: int | None) -> None:
-    from dovetail import native_core
+    from dovetail.ir.host import native_core
 
     core, counts = native_core.core(), Counter[tuple[str, str]]()
     note: Callable[[str], Any] = progress.write_text if progress else lambda text: None

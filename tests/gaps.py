@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dovetail import native_core
+from dovetail.ir.host import native_core
 
 LIST = Path(__file__).with_name("gaps.toml")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import native_core
 from dovetail.engine.run.step_encoding import extent_of
+from dovetail.ir.host import native_core
 
 if native_core.is_compiled:
     from dovetail import _native

@@ -12,12 +12,11 @@ import numpy as np
 import dovetail
 import oracles
 from cases_openvino import Fixed, Row
-from dovetail import dtypes
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
-from dovetail.formats import op_mapping
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.interpreter.session import InitialStates
+from dovetail.ir import dtypes, op_mapping
 from dovetail.ir.op import REGISTRY
 from dovetail.ir.state import own_outputs
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import dtypes
 from dovetail.formats.openvino import write as openvino_write
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
 
 RUNTIME_OPSET = 26

@@ -42,7 +42,7 @@ class Task:
 
 def work(task: Task, seed: Any, found: Any) -> None:
     """Compare one network after another; ``seed`` is the shared number of the one under way."""
-    from dovetail import native_core
+    from dovetail.ir.host import native_core
     from networks.coverage import Coverage
 
     coverage, done = Coverage(), Counter[str]()

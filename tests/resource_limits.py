@@ -88,7 +88,7 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
 
     options: dict[str, Any] = {}
     if limits:
-        from dovetail.limits import Limits
+        from dovetail.ir.limits import Limits
 
         options["limits"] = Limits().with_settings(limits)
     state: dict[str, Any] = {}

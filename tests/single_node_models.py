@@ -21,10 +21,10 @@ import pytest
 
 import dovetail
 from assertions import assert_claim_holds
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
 from dovetail.formats.openvino import constants as packing
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Tensor
 

@@ -21,11 +21,11 @@ import pytest
 
 from case_runner import CASES, feeds, model_of
 from cases import Case
-from dovetail import dtypes
 from dovetail.engine.engine import Engine
 from dovetail.engine.run.executable import Executable
 from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import interpret
+from dovetail.ir import dtypes
 from dovetail.ir.op import has
 from laws.test_gradients import DIFFERENTIABLE, backward, check_slope, forward, in_f64, seeds
 

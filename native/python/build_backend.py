@@ -78,7 +78,7 @@ def _build(build: Callable[..., str], arguments: tuple[Any, ...]) -> str:
 
 def print_core_warning() -> None:
     """Print the warning on stderr if the installed package lacks the core."""
-    from dovetail import native_core
+    from dovetail.ir.host import native_core
 
     if not native_core.is_compiled:
         print(warning(REASON or "this machine has all that it needs, but lacked something at installation"), file=sys.stderr)

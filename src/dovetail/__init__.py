@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.debug.layers import compare_layers
     from dovetail.debug.reduction import ModelReduction, reduce
     from dovetail.difference.model_diff import ModelDiff, diff
-    from dovetail.dtypes import DType
     from dovetail.equality.certificate import check_certificate
     from dovetail.equality.equality_proof import EqualityProof
     from dovetail.equality.proof import prove
@@ -24,17 +23,18 @@ if TYPE_CHECKING:
     from dovetail.formats import load, save
     from dovetail.interpreter.interpret import interpret
     from dovetail.ir.builder import Builder
+    from dovetail.ir.dtypes import DType
+    from dovetail.ir.extract import extract
     from dovetail.ir.graph import Graph, Model, Node, Value
-    from dovetail.limits import Limits
+    from dovetail.ir.infer import infer
+    from dovetail.ir.limits import Limits
+    from dovetail.ir.symbolic import Dim
     from dovetail.out_of_core.recipe import reshard_graph
     from dovetail.out_of_core.reshard import ReshardReport, reshard
     from dovetail.overview import ModelReport, model_report
-    from dovetail.passes.infer import infer
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.runtime.compilation import compile, plan, run
     from dovetail.runtime.program import Program
-    from dovetail.symbolic import Dim
-    from dovetail.transform.extract import extract
     from dovetail.transform.merge import merge
     from dovetail.transform.rebatch import rebatch
     from dovetail.transform.simplify import simplify
@@ -114,7 +114,7 @@ _MODULES = {
     "debug.layers": "compare_layers",
     "debug.reduction": "ModelReduction reduce",
     "difference.model_diff": "ModelDiff diff",
-    "dtypes": "DType",
+    "ir.dtypes": "DType",
     "equality.certificate": "check_certificate",
     "equality.equality_proof": "EqualityProof",
     "equality.proof": "prove",
@@ -123,16 +123,16 @@ _MODULES = {
     "interpreter.interpret": "interpret",
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
-    "limits": "Limits",
+    "ir.limits": "Limits",
     "out_of_core.recipe": "reshard_graph",
     "out_of_core.reshard": "ReshardReport reshard",
     "overview": "ModelReport model_report",
-    "passes.infer": "infer",
+    "ir.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",
     "runtime.compilation": "compile plan run",
     "runtime.program": "Program",
-    "symbolic": "Dim",
-    "transform.extract": "extract",
+    "ir.symbolic": "Dim",
+    "ir.extract": "extract",
     "transform.merge": "merge",
     "transform.rebatch": "rebatch",
     "transform.simplify": "simplify",
@@ -144,7 +144,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> Any:
     """Import a public name, or a module of the package, at its first use: an import of dovetail alone takes milliseconds."""
     if name in _MODULE_OF:
-        from dovetail.gc_pause import pause_gc
+        from dovetail.ir.host.gc_pause import pause_gc
 
         with pause_gc():
             value = getattr(importlib.import_module(f"dovetail.{_MODULE_OF[name]}"), name)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.ir.graph import Graph, Model, Node, Value

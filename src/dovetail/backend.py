@@ -12,11 +12,11 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from dovetail import dtypes
 from dovetail.errors import EngineError
 from dovetail.formats import import_foreign
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.onnx import codec
+from dovetail.ir import dtypes
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dovetail.formats import op_mapping
 from dovetail.formats.dialect import Dialect
+from dovetail.ir import op_mapping
 from dovetail.ir.op import REGISTRY, Op, has
 
 FORMATS = ("onnx", "openvino")

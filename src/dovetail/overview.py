@@ -14,7 +14,7 @@ from dovetail.formats import load
 from dovetail.formats.export_blockers import ExportTarget, export_blockers
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
-from dovetail.limits import Limits, counting, within_memory
+from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.report.model_summary import describe_value, summarize
 from dovetail.validate import check_graph
 

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 from dovetail.errors import EngineError
-from dovetail.interpreter.results import Results
+from dovetail.ir.results import Results
 
 ITEMS_PER_STREAM = 2
 """Items that are taken from the iterable ahead of the results, for each stream: the next is ready when a stream is."""

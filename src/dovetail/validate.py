@@ -7,9 +7,9 @@ from os import PathLike
 from dovetail.errors import Diagnostic, DovetailError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import Limits, counting
 from dovetail.ir.op import bodies, faults as branch_faults
-from dovetail.limits import Limits, counting
-from dovetail.passes.infer import infer_graph
 
 
 def validate(graph: Graph) -> list[Diagnostic]:

@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.joining import i64
 from cases.linear import floats
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.nn.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 
 

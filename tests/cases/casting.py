@@ -9,8 +9,8 @@ import numpy as np
 
 from cases import Case
 from cases.elementwise import numbers
-from dovetail import dtypes
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ops.elementwise.cast import BitCast, Cast, CastLike
 
 NUMBERS = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "boolean")

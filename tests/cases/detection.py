@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.detection.nms import NonMaxSuppression
 
 _I32 = dtypes.dtype("i32")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.activation import (
     ONE_SIXTH,

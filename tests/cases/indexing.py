@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.joining import elements, f32, i64
 from cases.movement import i32, of_every_type, ramp
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from dovetail.ops.tensor.nonzero_compress import Compress, NonZero
 from dovetail.ops.tensor.onehot_trilu_eye import EyeLike, OneHot, Trilu

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.tensor.concat_split import Concat, Split
 
 _ABORTS = {"string": {"openvino": "OpenVINO's CPU plugin aborts on it"}}

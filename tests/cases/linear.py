@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 
 # Sums in another order: relative to the largest magnitude.

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.elementwise import FLOATS, INFINITIES, INTEGERS, numbers
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.logical import (
     And,

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.nn.dropout import Dropout
 from dovetail.ops.nn.lrn import LRN, LpNormalization, NormalizeL2
 from dovetail.ops.nn.normalization import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.tensor.unique_searchsorted import SearchSorted, Unique
 
 _X = np.float32([[2, 1, 1], [3, 4, 3], [2, 1, 1], [0, 4, 0]])

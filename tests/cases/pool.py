@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats, whole
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 
 # size, kernel, stride, pads: windows that leave elements over, that reach past the end, that would start in the padding.

@@ -10,7 +10,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import ROUGH, floats
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, DynamicQuantizeLinear, FakeQuantize, QuantizeLinear
 
 INTEGERS = ("u8", "i8", "u16", "i16", "u4", "i4", "u2", "i2")

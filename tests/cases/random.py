@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.joining import i64
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 
 _OWN = dict.fromkeys(

@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.joining import elements
 from cases.linear import floats
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.tensor.topk import TopK
 
 _I32 = dtypes.dtype("i32")

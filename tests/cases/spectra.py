@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.signal.stft import ISTFT, STFT, MelWeightMatrix
 
 _STEP = np.array(3)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.attention.linear_attention import LinearAttention
 from dovetail.ops.nn.causal_conv import CausalConvWithState
 from dovetail.ops.training.optimizers import Adagrad, Adam, Momentum

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.detection import several
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ops.detection.multiclass_nms import MatrixNms, MulticlassNms
 
 _SKIP = {

@@ -11,9 +11,9 @@ from assertions import assert_close, assert_same_bits
 from case_laws import hold, law
 from case_runner import CASES, answer, feeds, model_of, skip_where_outside, sound, views, write
 from cases import Case
-from dovetail import arrays, dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.interpret import interpret
+from dovetail.ir import arrays, dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model
 from dovetail.ir.op import infer_types

@@ -12,7 +12,7 @@ import pytest
 
 import dovetail
 from assertions import assert_close
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.types import Tensor
 from dovetail.ops.control_flow.loop import Loop
 from oracles import check_onnx

@@ -15,8 +15,8 @@ import dovetail
 from case_laws import hold, law
 from case_runner import at_most, feeds, model_of
 from cases import Case
-from dovetail import native_core
 from dovetail.errors import DovetailError
+from dovetail.ir.host import native_core
 from dovetail.ir.op import host_inputs
 
 MOST = 6

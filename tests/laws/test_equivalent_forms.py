@@ -13,10 +13,10 @@ from assertions import assert_close
 from case_laws import hold, law
 from case_runner import CASES, answer, is_constant, skip_where_outside
 from cases import Case
-from dovetail import symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.interpreter.evaluate import apply, run
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import apply, run
 from dovetail.ir.graph import Value
 from dovetail.ir.op import has, host_inputs
 from dovetail.ir.types import Unknown

@@ -13,11 +13,11 @@ from assertions import assert_close
 from case_laws import hold, law
 from case_runner import CASES, at_most, feeds, is_constant, skip_where_outside, sound, write
 from cases import Case
-from dovetail import dtypes
 from dovetail.autodiff import adjoints
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.interpreter.interpret import interpret
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value

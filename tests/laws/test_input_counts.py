@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail import dtypes
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes
 from dovetail.ir.op import REGISTRY, Op, infer_types
 from dovetail.ir.types import UNKNOWN, Tensor, View
 

@@ -9,8 +9,8 @@ import numpy as np
 from case_laws import hold, law
 from case_runner import at_most
 from cases import Case
-from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.op import infer_types, infer_values
 from dovetail.ir.types import Tensor, View
 

@@ -12,7 +12,7 @@ from assertions import assert_close, assert_same_bits
 from case_laws import hold, law
 from case_runner import CASES, answer, feeds, model_of
 from cases import Case
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
 from dovetail.ir.op import has
 from dovetail.runtime.compilation import compile

@@ -14,11 +14,11 @@ import pytest
 import oracles
 from case_runner import CASES, model_of
 from dovetail.errors import UnsupportedError
-from dovetail.formats import op_mapping
 from dovetail.formats.onnx.converters import ONNX
-from dovetail.formats.op_mapping import OpMapping, ParamMapping
 from dovetail.formats.openvino import write as openvino_write
+from dovetail.ir import op_mapping
 from dovetail.ir.op import REGISTRY, Op
+from dovetail.ir.op_mapping import OpMapping, ParamMapping
 
 UNREAD = {("LpPool", 1), ("GlobalLpPool", 1), ("Upsample", 10)}
 """What loads as Foreign: the exponent of the first two is a float, and Upsample-10 stands in no opset that was released."""

@@ -9,11 +9,11 @@ import pytest
 from case_laws import hold, law
 from case_runner import at_most, is_constant, model_of, opsets
 from cases import Case
-from dovetail import dtypes
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx.write import to_foreign as to_onnx
 from dovetail.formats.openvino.write import to_foreign as to_ir
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 

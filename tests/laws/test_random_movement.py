@@ -17,9 +17,9 @@ from dovetail.formats.openvino import codec as openvino_codec, write as openvino
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inline
 from dovetail.ir.graph import Model
+from dovetail.ir.infer import infer
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.fold import fold
-from dovetail.passes.infer import infer
 from dovetail.runtime.compilation import compile
 from dovetail.validate import check
 from strategies import Moved, movements

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail import native_core
 from dovetail.engine.engine import Engine
+from dovetail.ir.host import native_core
 from networks.comparison import compare, disagreement, options_of
 from networks.coverage import Coverage
 from networks.generator import generate

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import dtypes
 from dovetail.autodiff import adjoints
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import write as onnx_write
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 
 Write = Callable[[Builder, Callable[..., Any]], Any]

@@ -29,9 +29,8 @@ from case_runner import (
     sound,
 )
 from cases import Case
-from dovetail import dtypes
 from dovetail.errors import DovetailError, UnsupportedError
-from dovetail.formats import import_foreign, op_mapping
+from dovetail.formats import import_foreign
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.legalize import Legalizer
@@ -40,9 +39,10 @@ from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.formats.openvino.converters import OPENVINO
-from dovetail.interpreter.evaluate import apply
 from dovetail.interpreter.interpret import interpret
+from dovetail.ir import dtypes, op_mapping
 from dovetail.ir.edit import copy_graph
+from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Model
 from dovetail.ir.op import REGISTRY, Field, Op
 from dovetail.validate import validate

@@ -11,8 +11,8 @@ import pytest
 import dovetail
 import oracles
 from assertions import assert_same_bits
-from dovetail import dtypes
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes
 from single_node_models import (
     FIFTEEN,
     FLOATS,

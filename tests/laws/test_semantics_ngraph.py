@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dtypes, ngraph
+from dovetail import ngraph
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir import dtypes
 from dovetail.ngraph import Constant, Function, Parameter, v1
 from single_node_models import IR_TYPES, ONNX_TYPES, assert_bits, elements, moved
 

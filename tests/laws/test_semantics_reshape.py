@@ -14,8 +14,8 @@ import pytest
 import dovetail
 import oracles
 from assertions import is_vague
-from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor
 from dovetail.ops.tensor.reshape import Reshape

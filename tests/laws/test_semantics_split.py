@@ -14,8 +14,8 @@ import pytest
 import dovetail
 import oracles
 from assertions import is_vague
-from dovetail import dtypes
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir import dtypes
 from dovetail.ir.edit import remove_dead
 from dovetail.ops.tensor.concat_split import Split
 from single_node_models import (

@@ -12,7 +12,7 @@ from assertions import assert_claim_holds, is_vague
 from case_laws import hold, law
 from case_runner import answer, is_constant, shape_value, view, views
 from cases import Case
-from dovetail import dtypes, symbolic as dims
+from dovetail.ir import dtypes, symbolic as dims
 from dovetail.ir.op import host_inputs, infer_types, infer_values
 from dovetail.ir.types import UNKNOWN, Tensor, Type, View
 

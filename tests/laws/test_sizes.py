@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.errors import EngineError
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.interpolation import COORDINATES, NEAREST
 from networks.generator import generate
 from networks.size_comparison import compare_sizes, open_sizes

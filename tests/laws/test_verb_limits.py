@@ -108,7 +108,7 @@ import onnx, onnxruntime, openvino
 for name in cli.COMMANDS:
     cli.dovetail.get_command(None, name)
 from dovetail.engine.machine_limits import measure_limits
-from dovetail.threads import thread_count
+from dovetail.ir.host.threads import thread_count
 measure_limits(thread_count(None))  # The bytes of this measurement do not depend on the model.
 peaks = {}
 for command in [["--help"], *json.loads(sys.argv[1])]:

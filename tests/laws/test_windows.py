@@ -11,9 +11,9 @@ from assertions import assert_same_bits
 from case_laws import hold, law
 from case_runner import CASES, answer, is_constant, write
 from cases import Case
-from dovetail import native_core
 from dovetail.errors import UnsupportedError
 from dovetail.ir.builder import Builder
+from dovetail.ir.host import native_core
 from dovetail.ir.op import Windows, has
 
 MOVEMENT = [(family, case) for family, case in CASES if has(case.op, "windows")]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from cases import Case, all_cases
-from dovetail import Builder, DovetailError, RuleError, dtypes, save
+from dovetail import Builder, DovetailError, RuleError, save
 from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes
 from dovetail.ir.op import REGISTRY, REQUIRED, Op
 
 FIRST: dict[str, Case] = {}

@@ -20,9 +20,9 @@ import ml_dtypes
 import numpy as np
 
 import dovetail
-from dovetail import symbolic
 from dovetail.compare.verify import compare, runner_for
 from dovetail.formats import load
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Tensor
 from dovetail.report.model_summary import all_nodes

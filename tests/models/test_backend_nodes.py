@@ -17,8 +17,8 @@ from backend_data import Sample, assert_similar, samples
 from coverage_summary import NOT_BUILT
 from dovetail import backend
 from dovetail.errors import UnsupportedError
-from dovetail.formats import op_mapping
 from dovetail.formats.onnx.converters import ONNX
+from dovetail.ir import op_mapping
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import REGISTRY, bodies
 

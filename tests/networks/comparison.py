@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.engine.engine import Engine
 from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import interpret
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
 from networks.coverage import Coverage
 from networks.network import Network, Shot

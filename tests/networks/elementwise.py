@@ -163,7 +163,7 @@ def chosen(m: Maker) -> str | None:
 
 def cast(m: Maker) -> str | None:
     """Between element types; floats to integers are rounded, and far from the ends of the integer's range."""
-    from dovetail import dtypes
+    from dovetail.ir import dtypes
 
     x = m.pick(dtype=None)
     if x is None:
@@ -181,7 +181,7 @@ def cast(m: Maker) -> str | None:
 
 def through_half(m: Maker) -> str | None:
     """A few steps of floats of 16 bits between casts."""
-    from dovetail import dtypes
+    from dovetail.ir import dtypes
 
     x = m.pick(lambda x: m.count(x) < 2000)
     y = None if x is None else m.one("Cast", x, to=dtypes.dtype(m.among(("f16", "bf16"))))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.op import REGISTRY, Op, infer_types, output_count
 from dovetail.ir.types import Tensor, View
 from networks.network import Input, Network, Size, Step

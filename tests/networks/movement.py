@@ -295,7 +295,7 @@ def range_(m: Maker) -> str | None:
     places = None if size is None else m.one("Range", m.constant(np.int64(0)), size, m.constant(np.int64(1)))
     if places is None or m.chance(0.3):
         return places
-    from dovetail import dtypes
+    from dovetail.ir import dtypes
 
     return m.one("Cast", places, to=dtypes.f32)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ir.op import Op, bodies

@@ -43,7 +43,7 @@ def multiplied(m: Maker) -> str | None:
 
 def whole_product(m: Maker) -> str | None:
     """A product of integers with constants: they wrap around."""
-    from dovetail import dtypes
+    from dovetail.ir import dtypes
 
     def suits(x: str) -> bool:
         return m.dtype(x) in ("i32", "i64", "u8", "i8") and not m.is_open(x, m.rank(x) - 1) and 0 < m.shape(x)[-1] <= 300

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from networks.convolution import geometry
 from networks.maker import CHANNELS, Maker
 

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import apply
+from dovetail.ir import dtypes
+from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import Op, has, host_inputs
 from networks.network import Network, Shot

@@ -6,9 +6,9 @@ from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
-from dovetail import dtypes
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import write as onnx_write
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
 from networks.comparison import Difference, disagreement
 from networks.network import Network

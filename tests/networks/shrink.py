@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes
 from networks.network import Input, Network, Step
 from networks.reference import Unstable, answers
 

@@ -11,7 +11,7 @@ import openvino
 import pytest
 
 import dovetail
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from oracles import run_openvino_file
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'

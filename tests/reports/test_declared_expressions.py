@@ -48,7 +48,7 @@ def test_any_other_text_is_a_name(text: str, tmp_path: Path) -> None:
     model = loaded(tmp_path / "model.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", ["batch", text])],
                    [value("y", ["batch", text])], {})  # fmt: skip
     (x,) = model.inputs
-    assert x.shape == model.outputs[0].shape and dovetail.symbolic.name_of(x.shape[1]) == text
+    assert x.shape == model.outputs[0].shape and dovetail.ir.symbolic.name_of(x.shape[1]) == text
 
 
 def test_a_declared_expression_is_the_derived_one(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def narrow_weights(*kinds: str) -> dovetail.Model:
     b = dovetail.Builder("m")
     y = b.input("x", "f32", ("n", 2))
     for index, kind in enumerate(kinds):
-        y = b.Multiply(y, b.Cast(b.constant(np.ones((1, 2)), kind, name=f"w{index}"), to=dovetail.dtypes.f32))
+        y = b.Multiply(y, b.Cast(b.constant(np.ones((1, 2)), kind, name=f"w{index}"), to=dovetail.ir.dtypes.f32))
     b.output("y", y)
     return b.model
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import dovetail
-from dovetail import native_core
+from dovetail.ir.host import native_core
 from report_routes import FLOAT, proto_of, run_onnxruntime, run_openvino
 
 RANDOM = np.random.default_rng(0)

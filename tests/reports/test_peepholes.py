@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from assertions import assert_close
-from dovetail import native_core
 from dovetail.engine.engine import Engine
+from dovetail.ir.host import native_core
 
 HIDDEN, INPUTS, STEPS, BATCH = 5, 4, 7, 2
 

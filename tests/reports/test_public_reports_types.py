@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from assertions import assert_same_bits
-from dovetail.native_core import instruction_set
+from dovetail.ir.host.native_core import instruction_set
 from report_routes import (
     FLOAT,
     INT64,

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail import dtypes
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.broadcast import BroadcastingOp
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail import native_core
 from dovetail.formats.onnx.protobuf_scan import split_elements
+from dovetail.ir.host import native_core
 from work_counts import count_lines
 
 KINDS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")

@@ -20,7 +20,8 @@ X = np.array([[-1, 0, 1], [2, 3, 4]])
 
 def model(kind: str, version: int, *inputs: Any, **attributes: Any) -> Any:
     infos = [
-        helper.make_tensor_value_info(f"x{index}", dovetail.dtypes.dtype(x.dtype).onnx, x.shape) for index, x in enumerate(inputs)
+        helper.make_tensor_value_info(f"x{index}", dovetail.ir.dtypes.dtype(x.dtype).onnx, x.shape)
+        for index, x in enumerate(inputs)
     ]
     node = helper.make_node(kind, [info.name for info in infos], ["y"], domain="ai.onnx.ml", **attributes)
     graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from dovetail.dtypes import f32
 from dovetail.engine.memory.affine_layout import Layout
 from dovetail.engine.memory.alias_assignment import assign_aliases
 from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
+from dovetail.ir.dtypes import f32
 from dovetail.ir.op import Window, Windows
 from dovetail.ir.types import Tensor
 

@@ -11,7 +11,6 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail import dtypes, symbolic
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.formats import import_foreign
@@ -21,6 +20,7 @@ from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.write import save as save_onnx
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.write import to_foreign as to_ir
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.types import Tensor
 
 COUNT = 2000

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import EngineError, RuleError, array_ops, native_core
+from dovetail import EngineError, RuleError, array_ops
 from dovetail.errors import ArgumentTypeError
+from dovetail.ir.host import native_core
 
 TYPES = [
     "?",

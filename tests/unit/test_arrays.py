@@ -18,8 +18,8 @@ import onnx.numpy_helper
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dovetail import arrays, dtypes
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir import arrays, dtypes
 
 LIBRARIES = ("numpy", "array_api_compat.torch", "jax.numpy")
 PORTABLE = LIBRARIES[1:]

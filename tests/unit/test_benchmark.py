@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, EngineError, cli, native_core
+from dovetail import Builder, EngineError, cli
 from dovetail.compare import benchmark, runtimes, size_benchmark, throughput
 from dovetail.compare.runtimes import Names, Runner
+from dovetail.ir.host import native_core
 
 INSTALLED = [name for name in benchmark.PEERS if runtimes.is_installed(name)]
 needs_peers = pytest.mark.skipif(len(INSTALLED) < len(benchmark.PEERS), reason="onnxruntime and openvino are not both installed")
@@ -136,7 +137,7 @@ def test_memory_is_measured_for_types_that_only_ml_dtypes_has(tmp_path: Path) ->
     with Builder() as b:
         b.output("y", b.Concat(b.input("x", "bf16", (2, 2)), b.input("z", "bf16", (2, 2)), axis=0))
     dovetail.save(b.model, tmp_path / "m.onnx")
-    inputs = {name: np.zeros((2, 2), dovetail.dtypes.dtype("bf16").numpy) for name in ("x", "z")}
+    inputs = {name: np.zeros((2, 2), dovetail.ir.dtypes.dtype("bf16").numpy) for name in ("x", "z")}
     found = runtimes.cost("dovetail", str(tmp_path / "m.onnx"), 1, Names(["x", "z"], ["y"]), inputs)
     assert found.peak_bytes > 1e7
 

@@ -205,7 +205,7 @@ def test_a_closed_program_releases_its_engine_and_cannot_run() -> None:
 
 
 def test_a_program_logs_its_engine_and_its_plan(caplog: pytest.LogCaptureFixture) -> None:
-    if not dovetail.native_core.is_compiled:
+    if not dovetail.ir.host.native_core.is_compiled:
         pytest.skip("no native core")
     with dovetail.Builder() as b:
         text = b.input("text", "string", ("n",))

@@ -11,7 +11,7 @@ import pytest
 
 import dovetail
 from cases.casting import INTEGERS, edges, named
-from dovetail import arrays, dtypes
+from dovetail.ir import arrays, dtypes
 
 FLOATS = ("f64", "f32", "f16", "bf16")
 PAIRS = [(source, target) for source in FLOATS for target in INTEGERS]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import write_support_table
-from dovetail import catalog, native_core
+from dovetail import catalog
 from dovetail.cli import main
-from dovetail.formats import op_mapping
+from dovetail.ir import op_mapping
+from dovetail.ir.host import native_core
 from dovetail.ir.op import REGISTRY
 
 

@@ -18,11 +18,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail import Builder, cli, native_core
+from dovetail import Builder, cli
 from dovetail.cli import output
 from dovetail.compare import verify
 from dovetail.compare.verify import Runner
 from dovetail.errors import DovetailError, EngineError, FormatError, RuleError, UnsupportedError
+from dovetail.ir.host import native_core
 
 ENGINE = "native" if native_core.is_compiled else "interpreter"
 """What `run` takes when nothing is said."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine.engine import Engine
+from dovetail.ir.host import native_core
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 

@@ -11,7 +11,7 @@ import pytest
 import dovetail
 from cases.detection import several
 from dovetail.errors import UnsupportedError
-from dovetail.interpreter.evaluate import run
+from dovetail.ir.evaluate import run
 from dovetail.ops.detection.nms_rotated import intersection_areas_of
 
 OLD = ("opset1", "opset3", "opset4")

@@ -22,7 +22,6 @@ import pytest
 from onnx import helper
 
 import dovetail
-from dovetail import native_core
 from dovetail.cli import main
 from dovetail.draw import Drawing, draw_model
 from dovetail.draw.layout import Placed, place_item, separate
@@ -31,6 +30,7 @@ from dovetail.draw.repeats import Repeat, tandem_repeats
 from dovetail.draw.scene import Card, Frame, Gate, node_names
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 
 pytest.importorskip("fast_sugiyama", reason="dovetail-graph[draw] is not installed")
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"

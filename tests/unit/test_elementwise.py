@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail import arrays, dtypes, symbolic
 from dovetail.autodiff import adjoints
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
 from dovetail.formats import import_foreign, load
 from dovetail.formats.onnx import codec
-from dovetail.interpreter.evaluate import run
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import run
 from dovetail.ir.graph import Model
 from dovetail.ops.elementwise.broadcast import unbroadcast
 from dovetail.ops.elementwise.unary import ErfInv

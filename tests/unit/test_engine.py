@@ -15,12 +15,12 @@ import pytest
 import transformers
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine import engine as engine_run
 from dovetail.engine.engine import Engine
 from dovetail.errors import EngineError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 
 RNG = np.random.default_rng(5)
 
@@ -421,7 +421,7 @@ def test_plans_of_one_model_work_in_the_same_memory() -> None:
 def test_what_is_known_only_at_run_time_stays_with_python() -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n",))
-        places = b.NonZero(x, output_type=dovetail.dtypes.i64)
+        places = b.NonZero(x, output_type=dovetail.ir.dtypes.i64)
         b.output("found", b.Relu(b.Gather(x, b.Squeeze(places, [0]), axis=0)))
     x = np.array([0, 3, -1, 0, 5], np.float32)
     assert dovetail.compile(b.model)(x)["found"].tolist() == [3, 0, 5]

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine.run import executable_cache
 from dovetail.errors import DovetailError, EngineError
-from dovetail.interpreter.results import Results
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
+from dovetail.ir.limits import Limits
+from dovetail.ir.results import Results
 from dovetail.ir.state import State
-from dovetail.limits import Limits
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, native_core
-from dovetail.gc_pause import pause_gc
-from dovetail.symbolic import algebra
+from dovetail import Builder
+from dovetail.ir.host import native_core
+from dovetail.ir.host.gc_pause import pause_gc
+from dovetail.ir.symbolic import algebra
 from interruptions import KINDS, forked, version, version_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, native_core
+from dovetail import Builder
 from dovetail.engine.engine import Engine
+from dovetail.ir.host import native_core
 
 RNG = np.random.default_rng(7)
 KINDS = [np.float16, ml_dtypes.bfloat16]

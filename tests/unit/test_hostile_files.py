@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.compare.random_inputs import random_inputs
-from dovetail.limits import Limits, counting
+from dovetail.ir.limits import Limits, counting
 
 MEMORY = 1 << 26
 """Bytes that what these files ask for may take: they ask for more than any machine has, or for what is refused at once."""

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail import symbolic
 from dovetail.cli import dovetail as command
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 
 
 def model_of(nodes: list[Any], inputs: dict[str, tuple[int, list[Any]]], outputs: list[str]) -> onnx.ModelProto:

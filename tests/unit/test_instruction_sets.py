@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail import native_core
+from dovetail.ir.host import native_core
 
 pytestmark = pytest.mark.slow
 

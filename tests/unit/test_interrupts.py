@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from dovetail import native_core
+from dovetail.ir.host import native_core
 
 pytestmark = [
     pytest.mark.skipif(not native_core.is_compiled, reason="no native core"),

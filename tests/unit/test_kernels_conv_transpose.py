@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.ir.builder import Builder
+from dovetail.ir.host import native_core
 from kernel_runner import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")

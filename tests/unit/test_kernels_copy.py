@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native_core
+from dovetail.ir.host import native_core
 from kernel_runner import run
 
 if native_core.is_compiled:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Graph, dtypes, native_core
+from dovetail import Graph
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ops.signal.dft import DFT
 from kernel_runner import LAYOUTS, random, run
 

@@ -12,8 +12,9 @@ import pytest
 from case_laws import hold, law
 from case_runner import CASES
 from cases import Case
-from dovetail import arrays, dtypes, native_core
 from dovetail.engine.select.elementwise_codegen import INSTRUCTIONS, Input, NoInstruction, assemble, opcodes
+from dovetail.ir import arrays, dtypes
+from dovetail.ir.host import native_core
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native_core
+from dovetail.ir.host import native_core
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from kernel_runner import LAYOUTS, random, run, spread
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import Graph, compile, dtypes, native_core
+from dovetail import Graph, compile
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.grid_sample import MODES, PADDINGS, GridSample
 from kernel_runner import LAYOUTS, random, run
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import oracles
-from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.integer_conv import IntegerConv
 from dovetail.engine.select.kernels import window_attributes
@@ -18,6 +17,7 @@ from dovetail.formats import save
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from kernel_runner import BYTE_CONVOLUTIONS, LAYOUTS, channels_last, random, run

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import Graph, compile, dtypes, native_core, plan
+from dovetail import Graph, compile, plan
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ops.ml.label_encoder import LabelEncoder
 from dovetail.ops.ml.svm import SquaredDistances
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomUniform, RandomUniformLike

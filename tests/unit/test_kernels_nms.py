@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.errors import RuleError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
+from dovetail.ir.host import native_core
 from kernel_runner import LAYOUTS, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
@@ -62,7 +62,7 @@ def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> Non
     ],
 )
 def test_models(attributes: dict[str, Any]) -> None:
-    from dovetail import dtypes
+    from dovetail.ir import dtypes
 
     named = {name: dtypes.dtype(value) if name == "dtype" else value for name, value in attributes.items()}
     with Builder() as b:

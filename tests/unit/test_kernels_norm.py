@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native_core
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native_core
 from dovetail.engine.select.kernels import window_attributes
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.pool import AveragePool, MaxPool
 from kernel_runner import LAYOUTS, random, run
 

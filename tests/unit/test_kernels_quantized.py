@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dtypes, native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
 from dovetail.engine.select.kernels import window_attributes
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
 from kernel_runner import BYTE_CONVOLUTIONS, channels_last, random, run, sliced_channels_last, wide_channels_last

@@ -9,9 +9,9 @@ import pytest
 
 import dovetail
 import oracles
-from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.ir.builder import Builder
+from dovetail.ir.host import native_core
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, STATE_AXES, X_AXES
 from kernel_runner import check, random

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native_core
-from dovetail.dtypes import dtype
+from dovetail.ir.dtypes import dtype
+from dovetail.ir.host import native_core
 from dovetail.ops.tensor.topk import SORTS, TopK
 from kernel_runner import LAYOUTS, random, run
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cases.forests import HOLES, MODES, ROWS, forest, weights
-from dovetail import native_core
-from dovetail.interpreter.evaluate import apply
+from dovetail.ir.evaluate import apply
+from dovetail.ir.host import native_core
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleRegressor
 from kernel_runner import LAYOUTS, run
 

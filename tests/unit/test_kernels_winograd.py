@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from convolution_reference import ACTIVATIONS, convolved
-from dovetail import native_core
+from dovetail.ir.host import native_core
 from kernel_runner import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")

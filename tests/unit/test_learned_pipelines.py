@@ -203,7 +203,7 @@ def test_it_is_said_as_ir_or_refused_by_name(name: str, tmp_path: Path) -> None:
 
 
 def test_the_native_engine_walks_the_trees(tmp_path: Path) -> None:
-    if not dovetail.native_core.is_compiled:
+    if not dovetail.ir.host.native_core.is_compiled:
         pytest.skip("the core is not compiled")
     from dovetail.engine.engine import Engine
 

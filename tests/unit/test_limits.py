@@ -16,10 +16,11 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail import Limits, native_core
+from dovetail import Limits
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import codec
-from dovetail.limits import counting
+from dovetail.ir.host import native_core
+from dovetail.ir.limits import counting
 from dovetail.ops.text import re2
 from hostile_models import (
     concat_many,
@@ -119,7 +120,7 @@ def test_a_loop_in_loops_is_inferred_as_often_as_there_are_loops(depth: int, tmp
     with counting(Limits()) as usage:
         dovetail.infer(model)
     with counting(Limits()) as usage:
-        dovetail.passes.infer.infer_graph(model.graph)
+        dovetail.ir.infer.infer_graph(model.graph)
     assert len(usage.inferences) == depth and max(usage.inferences.values()) <= 6 * depth
 
 

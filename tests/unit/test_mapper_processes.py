@@ -18,9 +18,9 @@ from onnx import helper, numpy_helper
 
 import dovetail
 import oracles
-from dovetail import native_core
 from dovetail.batch import worker_threads
 from dovetail.batch.shared_program import default_cache_dir
+from dovetail.ir.host import native_core
 from row_models import F32, U8, assert_close, classifier, expected, mapper_of, rows_of, write
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="plans are of the native core")
@@ -229,7 +229,7 @@ def test_a_pool_of_processes_maps_rows(tmp_path: Path, method: str) -> None:
 
 
 def test_an_ordinary_process_uses_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dovetail.threads import thread_count
+    from dovetail.ir.host.threads import thread_count
 
     monkeypatch.delenv("DOVETAIL_THREADS", raising=False)
     code = "from dovetail.batch.worker_threads import worker_thread_count as count; print(count(None), count(3))"

@@ -95,7 +95,7 @@ def test_the_type_says_keys_and_values(tmp_path: Path) -> None:
     (y,) = dovetail.load(tmp_path / "a.onnx").outputs
     assert str(y.type) == "sequence(map(string, f32[]); n)"
     element = y.type.element if isinstance(y.type, Sequence) else None
-    assert element == Map(dovetail.dtypes.string, Tensor(dovetail.dtypes.f32, ()))
+    assert element == Map(dovetail.ir.dtypes.string, Tensor(dovetail.ir.dtypes.f32, ()))
     with pytest.raises(dovetail.UnsupportedError, match="OpenVINO has no maps"):
         dovetail.save(dovetail.load(tmp_path / "a.onnx"), tmp_path / "a.xml")
 

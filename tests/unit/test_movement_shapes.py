@@ -10,9 +10,9 @@ import pytest
 
 import dovetail
 from assertions import is_vague
-from dovetail import symbolic
 from dovetail.engine import parametric_sizes
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 
 MOST, LEAST = 2**63 - 1, -(2**63)

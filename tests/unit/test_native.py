@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from dovetail import native_core
 from dovetail.errors import EngineError
+from dovetail.ir.host import native_core
 
 COPIES = {"numpy": native_core._copy_numpy} | ({"compiled": native_core._copy_native} if native_core.is_compiled else {})
 # dst elements, src elements, sizes, dst offset, dst strides, src offset, src strides, itemsize

@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dtypes, native_core
 from dovetail.compare.runtimes import runner
 from dovetail.engine.plan_report import step_facts
 from dovetail.engine.run import executable_cache
 from dovetail.errors import DovetailError, EngineError
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model
-from dovetail.limits import Limits
+from dovetail.ir.host import native_core
+from dovetail.ir.limits import Limits
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 

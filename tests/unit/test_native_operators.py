@@ -11,8 +11,8 @@ import pytest
 
 from case_runner import CASES, feeds, model_of
 from cases import Case
-from dovetail import native_core
 from dovetail.engine.engine import Engine
+from dovetail.ir.host import native_core
 
 NATIVE = """
     Concat Split Reshape Flatten Squeeze Unsqueeze Transpose Slice Pad Expand Tile Roll Identity Gather GatherElements GatherND

@@ -23,11 +23,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, SparseTensorProto, TensorProto, TypeProto, checker, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor
 from dovetail.formats.onnx import codec
 from dovetail.formats.onnx.tensors import TensorReader, byte_size
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.types import Optional, Sequence, Tensor
 
 FLOAT = TensorProto.FLOAT

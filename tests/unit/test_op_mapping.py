@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats import op_mapping
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.converters import ONNX
-from dovetail.formats.op_mapping import ParamMapping
 from dovetail.formats.openvino.converters import OPENVINO
+from dovetail.ir import dtypes, op_mapping
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op_mapping import ParamMapping
 
 
 class _Thing(Op, sig="x: T, more?!: I, *xs: T -> y: T"):

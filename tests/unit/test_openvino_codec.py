@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dovetail import symbolic
-from dovetail.dtypes import BY_OPENVINO, dtype
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import weights_file
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import codec, constants, rt_info
 from dovetail.formats.openvino.opsets import VERSIONS, format_version, resolve
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import BY_OPENVINO, dtype
 from dovetail.ir.types import Tensor
 
 openvino = pytest.importorskip("openvino")

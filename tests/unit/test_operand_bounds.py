@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine.run.step_encoding import extent_of
+from dovetail.ir.host import native_core
 from kernel_runner import row
 
 TESTS = Path(__file__).resolve().parents[1]

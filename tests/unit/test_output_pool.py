@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import dovetail
-from dovetail import native_core
+from dovetail.ir.host import native_core
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
@@ -30,7 +30,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128, *(each.numpy for each in (dovetail.dtypes.bf16,))])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128, *(each.numpy for each in (dovetail.ir.dtypes.bf16,))])
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (7, MIN_POOLED_BYTES), (MIN_POOLED_BYTES // 3, 2, 5)])
 def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) -> None:
     found, want = OutputPool().allocate(shape, np.dtype(dtype)), np.empty(shape, dtype)

@@ -15,10 +15,10 @@ import pytest
 
 import dovetail
 import oracles
-from dovetail import native_core
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 

@@ -16,8 +16,8 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.errors import DovetailError, EngineError
+from dovetail.ir.host import native_core
 from dovetail.plan_cache import folder as folder_module
 from dovetail.plan_cache.cached_program import CachedProgram
 from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file

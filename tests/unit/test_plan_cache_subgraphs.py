@@ -13,8 +13,8 @@ import pytest
 from tests.unit.test_plan_cache import assert_same, only_entry, signed, start
 
 import dovetail
-from dovetail import native_core
 from dovetail.errors import DovetailError
+from dovetail.ir.host import native_core
 from dovetail.plan_cache.cached_program import CachedProgram
 from dovetail.runtime.native_program import NativeProgram
 

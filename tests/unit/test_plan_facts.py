@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, native_core
-from dovetail.dtypes import dtype
+from dovetail import Builder
 from dovetail.engine.engine import Engine
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, EngineError
+from dovetail.ir.dtypes import dtype
+from dovetail.ir.host import native_core
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown
 from dovetail.ops.control_flow.if_op import If

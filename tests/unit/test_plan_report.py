@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 import pytest
 
 import dovetail
-from dovetail import Builder, cli, native_core
+from dovetail import Builder, cli
 from dovetail.engine.plan_report import PlanReport
+from dovetail.ir.host import native_core
 from dovetail.runtime.compilation import plan
 
 NAMES = ("left", "right", "joined")

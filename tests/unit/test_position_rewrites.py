@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import Graph, compile, dtypes, native_core, plan
+from dovetail import Graph, compile, plan
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ops.detection.roi_align import RoiAlign
 from dovetail.ops.nn.col2im import Col2Im
 from dovetail.ops.nn.deform_conv import DeformConv

@@ -14,11 +14,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail import Builder, Limits, cli, native_core
+from dovetail import Builder, Limits, cli
 from dovetail.compare.model_profile import EngineProfile, ModelProfile
 from dovetail.engine.machine_limits import measure_limits
 from dovetail.engine.step_profile import profile_steps
-from dovetail.passes.modules import module_of, module_paths
+from dovetail.ir.host import native_core
+from dovetail.ir.modules import module_of, module_paths
 from perfetto_ui import query_trace, requires_perfetto
 
 F32 = np.float32

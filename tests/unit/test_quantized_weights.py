@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.host import native_core
 
 CHANCE = np.random.default_rng(0)
 

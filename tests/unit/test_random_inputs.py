@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dtypes
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes
 from dovetail.ops.recurrent.layers import LSTM
 from dovetail.ops.tensor.concat_split import Split
 

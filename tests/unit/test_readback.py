@@ -48,7 +48,7 @@ def test_a_wrong_attribute_is_not_written(name: str, axis: int, tmp_path: Path, 
 def test_a_rewriting_that_changes_a_type_is_not_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dialect, _ = FORMATS[name]
     monkeypatch.setitem(
-        dialect.legalizations, "Concat", lambda b, node: b.Cast(b.add(node.op, *node.inputs)[0], to=dovetail.dtypes.f64)
+        dialect.legalizations, "Concat", lambda b, node: b.Cast(b.add(node.op, *node.inputs)[0], to=dovetail.ir.dtypes.f64)
     )
     with pytest.raises(UnsupportedError) as caught:
         dovetail.save(joining(), tmp_path / name)
@@ -57,8 +57,8 @@ def test_a_rewriting_that_changes_a_type_is_not_written(name: str, tmp_path: Pat
 
 
 def test_types_contradict_where_they_are_known_to_differ() -> None:
-    n, other, unknown = (dovetail.symbolic.symbol(name) for name in ("n", "m", "?y.0"))
-    f32, i64 = dovetail.dtypes.f32, dovetail.dtypes.i64
+    n, other, unknown = (dovetail.ir.symbolic.symbol(name) for name in ("n", "m", "?y.0"))
+    f32, i64 = dovetail.ir.dtypes.f32, dovetail.ir.dtypes.i64
 
     def sizes(*shape: Any) -> Tensor:
         return Tensor(f32, shape)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, Model, RuleError, UnsupportedError, rebatch, symbolic
+from dovetail import Builder, Model, RuleError, UnsupportedError, rebatch
+from dovetail.ir import symbolic
 from dovetail.transform.batch.axes import BatchAxis, take_samples
 from dovetail.transform.batch.reshape import placements
 from sample_comparison import RNG, judge, parsed

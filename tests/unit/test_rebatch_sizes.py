@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, UnsupportedError, rebatch, symbolic
+from dovetail import Builder, UnsupportedError, rebatch
+from dovetail.ir import symbolic
 from dovetail.transform.batch.sizes import match_factors
 from sample_comparison import parsed
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import symbolic
 from dovetail.engine.engine import Engine
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Value
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.tensor.concat_split import Split

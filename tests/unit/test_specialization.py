@@ -10,14 +10,15 @@ import pytest
 
 import dovetail
 from assertions import assert_close, assert_same_bits
-from dovetail import dtypes, native_core
 from dovetail.engine import engine as engine_run, shape_specialization
 from dovetail.engine.engine import Engine
 from dovetail.engine.run import python_steps
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import write
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.ml.label_encoder import LabelEncoder

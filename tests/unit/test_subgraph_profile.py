@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import cli, native_core
+from dovetail import cli
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.host import native_core
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.runtime.compilation import plan

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine import plan_verifier
 from dovetail.engine.engine import Engine
 from dovetail.engine.run.subgraphs import Subgraph
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Graph
+from dovetail.ir.host import native_core
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.tensor.gather import Gather

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from dovetail import symbolic
 from dovetail.errors import FormatError
-from dovetail.symbolic import Dim, Inexact, symbol, xp
+from dovetail.ir import symbolic
+from dovetail.ir.symbolic import Dim, Inexact, symbol, xp
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
 P = symbol("p", 1)  # at least 1
@@ -404,7 +404,7 @@ def test_hostile_text_is_refused(text: str) -> None:
 
 def test_printing_does_not_depend_on_the_hash_seed() -> None:
     program = (
-        "from dovetail.symbolic import *; n, m, k = map(symbol, 'nmk');"
+        "from dovetail.ir.symbolic import *; n, m, k = map(symbol, 'nmk');"
         "print((n + m//2 + k*n + 3)**2, minimum(n*m, k + 1, 3*m), symbols(k//n + m))"
     )
     printed = {

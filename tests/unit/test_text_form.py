@@ -93,7 +93,7 @@ BITS = {
     "dtype", [*dict.fromkeys([*BITS, *NAMES]), "i4", "u4", "u2", "u1", "nf4", "f4e2m1", "complex128", "string"]
 )
 def test_elements_keep_their_bits(dtype: str, repeats: int, tmp_path: Path) -> None:
-    from dovetail import dtypes
+    from dovetail.ir import dtypes
 
     kind = dtypes.dtype(dtype)
     if dtype == "string":

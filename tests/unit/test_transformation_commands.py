@@ -146,7 +146,7 @@ SPOILED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int, str]] = {
     "infer": (_spoil_infer, 1, ""),
     "rebatch": (_spoil_rebatch, 4, "in c = "),
     "simplify": (_spoil_simplify, 0, "pass broken taken back"),
-    "extract": (_spoil_result("dovetail.transform.extract", "extract"), 1, ""),
+    "extract": (_spoil_result("dovetail.ir.extract", "extract"), 1, ""),
     "merge": (_spoil_result("dovetail.transform.merge", "merge"), 1, ""),
     "edit": (_spoil_edit, 1, ""),
     "convert": (_spoil_convert, 1, ""),

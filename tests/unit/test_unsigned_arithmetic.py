@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import Graph, compile, dtypes, native_core, plan
+from dovetail import Graph, compile, plan
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from kernel_runner import random
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")

@@ -19,11 +19,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from assertions import assert_close
-from dovetail import FormatError, dtypes
+from dovetail import FormatError
 from dovetail.cli import main
 from dovetail.formats import safetensors_file
 from dovetail.formats.onnx.protobuf_scan import Tickets, bytes_of, join_elements, split_elements
 from dovetail.formats.weights_file import Label
+from dovetail.ir import dtypes
 
 X = np.linspace(-1, 1, 2 * 64).astype(np.float32).reshape(2, 64)
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native_core
 from dovetail.engine import planner
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory import alias_assignment, overlay
@@ -22,6 +21,7 @@ from dovetail.engine.plan_verifier import check
 from dovetail.errors import EngineError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.host import native_core
 
 
 def soft(b: Builder, x: Value) -> Value:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dovetail.batch.rows import RowValues, join_rows, plain_rows
 from dovetail.errors import EngineError, FormatError
-from dovetail.extras import import_extra
+from dovetail.ir.host.extras import import_extra
 
 MAX_DECODED_BYTES = 1 << 30
 """Bytes that a dictionary of strings may decode to, for one batch of rows."""

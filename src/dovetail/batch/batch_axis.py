@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import cast
 
-from dovetail import symbolic
 from dovetail.batch.constant_inputs import fix_sizes
 from dovetail.batch.constants import Constants
 from dovetail.batch.map_outputs import column_of
 from dovetail.batch.row_signature import INPUT_REMEDY, OUTPUT_REMEDY, RowPort, RowSignature
 from dovetail.compare.verify import random_outputs
-from dovetail.dtypes import f32
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import f32
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.infer import infer_graph
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Sequence as List, Size, Tensor, dims_of, dtype_of
 from dovetail.ops.ml.maps import ZipMap
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.passes.infer import infer_graph
 from dovetail.transform.batch.requests import substitute_type
 
 BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM

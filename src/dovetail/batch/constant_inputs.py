@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.batch.constants import Constants
 from dovetail.batch.row_columns import UnfitRow, fit_row
 from dovetail.batch.row_signature import RowPort
 from dovetail.errors import EngineError
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.infer import infer_graph
 from dovetail.ir.types import Size, Tensor, dtype_of
-from dovetail.passes.infer import infer_graph
 from dovetail.transform.batch.requests import substitute_type
 
 

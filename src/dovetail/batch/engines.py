@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import EngineError
-from dovetail.threads import thread_count
+from dovetail.ir.host.threads import thread_count
 
 if TYPE_CHECKING:
     from dovetail.batch.job import Job

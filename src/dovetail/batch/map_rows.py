@@ -29,11 +29,11 @@ from dovetail.batch.scheduler import MapProgress, Scheduler, check_fault_count, 
 from dovetail.batch.sinks import default_format
 from dovetail.batch.sources import kind_of, open_source
 from dovetail.errors import EngineError
-from dovetail.limits import default_limits, refuse_memory
+from dovetail.ir.limits import default_limits, refuse_memory
 
 if TYPE_CHECKING:
     from dovetail.batch.dataset import Source
-    from dovetail.limits import Limits
+    from dovetail.ir.limits import Limits
 
 StrPath = str | PathLike[str]
 

@@ -19,7 +19,7 @@ from dovetail.batch.rows import RowFault
 from dovetail.batch.shared_program import ModelContent, ProgramOptions, SharedProgram, default_cache_dir, shared_program
 from dovetail.batch.worker_threads import worker_thread_count
 from dovetail.errors import DovetailError, EngineError, RuleError, printable
-from dovetail.limits import Limits, default_limits, refuse_memory, within_memory
+from dovetail.ir.limits import Limits, default_limits, refuse_memory, within_memory
 
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model

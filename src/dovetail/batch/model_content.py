@@ -18,7 +18,7 @@ from dovetail.errors import FormatError
 from dovetail.formats import load
 from dovetail.formats.files import record_files
 from dovetail.ir.graph import Model
-from dovetail.limits import Limits
+from dovetail.ir.limits import Limits
 from dovetail.plan_cache.digest import digest_of_file, name_of
 
 

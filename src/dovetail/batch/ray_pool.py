@@ -13,7 +13,7 @@ from dovetail.batch.job import Job
 from dovetail.batch.part_runner import Failure, PartRunner, call_runner
 from dovetail.batch.scheduler import IN_FLIGHT, Event
 from dovetail.errors import EngineError
-from dovetail.extras import import_extra
+from dovetail.ir.host.extras import import_extra
 
 START_SECONDS = 120.0
 """Time in which a cluster must start the first worker."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from dovetail.batch.row_signature import RowPort
 from dovetail.batch.rows import RowFault
-from dovetail.dtypes import DType
 from dovetail.errors import EngineError
+from dovetail.ir.dtypes import DType
 
 if TYPE_CHECKING:
     from dovetail.batch.dataset import RowType

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.batch.map_outputs import MapKeys
-from dovetail.dtypes import DType
+from dovetail.ir.dtypes import DType
 
 RowSize = int | str
 """A size of a row: a number, or the text of an open size, which is the same in all inputs of a row."""

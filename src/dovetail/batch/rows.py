@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import EngineError
-from dovetail.extras import import_extra
+from dovetail.ir.host.extras import import_extra
 
 RowValues: TypeAlias = Any
 """Values of a column: an array with a leading axis of rows, a list of one value per row, or a pyarrow array."""

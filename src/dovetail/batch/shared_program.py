@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.batch.constants import Constants
 from dovetail.batch.map_outputs import MapKeys, call_with_columns
 from dovetail.errors import EngineError, FormatError, MissingFileError
-from dovetail.forks import ForkLock
-from dovetail.limits import Limits
-from dovetail.native_core import is_compiled
+from dovetail.ir.host.forks import ForkLock
+from dovetail.ir.host.native_core import is_compiled
+from dovetail.ir.limits import Limits
 from dovetail.plan_cache.cached_program import CacheKey, open_shared_program
 from dovetail.plan_cache.digest import digest_of_file
 from dovetail.plan_cache.folder import CacheFolder

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from dovetail.threads import thread_count
+from dovetail.ir.host.threads import thread_count
 
 
 def worker_thread_count(threads: int | None) -> int:

@@ -69,7 +69,8 @@ class Commands(click.Group):
 
 
 def version_text() -> str:
-    from dovetail import __version__, native_core
+    from dovetail import __version__
+    from dovetail.ir.host import native_core
 
     core = f"{native_core.build()}, {native_core.instruction_set()}" if native_core.is_compiled else "pure Python, no native core"
     return f"dovetail {__version__}, {core}, Python {sys.version.split()[0]}"

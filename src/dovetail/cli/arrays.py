@@ -14,14 +14,14 @@ import click
 import numpy as np
 
 from dovetail.cli.output import STREAM, read_stdin
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError
 from dovetail.interpreter.session import InitialStates
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs
+from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
 from dovetail.passes.default_inputs import default_inputs
-from dovetail.symbolic import name_of
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")

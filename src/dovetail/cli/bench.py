@@ -55,8 +55,8 @@ def bench(
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.compare.benchmark import machine, measure, peers_for
+    from dovetail.ir.host.threads import thread_count
     from dovetail.ir.inputs_outputs import flatten_outputs
-    from dovetail.threads import thread_count
 
     if model == STREAM:
         raise click.UsageError("other engines read the model from its file: name it, - is not for bench")
@@ -98,8 +98,8 @@ def bench(
 
 def _open_sizes(model: Any) -> list[str]:
     """Return the names of the open dimensions of the inputs."""
+    from dovetail.ir.symbolic import symbols
     from dovetail.ir.types import sizes_in
-    from dovetail.symbolic import symbols
 
     found = (str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbols(size))
     return list(dict.fromkeys(found))

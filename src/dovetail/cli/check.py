@@ -18,7 +18,7 @@ def check(model: str, as_json: bool) -> int:
     """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
     from dovetail.formats import examine, load
     from dovetail.formats.model_source import format_of
-    from dovetail.limits import counting
+    from dovetail.ir.limits import counting
     from dovetail.validate import check_graph
 
     with progress(f"checking {model}"):

@@ -47,7 +47,7 @@ def extract(
     1: an output differs from the whole's.
     """
     from dovetail.formats import save
-    from dovetail.transform.extract import extract as extract_part
+    from dovetail.ir.extract import extract as extract_part
 
     options = file_options.of(target)
     to = target_of(target, as_json)

@@ -14,7 +14,7 @@ import click
 
 from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.ir.graph import Model
-from dovetail.limits import DEFAULT, Limits, defaulting_to
+from dovetail.ir.limits import DEFAULT, Limits, defaulting_to
 
 JSON_VERSION = 1
 PROGRESS_SECONDS = 1.0
@@ -66,7 +66,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
 
 
 _STRICT = "dovetail.strict"
-_LIMITS = "dovetail.limits"
+_LIMITS = "dovetail.ir.limits"
 _STDIN = "dovetail.stdin"
 _FROZEN = "dovetail.frozen"
 

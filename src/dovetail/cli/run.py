@@ -72,7 +72,7 @@ def run(
 def _row(name: str, array: Any) -> list[Any]:
     import numpy as np
 
-    from dovetail.dtypes import dtype
+    from dovetail.ir.dtypes import dtype
 
     if isinstance(array, list):
         return [name, f"sequence of {len(array)}", None, None, None]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dovetail import native_core
 from dovetail.compare.runtimes import Call, Cost, Names, Runner, cost, is_installed, runner
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
 from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ir.state import own_inputs, own_outputs
 
 REST = 0.05

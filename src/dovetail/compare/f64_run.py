@@ -8,12 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes, type_of
+from dovetail.ir import dtypes
 from dovetail.ir.edit import copy_model
+from dovetail.ir.evaluate import RunArrays, evaluate_node, last_readers, live_nodes, type_of
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.limits import active, counting, current
 from dovetail.ir.op import bodies
-from dovetail.limits import active, counting, current
 
 NARROW = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, EngineError
-from dovetail.interpreter.evaluate import RunArrays, bytes_of_types, evaluate_node, last_readers, type_of
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_graph
+from dovetail.ir.evaluate import RunArrays, bytes_of_types, evaluate_node, last_readers, type_of
 from dovetail.ir.graph import Graph, Model, Node
+from dovetail.ir.limits import current, refuse_memory
 from dovetail.ir.op import infer_types, infer_values
 from dovetail.ir.types import Size, Tensor, Type, View
-from dovetail.limits import current, refuse_memory
 
 CANDIDATES = (
     2,

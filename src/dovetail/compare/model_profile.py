@@ -20,10 +20,10 @@ from dovetail.formats.model_source import format_of
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Node
 from dovetail.ir.inputs_outputs import flatten_outputs
+from dovetail.ir.limits import Limits, counting, within_memory
+from dovetail.ir.modules import module_of
 from dovetail.ir.op import Op
 from dovetail.ir.state import own_inputs, own_outputs
-from dovetail.limits import Limits, counting, within_memory
-from dovetail.passes.modules import module_of
 
 if TYPE_CHECKING:
     from dovetail.engine.machine_limits import MachineLimits
@@ -263,7 +263,7 @@ def profile(
     peer that refuses the model has the reason in its ``notes``.
     """
     from dovetail.engine.step_profile import profile_steps
-    from dovetail.threads import thread_count
+    from dovetail.ir.host.threads import thread_count
 
     for engine in engines:
         _check_engine(engine)

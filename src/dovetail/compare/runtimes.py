@@ -176,7 +176,7 @@ def _ort_value(array: Any) -> Any:
     array = np.asarray(array, order="C")
     if _is_numpy_type(array):
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    from dovetail.dtypes import dtype
+    from dovetail.ir.dtypes import dtype
 
     bits = array.view(f"u{array.dtype.itemsize}")
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, dtype(array.dtype).onnx)
@@ -220,7 +220,7 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
         array = np.asarray(array, order="C")
         if _is_numpy_type(array):
             return openvino.Tensor(array, shared_memory=array.flags.writeable)
-        from dovetail.dtypes import dtype
+        from dovetail.ir.dtypes import dtype
 
         made = openvino.Tensor(getattr(openvino.Type, str(dtype(array.dtype).openvino)), openvino.Shape(array.shape))
         np.copyto(made.data.view(np.uint8).reshape(-1), array.reshape(-1).view(np.uint8))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.compare.random_inputs import random_inputs
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
 from dovetail.ir.types import sizes_in
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.compare import runtimes
 from dovetail.compare.f64_run import run_wide, run_wide_with_magnitude
 from dovetail.compare.runtimes import Runner
 from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import load
 from dovetail.formats.model_source import format_of
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Node
 from dovetail.ir.inputs_outputs import flatten_outputs
+from dovetail.ir.limits import Limits
 from dovetail.ir.op import draws
 from dovetail.ir.state import own_inputs, own_outputs, state_outputs
-from dovetail.limits import Limits
 from dovetail.ops.control_flow.if_op import symbols_of
 from dovetail.runtime.compilation import compile
 

@@ -17,7 +17,7 @@ from dovetail.debug.trial import Trials, Verdict
 from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.ir.graph import Model
-from dovetail.limits import counting, within_memory
+from dovetail.ir.limits import counting, within_memory
 
 FEW = 6
 """Operators below which the whole model is not run first: the bound leaves no run for it."""

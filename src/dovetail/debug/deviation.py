@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.compare.verify import tolerance_of
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.inputs_outputs import flatten_outputs
 
 Array = np.ndarray[Any, Any]

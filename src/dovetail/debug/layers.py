@@ -23,12 +23,12 @@ from dovetail.debug.memory_budget import Slice, slices_within
 from dovetail.debug.subject import Subject, cast_to
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
-from dovetail.interpreter.evaluate import evaluate_node
 from dovetail.interpreter.session import InitialStates
+from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.layer_names import Layers
+from dovetail.ir.limits import counting, current, within_memory
 from dovetail.ir.types import Tensor
-from dovetail.limits import counting, current, within_memory
 from dovetail.runtime.compilation import compile
 
 MAX_REFUSALS = 64

@@ -12,13 +12,13 @@ from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, move_readers, remove_dead
+from dovetail.ir.extract import extract
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
 from dovetail.ir.op import bodies, host_inputs
 from dovetail.ir.types import Tensor
-from dovetail.limits import counting
 from dovetail.ops.constant import Constant
-from dovetail.passes.infer import infer_graph
-from dovetail.transform.extract import extract
 
 MAX_RECORDED = 64
 """The most elements of an integer value that becomes a constant where it is cut."""

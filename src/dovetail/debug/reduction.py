@@ -27,8 +27,8 @@ from dovetail.debug.model_parts import (
 from dovetail.errors import DovetailError, printable
 from dovetail.formats import load, save
 from dovetail.ir.graph import Model
+from dovetail.ir.limits import Limits
 from dovetail.ir.types import Tensor
-from dovetail.limits import Limits
 
 MAX_RUNS = 1000
 CANDIDATES_PER_RUN = 10

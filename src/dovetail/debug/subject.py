@@ -14,13 +14,13 @@ from dovetail.debug.array_store import ArrayStore
 from dovetail.debug.deviation import differ_by_ones
 from dovetail.errors import EngineError
 from dovetail.ir.edit import copy_model
+from dovetail.ir.extract import extract
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
 from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor, dtype_in
-from dovetail.limits import counting
 from dovetail.ops.constant import Constant
-from dovetail.passes.infer import infer_graph
-from dovetail.transform.extract import extract
 
 
 class Part(NamedTuple):

@@ -17,7 +17,7 @@ from dovetail.debug.memory_budget import Slice
 from dovetail.debug.subject import Part, Subject, cast_to
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Node, Value
-from dovetail.limits import current
+from dovetail.ir.limits import current
 
 SHARE = 0.25
 """The share of the whole model's difference that a slice with the fault has, or more."""

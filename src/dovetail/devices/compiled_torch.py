@@ -8,7 +8,7 @@ from typing import Any
 from dovetail.devices.torch_program import TorchProgram
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
-from dovetail.limits import active, counting
+from dovetail.ir.limits import active, counting
 
 
 class CompiledTorchProgram(TorchProgram):

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
-from dovetail.interpreter.evaluate import evaluate_node, host_nodes, last_readers, live_nodes, values_of_shapes
+from dovetail.ir import arrays
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import describe_op
+from dovetail.ir.evaluate import evaluate_node, host_nodes, last_readers, live_nodes, values_of_shapes
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.limits import active
 from dovetail.ir.op import draws, host_inputs
 from dovetail.ir.types import Tensor, is_static, static
-from dovetail.limits import active
 from dovetail.ops.constant import Constant
 from dovetail.ops.tensor.shape import Shape, Size
 

@@ -17,8 +17,8 @@ from dovetail.devices.trace_steps import TraceSteps
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.inputs_outputs import named_inputs
+from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Tensor
-from dovetail.symbolic import name_of
 
 
 class ShardedProgram(JaxProgram):

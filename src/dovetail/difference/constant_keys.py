@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import UNFORESEEN, Op
+from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Unknown
 from dovetail.ops.constant import Foreign
-from dovetail.symbolic import Inexact
 
 WHOLE_BYTES = 1 << 16
 """A constant of more bytes has a key of samples: equality is decided later, by blocks, for matched nodes only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.types import Sequence, Size, Tensor, Type
 

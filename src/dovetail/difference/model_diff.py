@@ -19,7 +19,7 @@ from dovetail.errors import printable
 from dovetail.formats import load
 from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.ir.graph import Graph, Model
-from dovetail.limits import Limits, counting
+from dovetail.ir.limits import Limits, counting
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dovetail.difference.constant_keys import Weight
-from dovetail.dtypes import DType
+from dovetail.ir.dtypes import DType
 
 Array: TypeAlias = np.ndarray[Any, Any]
 BLOCK = 1 << 22

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dovetail.ir.graph import Node
-from dovetail.passes.modules import MAX_PARTS
+from dovetail.ir.modules import MAX_PARTS
 
 Part: TypeAlias = tuple[str, int]
 """Name of a module and the number of its call."""

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dovetail import native_core, symbolic
-from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
 from dovetail.engine.parametric_plan import (
     MAX_SYMBOLS,
@@ -36,13 +34,16 @@ from dovetail.engine.run.fast_calls import FastCalls
 from dovetail.engine.run.subgraphs import compile_subgraphs, decides_branch, has_branches, inlining_rule
 from dovetail.engine.shape_specialization import ShapeTensorNodes, constants_of, specialize
 from dovetail.errors import DovetailError, EngineError
-from dovetail.forks import ForkLock
-from dovetail.gc_pause import pause_gc
+from dovetail.ir import symbolic
+from dovetail.ir.arrays import Array
 from dovetail.ir.graph import Graph, Model
+from dovetail.ir.host import native_core
+from dovetail.ir.host.forks import ForkLock
+from dovetail.ir.host.gc_pause import pause_gc
+from dovetail.ir.host.threads import thread_count
 from dovetail.ir.inputs_outputs import check_inputs, copy_shared_outputs, named_inputs, to_array, zeros_of
+from dovetail.ir.limits import Limits, machine_memory, refuse_array, refuse_memory, within_memory
 from dovetail.ir.types import Tensor, Type
-from dovetail.limits import Limits, machine_memory, refuse_array, refuse_memory, within_memory
-from dovetail.threads import thread_count
 
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; the least recently used is dropped."""

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.arrays import Array
 from dovetail.engine.engine import Engine
 from dovetail.engine.profile import step_times
+from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
-from dovetail.limits import DEFAULT, counting
+from dovetail.ir.limits import DEFAULT, counting
 
 COPIED_BYTES = 1 << 26
 """Bytes of the measured copy: beyond the last-level cache of most machines."""

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
 from dovetail.engine.parametric_sizes import DEGREE, LOWEST, Pieces, SizeRange, is_polynomial, size_expressions
 from dovetail.engine.plan import Operand, Plan
@@ -31,6 +30,7 @@ from dovetail.engine.planner import make_plan
 from dovetail.engine.run.step_encoding import EncodedStep, encode_step
 from dovetail.engine.select.kernel_traits import traits_of
 from dovetail.engine.shape_specialization import ShapeTensorNodes
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph
 
 MAX_ELEMENTS = 256

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.types import Size, Tensor, sizes_in
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import median
 
-from dovetail.arrays import Array
 from dovetail.engine.plan import Step
 from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.run.executable import Executable, ExecutionContext
 from dovetail.engine.run.python_steps import python_step
 from dovetail.engine.run.subgraphs import CompiledIf, CompiledLoop, Subgraph, profile_subgraphs
+from dovetail.ir.arrays import Array
 
 
 @dataclass(slots=True)

@@ -15,21 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
 from dovetail.engine.parametric_sizes import Pieces, input_symbols_of, pieces_of
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
-from dovetail.interpreter.evaluate import evaluate_node, evaluates_early
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import copy_graph, remove_dead
+from dovetail.ir.evaluate import evaluate_node, evaluates_early
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.infer import keep_names
 from dovetail.ir.op import infer_types, infer_values
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import UNKNOWN, Tensor, Type, is_static, static
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
-from dovetail.passes.infer import keep_names
 
 MAX_BYTES = 1 << 24
 """The most bytes of results that are computed for one plan, intermediate results included; what exceeds it is computed in each

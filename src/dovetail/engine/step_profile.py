@@ -16,8 +16,8 @@ from dovetail.engine.run.executable import Executable
 from dovetail.engine.step_costs import Origins, StepCost, cost_of, operator_of
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model
-from dovetail.limits import counting
-from dovetail.passes.modules import module_of
+from dovetail.ir.limits import counting
+from dovetail.ir.modules import module_of
 
 RUN_SECONDS = 20.0
 """The limit ``seconds`` of the first run of a model whose limits have none."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.dtypes import DType
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import Op
 

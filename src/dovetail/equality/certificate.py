@@ -15,8 +15,8 @@ from dovetail.equality.symbols import interface_differences
 from dovetail.errors import DovetailError, FormatError, RuleError
 from dovetail.formats.files import read_bytes
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.limits import counting
 from dovetail.ir.op import bodies
-from dovetail.limits import counting
 
 if TYPE_CHECKING:
     from dovetail.equality.equality_proof import EqualityProof

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail import symbolic
 from dovetail.equality.attribute_keys import operator_key
 from dovetail.equality.rules import exact_rules
 from dovetail.equality.symbols import Interface, unify_inputs
 from dovetail.equality.terms import OutOfTime, Terms
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View
 

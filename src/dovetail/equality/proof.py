@@ -6,7 +6,7 @@ from os import PathLike
 
 from dovetail.equality.equality_proof import EqualityProof
 from dovetail.ir.graph import Model
-from dovetail.limits import Limits, counting
+from dovetail.ir.limits import Limits, counting
 
 
 def prove(

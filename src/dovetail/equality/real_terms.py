@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
-from dovetail.dtypes import DType, DTypeLike
 from dovetail.equality.model_terms import Numbered
 from dovetail.equality.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.equality.rules import real_rules
 from dovetail.equality.rules.slices import ExactSlice
 from dovetail.equality.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import apply
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import DType, DTypeLike
+from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.substitution import map_sizes

@@ -15,12 +15,12 @@ from dovetail.equality.model_terms import number_terms
 from dovetail.equality.real_terms import real_terms
 from dovetail.equality.unequal_region import UnequalRegion
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import RunArrays, evaluate_node
 from dovetail.interpreter.session import InitialStates
+from dovetail.ir.evaluate import RunArrays, evaluate_node
 from dovetail.ir.graph import Model, Node, Value
+from dovetail.ir.limits import bytes_of, counting, current
 from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor
-from dovetail.limits import bytes_of, counting, current
 from dovetail.ops.elementwise.unary import Round
 
 MEMORY = 1 << 30

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.substitution import map_sizes
 from dovetail.ir.types import Size, Tensor, Type, sizes_in

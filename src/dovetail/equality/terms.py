@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail import symbolic
-from dovetail.dtypes import DTypeLike
 from dovetail.equality.attribute_keys import digest, operator_key
 from dovetail.equality.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import fold_op
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DTypeLike
 from dovetail.ir.edit import connect
+from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import VALUE_LIMIT, Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op, has, host_inputs, infer_types, infer_values
 from dovetail.ir.types import Shape, Size, Tensor, Type, Unknown

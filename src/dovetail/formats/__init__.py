@@ -14,10 +14,10 @@ from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.formats.model_source import ModelSource, Source, bytes_of, format_of, resolve_source
-from dovetail.gc_pause import pause_gc
 from dovetail.ir.graph import INFERRED, Graph, Model
+from dovetail.ir.host.gc_pause import pause_gc
+from dovetail.ir.limits import Limits, counting, default_limits, within_memory
 from dovetail.ir.op import bodies
-from dovetail.limits import Limits, counting, default_limits, within_memory
 
 
 def read(

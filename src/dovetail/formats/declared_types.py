@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, forget_element_sizes, is_unnamed, sizes_in

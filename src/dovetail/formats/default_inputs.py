@@ -8,10 +8,10 @@ from typing import Any
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
-from dovetail.limits import counting
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
 from dovetail.ops.constant import preserved_faults
 from dovetail.passes.default_inputs import default_inputs, freeze_in_graph
-from dovetail.passes.infer import infer_graph
 
 
 def freeze_defaults(model: Model, data: Mapping[str, Any] | None = None) -> Model:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dovetail.errors import Diagnostic, DovetailError
-from dovetail.gc_pause import pause_gc
 from dovetail.ir.graph import Model
-from dovetail.limits import counting, within_memory
+from dovetail.ir.host.gc_pause import pause_gc
+from dovetail.ir.limits import counting, within_memory
 
 OLDEST = 7
 """The oldest opset that is tried: older runtimes are rare, and their operators differ in broadcasting."""

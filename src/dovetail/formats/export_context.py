@@ -9,10 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
 from dovetail.errors import UnsupportedError
-from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.format_traits import FormatTraits, VersionOf
 from dovetail.formats.mapping_selection import (
@@ -24,10 +21,12 @@ from dovetail.formats.mapping_selection import (
     constant_or_none,
     export_value,
 )
-from dovetail.formats.op_mapping import ParamMapping
+from dovetail.ir import dtypes, op_mapping
+from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op
+from dovetail.ir.op_mapping import ParamMapping
 from dovetail.ir.types import INT64_MAX, Tensor, Type, forget_element_sizes
 
 

@@ -5,7 +5,6 @@ All nodes that the target cannot express exactly are reported in one error.
 
 from __future__ import annotations
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_context import ExportContext, declarable_type
@@ -14,6 +13,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.legalize import Legalizer
 from dovetail.formats.raw_subgraphs import rename_captures
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.op import bodies

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.dtypes import DType
+from dovetail.ir.dtypes import DType
 from dovetail.ir.types import Type
 
 

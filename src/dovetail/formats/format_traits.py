@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.op_mapping import OpMapping
-from dovetail.ir import op as operators
+from dovetail.ir import op as operators, op_mapping
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
+from dovetail.ir.op_mapping import OpMapping
 
 VersionOf = Callable[[str, str], int | None]
 """The version of an operator (domain, kind) in the target; None where the target has no such operator."""

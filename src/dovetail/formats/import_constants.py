@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dovetail.dtypes import DType
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 
 MAX_SHARED_ELEMENTS = 64

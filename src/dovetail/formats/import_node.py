@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
-from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_constants import ImportedConstants
 from dovetail.formats.import_scope import ImportScope
-from dovetail.formats.op_mapping import Attributes, OpMapping, ParamMapping
-from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir import dtypes, op_mapping
+from dovetail.ir.arrays import Array
+from dovetail.ir.dtypes import DType
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Value
 from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op_mapping import Attributes, OpMapping, ParamMapping
 from dovetail.ir.types import Tensor
 from dovetail.ops.runtime_attributes import RuntimeAttributes, can_be_input
 

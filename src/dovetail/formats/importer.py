@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.declared_types import declared_warning
 from dovetail.formats.deviations import Deviations
@@ -17,12 +16,13 @@ from dovetail.formats.import_node import Reading, apply_mapping
 from dovetail.formats.import_scope import ImportScope
 from dovetail.formats.raw_subgraphs import captured_keys
 from dovetail.formats.undeclared_domains import refuse_ambiguous
+from dovetail.ir import symbolic
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import connect, disconnect, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.limits import counting
 from dovetail.ir.op import DEFAULT_NEEDED, REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, forget_element_sizes, is_shape_of
-from dovetail.limits import counting
 
 
 def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.types import broadcast
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.export_errors import ExportErrors
 from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.mapping_selection import MappingSelector, NoFit, RewriteResult
 from dovetail.formats.readback import check_replacement
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inherit, remove_dead
 from dovetail.ir.graph import Graph, Node, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, replace_uses
 from dovetail.ir.graph import Node, Value

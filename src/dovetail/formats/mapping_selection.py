@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dovetail.arrays import Array
 from dovetail.errors import FormatError, RuleError, UnsupportedError
-from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.format_traits import FormatTraits, VersionOf
 from dovetail.formats.import_node import constant_of
-from dovetail.formats.op_mapping import OpMapping, ParamMapping
+from dovetail.ir import op_mapping
+from dovetail.ir.arrays import Array
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.op_mapping import OpMapping, ParamMapping
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 RewriteResult = Value | Sequence[Value | None] | None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence as Seq
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.importer import GraphImporter
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.limits import counting
 from dovetail.ir.state import own_outputs
 from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed
-from dovetail.limits import counting
 from dovetail.ops.constant import preserved_faults
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignModel, ForeignValue
 from dovetail.formats.openvino import rt_info
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import PROPERTY as STATES
 from dovetail.ir.types import Tensor, is_unnamed

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError
 from dovetail.formats import files
 from dovetail.formats.weights_file import DIGEST, Bytes, Label, PairSignature, WeightsFile
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 
 SUFFIX = ".safetensors"
 KEY = "dovetail"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_node import Reading
+from dovetail.ir import symbolic
 from dovetail.ir.types import Unknown
 
 

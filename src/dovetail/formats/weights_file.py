@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError
 from dovetail.formats.mapped_files import region_of
+from dovetail.ir.dtypes import DType
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import EngineError
 from dovetail.formats.default_inputs import freeze_defaults
-from dovetail.interpreter.evaluate import run
-from dovetail.interpreter.results import Results
+from dovetail.ir import arrays
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.evaluate import run
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import check_inputs, named_inputs, refuse_unusual, to_array, to_library
+from dovetail.ir.limits import active, counting
+from dovetail.ir.results import Results
 from dovetail.ir.types import is_shape_of
-from dovetail.limits import active, counting
 from dovetail.ops.constant import preserved_faults
 from dovetail.passes.default_inputs import default_inputs, open_defaults, overridden
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph
+from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Map, Optional, Sequence as SequenceType, Tensor
-from dovetail.symbolic import Inexact
 
 
 class WrongType(Exception):

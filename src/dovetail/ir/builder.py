@@ -21,9 +21,9 @@ from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType, DTypeLike
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.dtypes import DType, DTypeLike
 from dovetail.ir.edit import connect
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Operand, Value
 from dovetail.ir.op import REGISTRY, Op, has, infer_types, infer_values, output_count, raise_fault, unknown_attribute

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.substitution import map_sizes
+from dovetail.ir.symbolic import Dim, Inexact
 from dovetail.ir.types import Size, Type, is_unnamed
-from dovetail.symbolic import Dim, Inexact
 
 _TRIALS = 4096
 """The most sizes of a symbol that are tried for one dimension."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import printable
+from dovetail.ir import symbolic
+from dovetail.ir.limits import Limits, default_limits
 from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, View, is_static, shape_of, static
-from dovetail.limits import Limits, default_limits
 
 if TYPE_CHECKING:
-    from dovetail.dtypes import DType, DTypeLike
     from dovetail.errors import DovetailError
+    from dovetail.ir.dtypes import DType, DTypeLike
     from dovetail.ir.op import Op
 
 VALUE_LIMIT = 1024
@@ -396,7 +396,7 @@ _MODULE_OF_EXTENSION = {
     "copy_graph": "dovetail.ir.edit",
     "copy_model": "dovetail.ir.edit",
     "reduce_graph": "dovetail.ir.edit",
-    "fold_operator": "dovetail.interpreter.evaluate",
+    "fold_operator": "dovetail.ir.evaluate",
     "rename_values": "dovetail.transform.edit",
     "set_outputs": "dovetail.transform.edit",
     "add_outputs": "dovetail.transform.edit",

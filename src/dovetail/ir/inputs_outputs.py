@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in

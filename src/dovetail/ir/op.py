@@ -11,7 +11,7 @@ attribute ``outputs: int``. Each rule takes the inputs one by one; a subclass de
 - ``shape``, ``types``, ``value``, ``canonical``, ``windows`` and ``is_random`` take ``View``, and ``View | None`` for an optional
   input.
 - ``vjp``, ``pull_back`` and ``decompose`` take ``b: Builder``, and ``Value`` or ``Value | None``; a Value is a View.
-- ``evaluate`` takes ``xp: Namespace``, and ``Array`` or ``Array | None``, as :mod:`dovetail.arrays` names them.
+- ``evaluate`` takes ``xp: Namespace``, and ``Array`` or ``Array | None``, as :mod:`dovetail.ir.arrays` names them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, dataclas
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.arrays.backends import Namespace
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.arrays.backends import Namespace
 from dovetail.ir.attribute_types import WrongType, attribute_type
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import VALUE_LIMIT
 from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature

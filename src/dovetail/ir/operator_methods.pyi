@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from dovetail.dtypes import DTypeLike
+from dovetail.ir.dtypes import DTypeLike
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Operand, Value
 from dovetail.ir.op import Op

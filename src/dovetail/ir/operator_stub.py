@@ -16,9 +16,9 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import indent
 
-from dovetail.dtypes import DType
-from dovetail.formats.op_mapping import imported_kind
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import REGISTRY, REQUIRED, Field, Op
+from dovetail.ir.op_mapping import imported_kind
 
 COMMAND = "python -m dovetail.ir.operator_stub"
 PATH = Path(__file__).with_name("operator_methods.pyi")
@@ -39,7 +39,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from dovetail.dtypes import DTypeLike
+from dovetail.ir.dtypes import DTypeLike
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Operand, Value
 from dovetail.ir.op import Op

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import disconnect, move_readers, take_name
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.symbolic import Inexact
 from dovetail.ir.types import Unknown
-from dovetail.symbolic import Inexact
 
 Rule: TypeAlias = Callable[[Builder, Node], Value | Sequence[Value | None] | None]
 """Returns the values that replace a node's outputs, or None to keep the node."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 
 _CLASSES = {
     letter: frozenset(item.name for item in dtypes.ALL if not kinds or item.kind in kinds.split())

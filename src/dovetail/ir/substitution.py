@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
 
 

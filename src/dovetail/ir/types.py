@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dovetail import symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import MissingAttributeError, RuleError, printable
-from dovetail.limits import MAX_AXES
-from dovetail.symbolic import Dim
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import MAX_AXES
+from dovetail.ir.symbolic import Dim
 
 Size: TypeAlias = int | Dim
 Shape: TypeAlias = tuple[Size, ...]

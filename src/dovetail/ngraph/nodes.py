@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, printable
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder, dimension
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import VALUE_LIMIT, Value
 from dovetail.ir.types import Shape, Tensor, Type
 

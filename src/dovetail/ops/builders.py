@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail.ir import dtypes
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder

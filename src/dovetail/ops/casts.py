@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail import arrays, dtypes
-from dovetail.dtypes import DType
+from dovetail.ir import arrays, dtypes
+from dovetail.ir.dtypes import DType
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, printable
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, Windows, bodies
 from dovetail.ir.types import UNKNOWN, Tensor, Type, View
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Graph, Value
 
@@ -32,7 +32,7 @@ class Constant(Op, sig="-> y: any"):
         return None
 
     def evaluate(self, xp: Namespace) -> Any:
-        from dovetail import arrays
+        from dovetail.ir import arrays
 
         return arrays.from_numpy(xp, self.data)
 
@@ -67,7 +67,7 @@ class DefaultInput(Op, sig="-> y: any"):
         return None
 
     def evaluate(self, xp: Namespace) -> Any:
-        from dovetail import arrays
+        from dovetail.ir import arrays
 
         return arrays.from_numpy(xp, self.default)
 

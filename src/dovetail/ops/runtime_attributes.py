@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
@@ -18,7 +18,7 @@ from dovetail.ir.types import Bounded, Shape, Tensor, Type, Unknown, View
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
 
 MAX_CHOICES = 512
 """Largest number of combinations of axes for which types are inferred."""
@@ -241,7 +241,7 @@ class RuntimeAttributes(Op):
         return op.value(*self.own_inputs(xs))
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
-        from dovetail.interpreter.evaluate import apply, type_of
+        from dovetail.ir.evaluate import apply, type_of
 
         result = {
             name: self._attribute(name, [int(item) for item in np.asarray(x).reshape(-1).tolist()], np.shape(x))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.interpreter.evaluate import FOLD_LIMIT
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.evaluate import FOLD_LIMIT
 from dovetail.ir.types import Size, Tensor, View
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array
+    from dovetail.ir.arrays import Array
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.builder import describe_op
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, Window, Windows, has
 from dovetail.ir.types import Unknown, static

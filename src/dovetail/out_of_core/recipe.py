@@ -25,10 +25,10 @@ from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dovetail.dtypes import dtype
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.formats.files import StrPath, read_bytes
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import dtype
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import static
 from dovetail.out_of_core.copy_worker import allocate, read_exactly

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
 from dovetail.formats.files import StrPath, open_beside
 from dovetail.formats.safetensors_file import read_header
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.out_of_core.blocks import row_major
 
 INDEX = "model.safetensors.index.json"

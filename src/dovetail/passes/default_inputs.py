@@ -10,9 +10,9 @@ from typing import Any
 
 from dovetail.ir.edit import copy_model, disconnect
 from dovetail.ir.graph import Graph, Model, Node
-from dovetail.limits import counting
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
 from dovetail.ops.constant import Constant, DefaultInput
-from dovetail.passes.infer import infer_graph
 
 
 def default_inputs(graph: Graph) -> dict[str, Node]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, disconnect, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Node, Value

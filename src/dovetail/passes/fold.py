@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dovetail.interpreter.evaluate import fold_op
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
+from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ops.runtime_attributes import as_attributes

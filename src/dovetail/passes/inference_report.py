@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import RuleError, raise_all
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
+from dovetail.ir.infer import infer_with_equations
 from dovetail.ir.op import Op, bodies, host_inputs
 from dovetail.ir.types import Tensor, sizes_in
 from dovetail.ops.constant import Foreign
-from dovetail.passes.infer import infer_with_equations
 
 
 @dataclass(frozen=True, slots=True)

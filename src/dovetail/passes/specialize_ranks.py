@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_op, remove_dead, rename
 from dovetail.ir.graph import Graph, Node, Value

@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dovetail import native_core
 from dovetail.errors import EngineError, FormatError
-from dovetail.forks import ForkLock
-from dovetail.limits import Limits, default_limits
+from dovetail.ir.host import native_core
+from dovetail.ir.host.forks import ForkLock
+from dovetail.ir.limits import Limits, default_limits
 from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, encode_range, programs_of, restore_calls
 from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
@@ -24,8 +24,8 @@ from dovetail.runtime.program import Program, Statistics
 if TYPE_CHECKING:
     from dovetail.engine.parametric_plan import ParametricPlan
     from dovetail.engine.run.executable import Executable
-    from dovetail.interpreter.results import Results
     from dovetail.ir.graph import Model
+    from dovetail.ir.results import Results
 
 LOGGER = logging.getLogger("dovetail")
 VERSION = "5"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail.interpreter.results import Results
-from dovetail.limits import Limits, machine_memory
+from dovetail.ir.limits import Limits, machine_memory
+from dovetail.ir.results import Results
 from dovetail.plan_cache import packed_weights
 from dovetail.plan_cache.folder import Blob, Entry
 

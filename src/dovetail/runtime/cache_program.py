@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import native_core, symbolic
 from dovetail.errors import EngineError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
+from dovetail.ir.host import native_core
 from dovetail.ir.inputs_outputs import bind_sizes, check_inputs, named_inputs, to_array, zeros_of
+from dovetail.ir.limits import active, refuse_memory, within_memory
 from dovetail.ir.state import State
-from dovetail.limits import active, refuse_memory, within_memory
 from dovetail.runtime.caches import Cache, find_caches, with_leading_growth
 from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import LoadedProgram, Statistics, write_outputs

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, inline, rename
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.symbolic import Size
 from dovetail.ir.types import Tensor, axis_in, sizes_in
 from dovetail.ops.constant import Identity
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
-from dovetail.symbolic import Size
 
 UPDATES = ScatterElements, ScatterND, ScatterUpdate, TensorScatter
 """Operators that change elements of their first input."""

@@ -9,17 +9,17 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from dovetail import native_core
 from dovetail.errors import EngineError, printable
-from dovetail.limits import Limits, counting, default_limits, within_memory
+from dovetail.ir.host import native_core
+from dovetail.ir.host.threads import thread_count
+from dovetail.ir.limits import Limits, counting, default_limits, within_memory
 from dovetail.runtime.program import Program
-from dovetail.threads import thread_count
 
 # What a program from the cache of plans does not need is imported in functions, for its start-up time.
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
-    from dovetail.interpreter.results import Results
     from dovetail.ir.graph import Model
+    from dovetail.ir.results import Results
     from dovetail.plan_cache.cached_program import CacheKey
     from dovetail.plan_cache.folder import CacheFolder
     from dovetail.runtime.native_program import NativeProgram

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.gc_pause import pause_gc
-from dovetail.interpreter.results import Results
-from dovetail.limits import active, counting, within_memory
+from dovetail.ir.host.gc_pause import pause_gc
+from dovetail.ir.limits import active, counting, within_memory
+from dovetail.ir.results import Results
 from dovetail.runtime.program import LoadedProgram, Statistics
 
 if TYPE_CHECKING:

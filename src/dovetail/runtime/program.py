@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dovetail.errors import EngineError, printable
-from dovetail.gc_pause import pause_gc
-from dovetail.interpreter.results import Results
-from dovetail.limits import DEFAULT, active, counting
+from dovetail.ir.host.gc_pause import pause_gc
+from dovetail.ir.limits import DEFAULT, active, counting
+from dovetail.ir.results import Results
 
 # What a program from the cache of plans does not need is imported in functions, for its start-up time.
 if TYPE_CHECKING:

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType, DTypeLike
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.import_constants import FOLDED
 from dovetail.formats.openvino import rt_info
 from dovetail.formats.roundtrip_metadata import PATH, PROPERTY as OPENVINO_RECORD
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType, DTypeLike
 from dovetail.ir.edit import copy_model, move_readers, remove_dead, rename
 from dovetail.ir.graph import EXTENSIONS, Graph, Model, Operand, Value
+from dovetail.ir.infer import infer_graph
 from dovetail.ir.inputs_outputs import to_array
+from dovetail.ir.limits import counting
+from dovetail.ir.selection import names_of, select_values
 from dovetail.ir.state import PROPERTY as STATES, state_inputs
+from dovetail.ir.state_interface import drop_incomplete_states
 from dovetail.ir.types import Tensor
-from dovetail.limits import counting
 from dovetail.ops.constant import Constant
-from dovetail.passes.infer import infer_graph
-from dovetail.transform.selection import names_of, select_values
-from dovetail.transform.state_interface import drop_incomplete_states
 
 RESERVED_PROPERTIES = (STATES, OPENVINO_RECORD)
 """Metadata properties that dovetail itself writes and reads."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dovetail import symbolic
 from dovetail.errors import Diagnostic, DovetailError, RuleError, raise_all
 from dovetail.formats.exporter import strip_metadata
 from dovetail.formats.import_constants import FOLDED
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, move_readers
 from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
+from dovetail.ir.selection import unknown_name, values_by_name
 from dovetail.ir.state import State, state_outputs
+from dovetail.ir.state_interface import drop_incomplete_states
 from dovetail.ir.suggestions import closest
 from dovetail.ir.types import Size, Tensor
-from dovetail.limits import counting
 from dovetail.ops.constant import Identity
-from dovetail.passes.infer import infer_graph
-from dovetail.transform.selection import unknown_name, values_by_name
-from dovetail.transform.state_interface import drop_incomplete_states
 from dovetail.transform.unification import Unifier, substitute_symbols, symbols_in
 
 

@@ -12,11 +12,11 @@ from dovetail.compare.random_inputs import choose_sizes, random_inputs
 from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.edit import copy_model
+from dovetail.ir.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.inputs_outputs import flatten_outputs
-from dovetail.limits import active, counting, current
+from dovetail.ir.limits import active, counting, current
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
@@ -207,7 +207,7 @@ class Proof:
 
 def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of the open dimensions that the inputs have, as far as an axis is one symbol."""
-    from dovetail import symbolic
+    from dovetail.ir import symbolic
     from dovetail.ir.types import Tensor
 
     found: dict[str, int] = {}

@@ -11,9 +11,9 @@ from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import counting
 from dovetail.ir.types import Size
-from dovetail.limits import counting
-from dovetail.passes.infer import infer_graph
 from dovetail.transform.batch.axes import FreedSize
 from dovetail.transform.batch.requests import (
     NewSize,

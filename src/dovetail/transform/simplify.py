@@ -10,9 +10,9 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats import reload
 from dovetail.ir.edit import copy_graph, copy_model
 from dovetail.ir.graph import Graph, Model
-from dovetail.limits import counting
+from dovetail.ir.infer import infer_graph, keep_names, pure_inference
+from dovetail.ir.limits import counting
 from dovetail.ops.constant import Constant
-from dovetail.passes.infer import infer_graph, keep_names, pure_inference
 from dovetail.transform.simplification.rules import Change, Target, graphs_of
 
 if TYPE_CHECKING:

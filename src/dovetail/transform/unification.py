@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail import symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
 from dovetail.ir.substitution import map_elements, map_sizes

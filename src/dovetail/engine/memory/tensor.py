@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
-from dovetail.arrays import Array
-from dovetail.dtypes import DType
 from dovetail.errors import printable
+from dovetail.ir import symbolic
+from dovetail.ir.arrays import Array
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.limits import MAX_AXES, refuse_array
 from dovetail.ir.op import Windows
 from dovetail.ir.types import Tensor, Type, View
-from dovetail.limits import MAX_AXES, refuse_array
 
 MOVE, INTERPRET = "move", "interpret"
 

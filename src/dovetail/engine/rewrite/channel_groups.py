@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.interpreter.evaluate import FOLD_LIMIT
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import FOLD_LIMIT
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.tensor.concat_split import Split

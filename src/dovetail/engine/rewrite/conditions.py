@@ -6,9 +6,9 @@ from dovetail.errors import DovetailError
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, inline
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.infer import infer_graph
 from dovetail.ir.rewrite import rewrite
 from dovetail.ops.control_flow.if_op import If, known_branch
-from dovetail.passes.infer import infer_graph
 
 
 def inline_known_branches(graph: Graph) -> Graph:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set as AbstractSet
 from typing import Any, NamedTuple
 
-from dovetail import symbolic
-from dovetail.arrays import Array, Namespace
 from dovetail.engine.parametric_sizes import input_symbols_of
+from dovetail.ir import symbolic
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.edit import connect, copy_node, copy_value, disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.types import Size as Dim, Tensor, Type, View

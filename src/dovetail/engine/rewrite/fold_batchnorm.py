@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays import Array, Namespace
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import Shape, View

@@ -11,11 +11,11 @@ from typing import TypeGuard
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
 from dovetail.engine.select.elementwise_codegen import HALF_TYPES, INSTRUCTIONS
 from dovetail.engine.select.kernels import KERNELS
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Graph, Node, Value

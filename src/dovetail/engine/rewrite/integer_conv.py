@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array, Namespace
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op

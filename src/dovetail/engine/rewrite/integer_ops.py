@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
 from dovetail.engine.rewrite.integer_conv import Rescaling, has_single_element, integer_conv, integer_product
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv, fits_i32
 from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op

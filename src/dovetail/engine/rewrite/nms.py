@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.arrays import Array, Namespace
-from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays import Array
-from dovetail.interpreter.evaluate import evaluate_node
+from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
+from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.inputs_outputs import copy_into
 from dovetail.ir.types import Tensor

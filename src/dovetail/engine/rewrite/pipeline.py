@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.engine.rewrite.channel_groups import order_channels_by_part
 from dovetail.engine.rewrite.conditions import inline_known_branches
 from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_batch_norm
@@ -21,10 +20,12 @@ from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
 from dovetail.engine.rewrite.recurrent import rewrite_layer, rewrite_quantized_layer, with_checked_lengths
 from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
-from dovetail.interpreter.evaluate import fold_op
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.edit import copy_graph, remove_dead
+from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.infer import infer_graph, pure_inference
 from dovetail.ir.op import Op, has
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
@@ -73,7 +74,6 @@ from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
 from dovetail.passes.default_inputs import freeze_in_graph
 from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
-from dovetail.passes.infer import infer_graph, pure_inference
 
 MAX_ROUNDS = 4
 """A decomposition may contain operators that are rewritten in their turn."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.engine.select.indexing import SORTABLE
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op

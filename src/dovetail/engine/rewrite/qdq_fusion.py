@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.arrays import Array, Namespace
 from dovetail.engine.rewrite.integer_conv import Rescaling, integer_product
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op

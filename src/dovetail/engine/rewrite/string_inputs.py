@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
 from dovetail.errors import DovetailError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import connect, copy_model, disconnect, remove_dead
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.infer import infer_graph
 from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Identity
 from dovetail.ops.ml.feature_encoding import OneHotEncoder
@@ -21,7 +22,6 @@ from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
-from dovetail.passes.infer import infer_graph
 
 MOVEMENTS = (Concat, Flatten, Gather, Identity, Reshape, Split, Squeeze, Transpose, Unsqueeze)
 """Operators that move strings as they are."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array, Namespace
-from dovetail.interpreter.evaluate import apply
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View

@@ -12,7 +12,7 @@ from dovetail.engine.plan import NO_BUFFER, Operand, Step
 from dovetail.engine.run.step_encoding import OperandRow, encode_operand
 from dovetail.engine.run.subgraphs import CompiledIf, CompiledLoop, Subgraph, TensorShape
 from dovetail.ir.graph import Value
-from dovetail.limits import active
+from dovetail.ir.limits import active
 
 if TYPE_CHECKING:
     from dovetail.engine.run.executable import Executable

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, is_array
 from dovetail.engine.plan import Plan, Step
 from dovetail.engine.run.control_flow import ControlStep, control_step
@@ -18,8 +17,9 @@ from dovetail.engine.run.python_steps import OperandReader, operand_reader, pyth
 from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.engine.run.subgraphs import Subgraph
 from dovetail.errors import EngineError
+from dovetail.ir.arrays import Array
 from dovetail.ir.inputs_outputs import copy_into
-from dovetail.limits import DEFAULT, Usage, active
+from dovetail.ir.limits import DEFAULT, Usage, active
 
 RUN_TIME, LOOP_TRIPS = "run.time", "loop.trips"
 """Codes of limits that the core reports."""

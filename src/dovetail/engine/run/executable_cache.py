@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 
-from dovetail import native_core
 from dovetail.engine.plan_log import log_eviction
 from dovetail.engine.run.executable import Executable
 from dovetail.engine.run.fast_calls import FastCalls
+from dovetail.ir.host import native_core
 
 MAX_PLAN_BYTES = 3 << 26
 """Bytes of the executables of a program, of its subgraphs too, as :func:`plan_bytes` estimates them."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays import Array
 from dovetail.engine.parametric_plan import ParametricPlan
 from dovetail.engine.plan_log import log_eviction
 from dovetail.engine.rewrite.output_conversions import Conversions
 from dovetail.engine.rewrite.string_inputs import EncodedStrings, is_string
 from dovetail.engine.run.executable import Executable, SharedPorts
-from dovetail.interpreter.results import Results
+from dovetail.ir.arrays import Array
 from dovetail.ir.graph import Model, Node, Value
+from dovetail.ir.results import Results
 from dovetail.ir.types import Tensor
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import RunTensor, TensorMap
 from dovetail.engine.plan import COPY, FILL, Operand, Step
 from dovetail.errors import EngineError
-from dovetail.interpreter.evaluate import evaluate_node
-from dovetail.limits import active, bytes_of
+from dovetail.ir.arrays import Array
+from dovetail.ir.evaluate import evaluate_node
+from dovetail.ir.limits import active, bytes_of
 
 OperandReader = Callable[[Operand], Array]
 """Gives the array of an operand in the memory of one call; for a dynamic operand the array that a step stored for its tensor."""

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import dtype
 from dovetail.engine.memory.tensor import RunTensor, TensorMap, is_array
 from dovetail.engine.plan import Operand
 from dovetail.engine.rewrite.conditions import known_index
 from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.shape_specialization import constants_of
 from dovetail.errors import DovetailError
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import dtype
 from dovetail.ir.edit import copy_graph, inline, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.inputs_outputs import copy_shared_outputs
-from dovetail.limits import active
+from dovetail.ir.limits import active
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, clear_types, is_endless
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, native_core
-from dovetail.arrays import Array
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array
+from dovetail.ir.dtypes import DType
+from dovetail.ir.host import native_core
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import (
     ONE_SIXTH,

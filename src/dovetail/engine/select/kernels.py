@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
 from dovetail.engine.rewrite.integer_conv import IntegerConv
@@ -40,6 +39,7 @@ from dovetail.engine.select.indexing import (
 from dovetail.engine.select.ml import select_label_encoder, select_squared_distances
 from dovetail.engine.select.signal import select_dft, select_grid_sample, select_random_uniform
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Node
 from dovetail.ir.op import Op, has, host_inputs
 from dovetail.ir.types import Unknown, axis_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dtypes
 from dovetail.equality.terms import Result, Rule, Terms
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op, has
 from dovetail.ir.types import Type

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.equality.opaque import KnownIntegers
 from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Size, Tensor, Type

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.equality.rules.arithmetic import is_all
 from dovetail.equality.terms import Result, Rule, Terms
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.equality.rules.movement import expand, permutation_of, reshape, sizes_term, transpose
 from dovetail.equality.rules.pointwise_classes import is_pointwise
 from dovetail.equality.terms import Result, Rule, Terms, known_elements
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, Tensor, Type, Unknown, View
@@ -25,7 +25,7 @@ from dovetail.ops.tensor.slice import Bounds, Slice, end_index_of, first_index_o
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
 
 MAX_RANGE = 1 << 16
 """The most indices of a Gather that are compared with a slice."""

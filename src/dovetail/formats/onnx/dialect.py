@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.schemas import schema
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
 

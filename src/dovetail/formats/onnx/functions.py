@@ -25,8 +25,8 @@ from dovetail.formats.onnx.reader import (
 )
 from dovetail.formats.onnx.value_info import rename_symbols
 from dovetail.formats.onnx.writer import kind_of
+from dovetail.ir.limits import Limits, current
 from dovetail.ir.types import sizes_in
-from dovetail.limits import Limits, current
 
 if TYPE_CHECKING:
     from onnx import FunctionProto

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
@@ -22,7 +21,8 @@ from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.value_info import TypeReader, read_value
-from dovetail.limits import current, weight_of_node
+from dovetail.ir import dtypes
+from dovetail.ir.limits import current, weight_of_node
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto

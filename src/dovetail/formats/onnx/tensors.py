@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats import files
 from dovetail.formats.file_pair import Pair
@@ -25,7 +23,9 @@ from dovetail.formats.onnx.messages import present, properties, put_properties, 
 from dovetail.formats.onnx.protobuf_scan import TICKET_BYTES, Elements, Tickets
 from dovetail.formats.safetensors_file import SUFFIX, SafetensorsFile
 from dovetail.formats.weights_file import Label, WeightsFile
-from dovetail.limits import current
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import current
 
 if TYPE_CHECKING:
     from onnx import SparseTensorProto, TensorProto

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
+from dovetail.ir import symbolic
 from dovetail.ir.graph import INFERRED
 from dovetail.ir.types import Map, Optional, Sequence, Shape, Size, Tensor, Type, impossible
 

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import Diagnostic, FormatError, UnsupportedError
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import WRITING, Deviations, log
@@ -24,6 +23,7 @@ from dovetail.formats.onnx.reader import plain_domain
 from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.writer import FLOAT, kind_of
 from dovetail.formats.readback import check_readback
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
 from dovetail.ir.types import is_unnamed, sizes_in

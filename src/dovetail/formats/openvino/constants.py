@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
+from dovetail.ir.dtypes import DType
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import rt_info, xml_attributes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.types import INT64_MAX
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 from dovetail.ir.types import Tensor
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail import symbolic
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import rt_info, xml_attributes
 from dovetail.formats.openvino.diagnostics import Checks, Layer
+from dovetail.ir import symbolic
 from dovetail.ir.types import Shape, Size, Tensor
 
 if TYPE_CHECKING:

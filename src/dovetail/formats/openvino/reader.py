@@ -17,8 +17,8 @@ from dovetail.formats.openvino import constants, edges, port_maps, xml_attribute
 from dovetail.formats.openvino.diagnostics import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.opsets import resolve
+from dovetail.ir.limits import current, weight_of_node
 from dovetail.ir.types import Shape, Size, Tensor, impossible
-from dovetail.limits import current, weight_of_node
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

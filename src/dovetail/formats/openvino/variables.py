@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dovetail import symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.formats.openvino.xml_attributes import format_shape
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import State
 from dovetail.ir.types import Shape, Tensor

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats import file_pair
 from dovetail.formats.fixpoint import Weights
@@ -26,8 +25,9 @@ from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.xml_attributes import PRECISIONS, format_shape
 from dovetail.formats.weights_file import Label, WeightsFile
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import current
 from dovetail.ir.types import Tensor, Type
-from dovetail.limits import current
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = re.compile('[&<>"\t\n\r]')

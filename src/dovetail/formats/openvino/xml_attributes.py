@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from dovetail import symbolic
-from dovetail.dtypes import BY_OPENVINO, DType
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import constants
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import BY_OPENVINO, DType
 from dovetail.ir.types import INT64_MAX, Size, impossible
 
 # Port precisions that are not the element type's name in capitals.

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats import atomic_write, file_pair, files, safetensors_file
 from dovetail.formats.deviations import Deviations
@@ -15,6 +14,7 @@ from dovetail.formats.safetensors_file import SafetensorsFile
 from dovetail.formats.text.grammar import VERSION, Line
 from dovetail.formats.text.reader import TextReader
 from dovetail.formats.text.writer import TextWriter, first_line
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
 
 LIMIT = 1 << 30

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.text import foreign_forms
 from dovetail.formats.text.grammar import MAX_DEPTH, MAX_LEVELS, Line, quote
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import REGISTRY, Op
+from dovetail.ir.symbolic import Dim, parse_print
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type
-from dovetail.symbolic import Dim, parse_print
 
 INLINE = 16
 """The most elements of a tensor that is written in the text; strings always are."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, raise_all
 from dovetail.formats.declared_types import apply_declared_type
 from dovetail.formats.text.grammar import MAX_DEPTH, Line
 from dovetail.formats.text.literals import LiteralReader
 from dovetail.formats.text.metadata_forms import wrong_entry
 from dovetail.formats.text.writer import KINDS, usual_names
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import connect
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.limits import counting
 from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, bodies, failure, infer_types, infer_values, output_count
 from dovetail.ir.state import State
 from dovetail.ir.types import UNKNOWN, Tensor, Type, is_unnamed
-from dovetail.limits import counting
 from dovetail.ops.constant import Constant
 
 MAX_ERRORS = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from dovetail import symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Size, View, agree, broadcast
 from dovetail.ops.attention.heads import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
-from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
 from dovetail.ir.types import Size
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.shape_values import join_sizes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.edit import inline
 from dovetail.ir.op import Op, check_inputs

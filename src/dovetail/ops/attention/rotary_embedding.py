@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail import symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree
 from dovetail.ops.casts import as_type, wide_type

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, grow, inline, remove_dead
 from dovetail.ir.graph import Graph, Node, Value

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, EngineError, RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.limits import current
 from dovetail.ir.op import Op, bodies
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, View, common_type, sizes_in
-from dovetail.limits import current
-from dovetail.passes.infer import infer_graph
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
 
 
@@ -90,7 +90,7 @@ def known_boolean(value: View) -> bool | None:
     known = getattr(value, "constant", None)
     known = value.value if known is None else known
     if known is None and isinstance(value, Value):
-        from dovetail.interpreter.evaluate import constant_value
+        from dovetail.ir.evaluate import constant_value
 
         known = constant_value(value)
     item = np.reshape(known, ()).item() if known is not None and np.size(known) == 1 else None
@@ -180,7 +180,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
         return [reduce(common_type, types) for types in zip(first, *rest, strict=True)]
 
     def evaluate(self, xp: Namespace, cond: Array, *captures: Array) -> Any:
-        from dovetail.interpreter.evaluate import run
+        from dovetail.ir.evaluate import run
 
         return self.evaluate_with(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.graph import Graph, Node
+from dovetail.ir.limits import Usage, bytes_of, counting
 from dovetail.ir.op import check_inputs
 from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, View, common_type
-from dovetail.limits import Usage, bytes_of, counting
 from dovetail.ops.control_flow.if_op import (
     SubgraphOp,
     faults_in,
@@ -25,7 +25,7 @@ from dovetail.ops.control_flow.if_op import (
 )
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
 
 COUNTED_TRIPS = 1 << 10
@@ -197,7 +197,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return None
 
     def evaluate(self, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array) -> Any:
-        from dovetail.interpreter.evaluate import run
+        from dovetail.ir.evaluate import run
 
         return self.evaluate_with(lambda body, xs: run(body, xs, xp), xp, trip_count, cond, *inputs)
 
@@ -272,9 +272,9 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
 
     def _empty_scan_outputs(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
         """Return the empty scan outputs of a loop without trips: unknown sizes are 0."""
-        from dovetail.arrays import from_numpy
-        from dovetail.interpreter.evaluate import type_of
+        from dovetail.ir.arrays import from_numpy
         from dovetail.ir.edit import copy_graph
+        from dovetail.ir.evaluate import type_of
 
         views = [View(type_of(x), None) for x in inputs]
         body = copy_graph(self.body)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, View, is_static
-from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View, agree, is_static, static
-from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View, agree
 from dovetail.ops.casts import as_type
@@ -193,7 +193,7 @@ class NonMaxSuppression(
 
 def known_value_of(threshold: Value | None) -> Any:
     """Return the elements of a threshold that follow from constants (omitted: 0); None where only run time knows them."""
-    from dovetail.interpreter.evaluate import constant_value
+    from dovetail.ir.evaluate import constant_value
 
     return np.zeros((), np.float32) if threshold is None else constant_value(threshold)
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph
 from dovetail.ir.types import Tensor
 from dovetail.ops.casts import as_type

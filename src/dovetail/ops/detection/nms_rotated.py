@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, View
 from dovetail.ops.casts import as_type

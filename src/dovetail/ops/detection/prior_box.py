@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import View
 from dovetail.ops.casts import as_type

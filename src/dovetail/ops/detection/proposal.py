@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, symbolic
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
-from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import join_sizes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import pi, sqrt
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree_shapes, broadcast
 from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like, unbroadcast
@@ -14,7 +14,7 @@ from dovetail.ops.elementwise.operand_laws import REALS
 from dovetail.ops.elementwise.unary import UnaryOp
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

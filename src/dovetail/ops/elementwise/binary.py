@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View, dtype_in
 from dovetail.ops.elementwise.broadcast import (
@@ -21,7 +21,7 @@ from dovetail.ops.elementwise.broadcast import (
 from dovetail.ops.elementwise.operand_laws import EXACT_IN_F64, FLOATS, INTEGERS, REALS, OperandLaw, both
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

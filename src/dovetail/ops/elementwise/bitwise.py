@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, View, dtype_in
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, apply_in_wide_type, scalar_like
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

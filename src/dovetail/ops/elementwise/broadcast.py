@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op, default_types, infer_types
 from dovetail.ir.types import Shape, Size, Type, View, agree_shapes, broadcast
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
     from dovetail.ops.elementwise.operand_laws import OperandLaw

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like, unbroadcast
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, is_float, scalar_like, unbroadcast
 from dovetail.ops.elementwise.operand_laws import BOOLEANS, both
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 
 INTEGERS = frozenset(item.name for item in dtypes.ALL if item.is_integer)
 """The names of the integer types."""

@@ -7,14 +7,14 @@ from functools import reduce
 from math import inf, nan, pi, sqrt
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import Elementwise, apply_in_wide_type, scalar_like
 from dovetail.ops.elementwise.operand_laws import REALS
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

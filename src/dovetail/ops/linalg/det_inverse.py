@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
 from dovetail.ops.builders import reshape_like
 from dovetail.ops.casts import as_type, round_to, wide_type
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail import symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, broadcast_size

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import MatMul
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, Unknown, View, agree, broadcast
 from dovetail.ops.elementwise.broadcast import unbroadcast
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder

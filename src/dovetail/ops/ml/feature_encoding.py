@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import View
 from dovetail.ops.ml.linear_models import as_rows, row_count_of

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
 from dovetail.ops.shape_values import view_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View
 from dovetail.ops.text.strings import string_tensor_of

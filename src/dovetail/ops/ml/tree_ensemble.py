@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, axis_in
-from dovetail.limits import refuse_table
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.ml.class_labels import Labels, check_labels

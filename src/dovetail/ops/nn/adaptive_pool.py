@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, View
-from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
-from dovetail.limits import refuse_table
 from dovetail.ops.nn.sliding_window import SlidingWindowOp
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, static
@@ -22,7 +22,7 @@ from dovetail.ops.nn.sliding_window import (
 )
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

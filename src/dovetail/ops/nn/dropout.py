@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.casts import as_type, round_to
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -11,7 +11,7 @@ from dovetail.ops.nn.conv import AUTO, EXPLICIT, SWAPPED_SAME, Conv, Convolution
 from dovetail.ops.nn.sliding_window import PADS, STALE
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

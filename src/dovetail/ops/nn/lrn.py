@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays
 from dovetail.errors import RuleError
+from dovetail.ir import arrays
 from dovetail.ir.builder import shape_value
 from dovetail.ir.types import View, axes_in, axes_of, axis_in
 from dovetail.ops.casts import as_type, round_to, wide_type
@@ -15,7 +15,7 @@ from dovetail.ops.nn.pool import AveragePool
 from dovetail.ops.nn.sliding_window import split_padding
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Shape, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to, wide_type
@@ -16,7 +16,7 @@ from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.nn.sliding_window import spatial_sizes
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Shape, Tensor, Type, Unknown, View, agree_shapes, static
-from dovetail.limits import refuse_table
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, concat_vectors, input_gradient, sizes_of
 from dovetail.ops.nn.sliding_window import (
@@ -32,7 +32,7 @@ from dovetail.ops.reduction.reduce import ReduceMax
 from dovetail.ops.shape_values import elements_of, length_of_vector
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

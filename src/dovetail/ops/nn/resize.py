@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import current, refuse_array, refuse_memory, refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, axes_in
-from dovetail.limits import current, refuse_array, refuse_memory, refuse_table
 from dovetail.ops.nn.interpolation import (
     COORDINATES,
     NEAREST,
@@ -37,7 +37,7 @@ from dovetail.ops.nn.resize_sizes import (
 from dovetail.ops.shape_values import elements_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

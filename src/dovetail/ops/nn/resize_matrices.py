@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.types import Tensor
 from dovetail.ops.nn.resize_sizes import MARGIN
 

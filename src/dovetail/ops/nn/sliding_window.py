@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dovetail import symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, Unknown, View
 

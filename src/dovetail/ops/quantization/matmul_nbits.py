@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, View, agree, total
 from dovetail.ops.casts import as_type, round_to
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail import arrays
-from dovetail.arrays.backends import full
-from dovetail.dtypes import DType
+from dovetail.ir import arrays
+from dovetail.ir.arrays.backends import full
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.elementwise.activation import Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Softplus, Softsign, ThresholdedRelu
 from dovetail.ops.elementwise.unary import Tanh
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Namespace
+    from dovetail.ir.arrays import Namespace
     from dovetail.ir.builder import Builder
 
 from typing import TYPE_CHECKING
 
-from dovetail.arrays import Namespace
+from dovetail.ir.arrays import Namespace
 from dovetail.ops.nn.conv import concat_vectors
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dovetail.arrays import Array, Namespace
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.op import Op
 from dovetail.ir.types import View
 from dovetail.ops.recurrent.cell_math import Data

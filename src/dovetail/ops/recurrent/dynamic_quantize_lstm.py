@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import is_numpy
 from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import is_numpy
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
 from dovetail.ops.quantization.quantize_linear import dynamic_scale, quantize
 from dovetail.ops.quantization.scales import as_columns
@@ -18,7 +18,7 @@ from dovetail.ops.recurrent.cell_math import ArrayBackend, Data, GraphBackend
 from dovetail.ops.recurrent.layers import LSTM, HasShape
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

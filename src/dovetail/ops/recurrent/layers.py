@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from dovetail import arrays
 from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.ir import arrays
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, View, agree
 from dovetail.ops.recurrent.cell_math import (
@@ -25,7 +25,7 @@ from dovetail.ops.recurrent.cell_math import (
 from dovetail.ops.recurrent.loop_form import loop_over_time
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import output_count
 from dovetail.ir.types import View

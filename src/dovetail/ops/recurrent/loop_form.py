@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dovetail import dtypes
-from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder, shape_value
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Value
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.recurrent.cell_math import Data, GraphBackend, Step, unroll

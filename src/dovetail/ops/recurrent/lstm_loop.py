@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail.dtypes import DType
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ops.constant import Identity
@@ -190,7 +190,7 @@ class _Cell:
 
     def _constant(self, value: Value) -> Any:
         # Deferred: the interpreter imports the operators.
-        from dovetail.interpreter.evaluate import constant_value
+        from dovetail.ir.evaluate import constant_value
 
         return constant_value(self._outer.get(id(value)) or value)
 

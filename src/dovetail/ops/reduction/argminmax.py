@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.interpreter.evaluate import FOLD_LIMIT
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, axis_in
 from dovetail.ops.elementwise.broadcast import Elementwise
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

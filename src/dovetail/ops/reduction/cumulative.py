@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.types import View, axis_in
 from dovetail.ops.elementwise.broadcast import Elementwise, is_float
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

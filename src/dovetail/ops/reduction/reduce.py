@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, axes_in, dtype_in, total
 from dovetail.ops.elementwise.broadcast import Elementwise, is_float, scalar_like
 from dovetail.ops.elementwise.clip import finite_range
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

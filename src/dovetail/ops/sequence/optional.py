@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import EngineError, RuleError
-from dovetail.ir import types
+from dovetail.ir import dtypes, types
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type, Unknown, View
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

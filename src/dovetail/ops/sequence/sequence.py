@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.arrays import element
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.arrays import element
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Sequence, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, integers_of, is_size, view_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

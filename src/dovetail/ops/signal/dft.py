@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, axes_in, is_static, static
-from dovetail.limits import refuse_table
 from dovetail.ops.shape_values import elements_of, integers_of, is_size, length_of_vector
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

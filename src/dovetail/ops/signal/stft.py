@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, View, agree
-from dovetail.limits import refuse_table
 from dovetail.ops.shape_values import elements_of, join_sizes
 from dovetail.ops.signal.dft import DFT, IRDFT
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,16 +7,16 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from dovetail import dtypes, symbolic
-from dovetail.arrays import element
 from dovetail.errors import RuleError
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.arrays import element
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import INT64_MAX, Bounded, View, agree, axis_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, is_size, view_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import symbolic
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import Size, View, axis_in, static
 from dovetail.ops.shape_values import join_sizes, view_of
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of, strides_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree, axis_in
 from dovetail.ops.builders import zeros_like
@@ -15,7 +15,7 @@ from dovetail.ops.shape_values import elements_of
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View, axis_in, dtype_in, total
 from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op, Windows
 from dovetail.ir.types import INT64_MAX, View, axes_in, static
 from dovetail.ops.builders import zeros_like
@@ -25,7 +25,7 @@ from dovetail.ops.shape_values import (
 from dovetail.ops.tensor.slice import MAX_WINDOWS, Run, windows_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

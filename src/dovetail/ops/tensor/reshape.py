@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op, Windows
 from dovetail.ir.types import Shape, Size, View, axes_in, dtype_in, total
 from dovetail.ops.builders import reshape_like
@@ -25,7 +25,7 @@ from dovetail.ops.shape_values import (
 )
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, agree_shapes, axis_in
@@ -21,7 +21,7 @@ from dovetail.ops.tensor.gather import check_indices, check_indices_shape, check
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.dtypes import DType
+from dovetail.ir.limits import refuse_array
 from dovetail.ir.op import Op, Window, Windows, check_inputs
 from dovetail.ir.types import Tensor, Type, View, dtype_in, static, total
-from dovetail.limits import refuse_array
 from dovetail.ops.shape_values import elements_of, host_view_of, length_of_vector, shape_of_rank, view_of
 from dovetail.ops.tensor.transpose_expand_tile import strides_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

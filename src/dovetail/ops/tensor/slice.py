@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import INT64_MAX, View, agree, axes_in, axis_in, dtype_in, static
 from dovetail.ops.shape_values import (
@@ -26,7 +26,7 @@ from dovetail.ops.shape_values import (
 from dovetail.ops.tensor.transpose_expand_tile import strides_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import arrays, symbolic
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import View, broadcast_size, static
 from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size, length_of_vector, shape_of_rank, view_of
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

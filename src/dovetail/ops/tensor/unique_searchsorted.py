@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, View, agree, axis_in, total
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.broadcast import is_float
 
 if TYPE_CHECKING:
-    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir import symbolic
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.limits import refuse_text
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, broadcast
-from dovetail.limits import refuse_text
 from dovetail.ops.text.re2 import check_pattern, full_matcher_of
 
 _CASES = ("keep", "lower", "upper")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, View
 from dovetail.ops.text.strings import strings_of

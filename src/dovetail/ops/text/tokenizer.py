@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError
+from dovetail.ir.arrays import Array, Namespace
+from dovetail.ir.limits import current, refuse_text
 from dovetail.ir.op import Op
 from dovetail.ir.types import View
-from dovetail.limits import current, refuse_text
 from dovetail.ops.text.re2 import check_pattern, compile_pattern
 from dovetail.ops.text.strings import string_tensor_of, strings_of
 

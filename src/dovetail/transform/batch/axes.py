@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.types import Shape, Size, Tensor, Type
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dovetail import dtypes
+from dovetail.ir import dtypes
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies

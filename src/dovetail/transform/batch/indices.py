@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in, is_static, static
 from dovetail.ops.shape_values import integers_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import combinations, product
 
-from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import host_inputs
 from dovetail.ir.types import Tensor, View, static

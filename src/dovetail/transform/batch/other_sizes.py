@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Tensor
 from dovetail.transform.batch.axes import FreedSize

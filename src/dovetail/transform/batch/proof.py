@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.special_inputs import NOT_FINITE, TIES, special_inputs
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import RunArrays, evaluate_node
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
+from dovetail.ir.evaluate import RunArrays, evaluate_node
 from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.limits import current
 from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Tensor
-from dovetail.limits import current
 from dovetail.transform.batch.axes import FreedSize, axes_of, take_samples
 from dovetail.transform.verification import compile_for_verification
 

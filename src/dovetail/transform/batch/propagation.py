@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import faults, infer_types, infer_values
 from dovetail.ir.substitution import map_elements
+from dovetail.ir.symbolic import Dim, Inexact
 from dovetail.ir.types import Size, Tensor, Type, View, axis_in, is_unnamed
 from dovetail.ops.tensor.gather import Gather, GatherElements
 from dovetail.ops.tensor.reshape import Reshape
-from dovetail.symbolic import Dim, Inexact
 from dovetail.transform.batch.axes import FreedSize, carries, has_symbol
 from dovetail.transform.batch.bodies import SubgraphBlocker, repair_bodies
 from dovetail.transform.batch.operands import repair_operands

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError, raise_all
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Optional, Sequence as List, Shape, Size, Tensor, Type
 from dovetail.transform.batch.axes import FreedSize, freed_symbol

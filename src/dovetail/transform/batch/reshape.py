@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.edit import connect, disconnect
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import infer_types

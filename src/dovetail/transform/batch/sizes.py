@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import infer_types
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, axes_in

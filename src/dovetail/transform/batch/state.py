@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
-from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import set_input
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Size, Tensor, Type, is_static, static

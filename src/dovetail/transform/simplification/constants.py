@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.interpreter.evaluate import FOLD_LIMIT, fold_op
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import connect
+from dovetail.ir.evaluate import FOLD_LIMIT, fold_op
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ops.constant import Constant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dovetail import symbolic
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.types import Shape, axes_in

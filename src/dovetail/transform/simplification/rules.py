@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dovetail import symbolic
 from dovetail.errors import RuleError
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inherit
 from dovetail.ir.graph import Graph, Node, Value

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import draws

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import dtype_in

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 

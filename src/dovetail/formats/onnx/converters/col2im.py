@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node
 from dovetail.ir.types import static
 from dovetail.ops.casts import as_type

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
@@ -14,6 +13,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import Reading
 from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ops.attention.attention import Attention
 from dovetail.ops.attention.heads import default_scale, multiply_grouped_heads

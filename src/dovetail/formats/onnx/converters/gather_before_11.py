@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node, Value
-from dovetail.limits import refuse_table
+from dovetail.ir.limits import refuse_table
 from dovetail.ops.elementwise.broadcast import scalar_like
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import Diagnostic, FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Node, Value
@@ -174,7 +174,7 @@ def _state_type(type: Type, item: ForeignValue) -> Type:
         return type
     if type.shape is None:
         return item.type or type
-    from dovetail import symbolic
+    from dovetail.ir import symbolic
 
     name = item.names[0] if item.names else item.key
     return Tensor(type.dtype, tuple(symbolic.symbol(f"?{name}@loop.{axis}") for axis in range(len(type.shape))))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import native_core
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.import_context import ImportContext
@@ -19,6 +18,7 @@ from dovetail.formats.import_node import constant_of
 from dovetail.formats.onnx.converters.fusions import convolve
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Value
+from dovetail.ir.host import native_core
 from dovetail.ops.nn.resize import Resize
 
 _DOMAIN = "com.microsoft.nchwc"

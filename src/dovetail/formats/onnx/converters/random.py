@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.onnx.dialect import ONNX, encode_attribute
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layouts import convert_form, has_full_lengths, pad_inputs

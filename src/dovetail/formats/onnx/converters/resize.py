@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.nn.resize_matrices import run_time_sizes

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import FormatError, RuleError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
@@ -15,7 +13,9 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axes_in

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.tensor.topk import TopK
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import FormatError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.converters.ai_onnx_ml import DOMAIN
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.formats.op_mapping import coerce
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node
 from dovetail.ir.op import Op
+from dovetail.ir.op_mapping import coerce
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 
 _INTEGERS = ("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids")

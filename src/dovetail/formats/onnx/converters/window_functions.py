@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 
 _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0), "BlackmanWindow": (0.42, 0.5, 0.08)}

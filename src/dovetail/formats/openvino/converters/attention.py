@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import symbolic
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.heads import axis_size_of, default_scale, make_window_mask, split_heads

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.shape_values import join_sizes

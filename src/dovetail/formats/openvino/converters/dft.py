@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node
 from dovetail.ops.signal.dft import IRDFT, RDFT, padded_lengths

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
@@ -17,7 +15,9 @@ from dovetail.formats.import_node import Reading
 from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.broadcast import scalar_like

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, remove_dead, set_input
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
-from dovetail.limits import refuse_table
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
 from dovetail.ops.recurrent.lstm_loop import write_as_lstm
 from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import dtypes
 from dovetail.ir.graph import Node
 from dovetail.ops.nn.pool import AveragePool
 

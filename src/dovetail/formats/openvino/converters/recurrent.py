@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
-from dovetail.limits import refuse_table
+from dovetail.ir.limits import refuse_table
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs, split_directions
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")

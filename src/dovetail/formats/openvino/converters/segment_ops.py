@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
+from dovetail.ir import dtypes
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.types import Tensor
-from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import join_sizes
 

@@ -15,8 +15,8 @@ from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
+from dovetail.ir.limits import refuse_unrolling
 from dovetail.ir.types import INT64_MAX
-from dovetail.limits import refuse_unrolling
 from dovetail.ops.nn.sliding_window import split_padding
 from dovetail.ops.shape_values import as_i64, join_sizes
 

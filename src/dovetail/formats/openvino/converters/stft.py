@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.interpreter.evaluate import apply, constant_value
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.evaluate import apply, constant_value
 from dovetail.ir.graph import Node, Value
+from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import is_static, static
-from dovetail.limits import refuse_table
 from dovetail.ops.casts import as_type
 from dovetail.ops.signal.stft import STFT, scalar_of
 from dovetail.ops.tensor.reshape import Unsqueeze

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op

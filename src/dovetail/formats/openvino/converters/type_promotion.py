@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Value
 
 # Promoted types of two floats of equal size and different exponents; any other pair has the larger one.

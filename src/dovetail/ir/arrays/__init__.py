@@ -9,7 +9,7 @@ Errors: UnsupportedError [array.library], [array.dtype], [array.narrowed], [arra
 [array.pad-empty], [array.divide-by-zero], [array.not-a-number].
 """
 
-from dovetail.arrays.arithmetic import (
+from dovetail.ir.arrays.arithmetic import (
     bit_shift,
     erf,
     floor_divide,
@@ -25,7 +25,7 @@ from dovetail.arrays.arithmetic import (
     trunc_divide,
     trunc_mod,
 )
-from dovetail.arrays.backends import (
+from dovetail.ir.arrays.backends import (
     Array,
     Namespace,
     dtype_in,
@@ -40,14 +40,14 @@ from dovetail.arrays.backends import (
     to_numpy,
     widen,
 )
-from dovetail.arrays.casts import cast
-from dovetail.arrays.checks import DeferredCheck, deferring_checks, is_deferring, refuse_elements
-from dovetail.arrays.convolution import convolve, convolve_transpose
-from dovetail.arrays.erfinv import QUANTILES, erfinv
-from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrap_indices
-from dovetail.arrays.movement import one_hot, pad, repeat, reshape, strided_slice, tile, triangle
-from dovetail.arrays.pooling import WindowAxis, pool_max, pool_max_indices, pool_sum
-from dovetail.arrays.windows import sliding_windows, window_counts
+from dovetail.ir.arrays.casts import cast
+from dovetail.ir.arrays.checks import DeferredCheck, deferring_checks, is_deferring, refuse_elements
+from dovetail.ir.arrays.convolution import convolve, convolve_transpose
+from dovetail.ir.arrays.erfinv import QUANTILES, erfinv
+from dovetail.ir.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrap_indices
+from dovetail.ir.arrays.movement import one_hot, pad, repeat, reshape, strided_slice, tile, triangle
+from dovetail.ir.arrays.pooling import WindowAxis, pool_max, pool_max_indices, pool_sum
+from dovetail.ir.arrays.windows import sliding_windows, window_counts
 
 __all__ = [
     "QUANTILES",

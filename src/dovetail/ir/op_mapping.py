@@ -33,10 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays import Array
-from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays import Array
+from dovetail.ir.dtypes import DType
 from dovetail.ir.op import REQUIRED, Field, Op
 
 Attributes = Mapping[str, Any]

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.backends import (
+from dovetail.errors import EngineError
+from dovetail.ir.arrays.backends import (
     Array,
     Ints,
     Namespace,
@@ -20,8 +21,7 @@ from dovetail.arrays.backends import (
     is_numpy,
     to_namespace,
 )
-from dovetail.errors import EngineError
-from dovetail.limits import refuse_array
+from dovetail.ir.limits import refuse_array
 
 
 def strided_slice(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:

@@ -9,16 +9,16 @@ undecided, or :class:`Inexact` where a truth value is needed.
 An expression beyond the limits in ``algebra`` raises :class:`Inexact` too, which bounds time and memory.
 """
 
-from dovetail.symbolic.algebra import Dim, Inexact, Size, name_of, product, symbol
-from dovetail.symbolic.array_namespace import xp
-from dovetail.symbolic.arrays import Array, SymbolicArray, fits
-from dovetail.symbolic.broadcasting import broadcast_sizes
-from dovetail.symbolic.compare import bounds, equal, less, less_equal
-from dovetail.symbolic.division import ceil_divide, exact_quotient, quotient_of_nonzero
-from dovetail.symbolic.elementwise import floor_divide_by_nonzero
-from dovetail.symbolic.min_max import maximum, minimum
-from dovetail.symbolic.parse_print import parse
-from dovetail.symbolic.substitute import atoms, evaluate, substitute, symbols
+from dovetail.ir.symbolic.algebra import Dim, Inexact, Size, name_of, product, symbol
+from dovetail.ir.symbolic.array_namespace import xp
+from dovetail.ir.symbolic.arrays import Array, SymbolicArray, fits
+from dovetail.ir.symbolic.broadcasting import broadcast_sizes
+from dovetail.ir.symbolic.compare import bounds, equal, less, less_equal
+from dovetail.ir.symbolic.division import ceil_divide, exact_quotient, quotient_of_nonzero
+from dovetail.ir.symbolic.elementwise import floor_divide_by_nonzero
+from dovetail.ir.symbolic.min_max import maximum, minimum
+from dovetail.ir.symbolic.parse_print import parse
+from dovetail.ir.symbolic.substitute import atoms, evaluate, substitute, symbols
 
 __all__ = [
     "Array",

@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, element, full, is_numpy, library_name, widen
-from dovetail.arrays.casts import cast
-from dovetail.arrays.movement import between, pad, slice_axis
-from dovetail.arrays.windows import at_offset, offsets, window_counts, window_view
+from dovetail.ir.arrays.backends import Array, Ints, Namespace, element, full, is_numpy, library_name, widen
+from dovetail.ir.arrays.casts import cast
+from dovetail.ir.arrays.movement import between, pad, slice_axis
+from dovetail.ir.arrays.windows import at_offset, offsets, window_counts, window_view
 
 # Columns of one convolution block: small enough to stay in cache, large enough for the matrix product to run at full speed.
 _BLOCK_BYTES = 1 << 22

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes, symbolic
-from dovetail.arrays import Array, Namespace
-from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
+from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder, describe_op
+from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import EXTENSIONS, Graph, Node, Value
+from dovetail.ir.limits import active, bytes_of, current, refuse_array, refuse_memory
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
-from dovetail.limits import active, bytes_of, current, refuse_array, refuse_memory
 
 FOLD_LIMIT = 1 << 23
 """The most bytes by which a folded constant may exceed its inputs."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow, is_numpy, library_name, widen
-from dovetail.arrays.casts import cast
-from dovetail.arrays.checks import is_deferring, refuse_elements
+from dovetail.ir.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow, is_numpy, library_name, widen
+from dovetail.ir.arrays.casts import cast
+from dovetail.ir.arrays.checks import is_deferring, refuse_elements
 
 # W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,
 # highest power first; erf(x) / x in x^2 up to 0.46875, then exp(x^2) erfc(x) in x up to 4. Past 4 the latter still has

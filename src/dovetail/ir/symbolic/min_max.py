@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dovetail.symbolic.algebra import Inexact, Size, bare_atom, dim_of, intern_atom, order, sorted_terms
-from dovetail.symbolic.compare import closeness, less_equal
+from dovetail.ir.symbolic.algebra import Inexact, Size, bare_atom, dim_of, intern_atom, order, sorted_terms
+from dovetail.ir.symbolic.compare import closeness, less_equal
 
 
 def minimum(*sizes: Size) -> Size:

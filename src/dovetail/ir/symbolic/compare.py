@@ -6,8 +6,8 @@ import threading
 from functools import lru_cache
 from math import gcd, inf
 
-from dovetail.symbolic import substitute
-from dovetail.symbolic.algebra import (
+from dovetail.ir.symbolic import substitute
+from dovetail.ir.symbolic.algebra import (
     Atom,
     Dim,
     Inexact,
@@ -19,7 +19,7 @@ from dovetail.symbolic.algebra import (
     is_positive_number,
     polynomial,
 )
-from dovetail.symbolic.intervals import interval
+from dovetail.ir.symbolic.intervals import interval
 
 
 def bounds(size: Size) -> tuple[int | None, int | None]:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dovetail.symbolic import elementwise
-from dovetail.symbolic.algebra import Inexact
-from dovetail.symbolic.arrays import Array, ArrayLike, SymbolicArray, as_values, check_broadcast, small
-from dovetail.symbolic.elementwise import DTypeArgument, adapt_movement, convert_dtype, truth
+from dovetail.ir.symbolic import elementwise
+from dovetail.ir.symbolic.algebra import Inexact
+from dovetail.ir.symbolic.arrays import Array, ArrayLike, SymbolicArray, as_values, check_broadcast, small
+from dovetail.ir.symbolic.elementwise import DTypeArgument, adapt_movement, convert_dtype, truth
 
 
 class _Namespace:

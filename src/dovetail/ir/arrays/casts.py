@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.arrays.backends import Array, Namespace, convert_dtype, dtype_in, element, is_narrow, is_numpy, widen
-from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.arrays.backends import Array, Namespace, convert_dtype, dtype_in, element, is_narrow, is_numpy, widen
+from dovetail.ir.dtypes import DType
 
 # The sixteen quantiles of QLoRA's NormalFloat (Dettmers et al. 2023), as OpenVINO's nf4 has them.
 _NF4 = np.array(

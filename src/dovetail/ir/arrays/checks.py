@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from dovetail.arrays.backends import Array, Namespace, is_numpy
 from dovetail.errors import EngineError
+from dovetail.ir.arrays.backends import Array, Namespace, is_numpy
 
 
 class DeferredCheck(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from dovetail.errors import printable
-from dovetail.forks import ForkLock
-from dovetail.symbolic import intervals
-from dovetail.symbolic.intervals import Interval, interval
+from dovetail.ir.host.forks import ForkLock
+from dovetail.ir.symbolic import intervals
+from dovetail.ir.symbolic.intervals import Interval, interval
 
 MAX_COEFFICIENT = 2**256  # of a coefficient
 MAX_TERMS = 256
@@ -103,7 +103,7 @@ class Dim:
     _range: Interval | None
 
     def __init__(self) -> None:
-        raise TypeError("a Dim is made by dovetail.symbolic.symbol(name)")
+        raise TypeError("a Dim is made by dovetail.ir.symbolic.symbol(name)")
 
     def __add__(self, other: object) -> Any:
         if type(other) is int:
@@ -391,4 +391,4 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 # Deferred to the end: these modules define Dim's operators in terms of Dim.
-from dovetail.symbolic import broadcasting, compare, division, min_max, parse_print  # noqa: E402
+from dovetail.ir.symbolic import broadcasting, compare, division, min_max, parse_print  # noqa: E402

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dovetail.symbolic.algebra import (
+from dovetail.ir.symbolic.algebra import (
     Atom,
     Dim,
     Inexact,

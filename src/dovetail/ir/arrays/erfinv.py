@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.arrays.arithmetic import _ratio
-from dovetail.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow
-from dovetail.arrays.casts import cast
+from dovetail.ir.arrays.arithmetic import _ratio
+from dovetail.ir.arrays.backends import Array, Namespace, convert_dtype, element, is_narrow
+from dovetail.ir.arrays.casts import cast
 
 # M. J. Wichura, Algorithm AS 241: The percentage points of the normal distribution, Appl. Statist. 37 (1988): numerators and
 # denominators, highest power first, with a relative error of about 1e-16. In the middle of (0.85 / 2)^2 - (x / 2)^2, to be

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from dovetail import symbolic
 from dovetail.errors import DovetailError, raise_all
+from dovetail.ir import symbolic
 from dovetail.ir.builder import describe_op
 from dovetail.ir.edit import copy_model
 from dovetail.ir.equations import Equation, Substitution, min_value_of, solve
 from dovetail.ir.graph import Graph, Model, Node
+from dovetail.ir.limits import counting
 from dovetail.ir.op import DEFAULT_NEEDED, bodies, infer_types, infer_values
 from dovetail.ir.substitution import map_elements
+from dovetail.ir.symbolic import Dim
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
-from dovetail.limits import counting
-from dovetail.symbolic import Dim
 
 _ROUNDS = 8
 """The most rounds of inference and of solving equations; each round removes a symbol or tightens a bound."""

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, element, full, index_type, is_numpy, to_namespace
-from dovetail.arrays.indexing import row_steps
-from dovetail.arrays.movement import pad, slice_axis
-from dovetail.arrays.windows import at_offset, window_counts
-from dovetail.dtypes import DType
+from dovetail.ir.arrays.backends import Array, Ints, Namespace, convert_dtype, element, full, index_type, is_numpy, to_namespace
+from dovetail.ir.arrays.indexing import row_steps
+from dovetail.ir.arrays.movement import pad, slice_axis
+from dovetail.ir.arrays.windows import at_offset, window_counts
+from dovetail.ir.dtypes import DType
 
 
 def pool_max(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:

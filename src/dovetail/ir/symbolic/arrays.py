@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail.symbolic.algebra import Dim, Inexact, Size, operand
-from dovetail.symbolic.compare import bounds
+from dovetail.ir.symbolic.algebra import Dim, Inexact, Size, operand
+from dovetail.ir.symbolic.compare import bounds
 
 Array: TypeAlias = np.ndarray[Any, Any]
 ArrayLike: TypeAlias = np.ndarray[Any, Any] | Size | Sequence[Any]
@@ -18,7 +18,7 @@ ArrayLike: TypeAlias = np.ndarray[Any, Any] | Size | Sequence[Any]
 MAX_ELEMENTS = 2**16  # of an array of shape values
 
 functions: dict[str, Callable[..., Array]] = {}
-"""Replacements of numpy's ufuncs by name; dovetail.symbolic.elementwise registers them."""
+"""Replacements of numpy's ufuncs by name; dovetail.ir.symbolic.elementwise registers them."""
 
 
 class SymbolicArray(np.ndarray[Any, np.dtype[np.object_]]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dovetail.symbolic.algebra import Inexact, Size, bare_atom, dim_of, intern_atom
-from dovetail.symbolic.compare import equal
-from dovetail.symbolic.min_max import maximum, minimum, size_order
+from dovetail.ir.symbolic.algebra import Inexact, Size, bare_atom, dim_of, intern_atom
+from dovetail.ir.symbolic.compare import equal
+from dovetail.ir.symbolic.min_max import maximum, minimum, size_order
 
 KIND = "broadcast"
 """The kind of the atom, and the name of the function in the text of an expression."""

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail import dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import UnsupportedError
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
 
 Array: TypeAlias = Any
 Namespace: TypeAlias = Any

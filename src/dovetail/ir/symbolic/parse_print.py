@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from dovetail.errors import FormatError
-from dovetail.symbolic.algebra import (
+from dovetail.ir.symbolic.algebra import (
     MAX_DEGREE,
     MAX_DEPTH,
     Atom,

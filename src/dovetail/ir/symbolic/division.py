@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import gcd, inf
 from typing import Any
 
-from dovetail.symbolic.algebra import (
+from dovetail.ir.symbolic.algebra import (
     MAX_TERMS,
     Atom,
     Dim,
@@ -25,8 +25,8 @@ from dovetail.symbolic.algebra import (
     polynomial,
     terms_of,
 )
-from dovetail.symbolic.compare import is_nonzero, less, less_equal
-from dovetail.symbolic.intervals import interval
+from dovetail.ir.symbolic.compare import is_nonzero, less, less_equal
+from dovetail.ir.symbolic.intervals import interval
 
 
 def _divide_polynomials(first: Size, second: Dim) -> tuple[Size, Size]:

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.symbolic import compare, min_max
-from dovetail.symbolic.algebra import MAX_DEGREE, Dim, Inexact, Size, demand_answer
-from dovetail.symbolic.arrays import (
+from dovetail.ir.symbolic import compare, min_max
+from dovetail.ir.symbolic.algebra import MAX_DEGREE, Dim, Inexact, Size, demand_answer
+from dovetail.ir.symbolic.arrays import (
     Array,
     ArrayLike,
     SymbolicArray,
@@ -24,8 +24,8 @@ from dovetail.symbolic.arrays import (
     fits,
     functions,
 )
-from dovetail.symbolic.compare import has_lower_bound, is_nonzero
-from dovetail.symbolic.division import exact_quotient
+from dovetail.ir.symbolic.compare import has_lower_bound, is_nonzero
+from dovetail.ir.symbolic.division import exact_quotient
 
 DTypeArgument: TypeAlias = npt.DTypeLike | None
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, convert_dtype, index_type, is_numpy, library_name, to_namespace
-from dovetail.arrays.checks import is_deferring, refuse_elements
+from dovetail.ir.arrays.backends import Array, Ints, Namespace, convert_dtype, index_type, is_numpy, library_name, to_namespace
+from dovetail.ir.arrays.checks import is_deferring, refuse_elements
 
 
 def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:

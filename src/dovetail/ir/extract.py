@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dovetail.errors import Diagnostic, DovetailError, RuleError, raise_all
 from dovetail.ir.edit import copy_model, copy_node, copy_value
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.transform.selection import Scope, names_of, select_scope
-from dovetail.transform.state_interface import drop_incomplete_states
+from dovetail.ir.selection import Scope, names_of, select_scope
+from dovetail.ir.state_interface import drop_incomplete_states
 
 
 def extract(model: Model, inputs: str | Iterable[str] | None = None, outputs: str | Iterable[str] | None = None) -> Model:

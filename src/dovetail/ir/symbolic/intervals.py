@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from dovetail.symbolic.algebra import Monomial, Size
+    from dovetail.ir.symbolic.algebra import Monomial, Size
 
 Interval: TypeAlias = tuple[int | float, int | float]
 _WIDEST = 2**512

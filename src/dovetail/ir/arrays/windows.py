@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from dovetail.arrays.backends import Array, Ints, Namespace, is_numpy, to_namespace
+from dovetail.ir.arrays.backends import Array, Ints, Namespace, is_numpy, to_namespace
 
 
 def sliding_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints | None = None, dilations: Ints | None = None) -> Array:

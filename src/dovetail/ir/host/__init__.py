@@ -1,0 +1,1 @@
+"""What the process gives: optional packages, the native core, threads, forks, the garbage collector."""
