@@ -23,7 +23,7 @@ import openvino
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail.passes.fold import fold
+from dovetail.laws.fold import fold
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from light_models import path_of

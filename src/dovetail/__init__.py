@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
-    from dovetail.autodiff import grad
     from dovetail.batch.map_rows import MapReport, map_rows
     from dovetail.batch.mapper import Mapper
     from dovetail.compare.model_profile import ModelProfile, profile
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from dovetail.ir.infer import infer
     from dovetail.ir.limits import Limits
     from dovetail.ir.symbolic import Dim
+    from dovetail.laws.gradients import grad
     from dovetail.out_of_core.recipe import reshard_graph
     from dovetail.out_of_core.reshard import ReshardReport, reshard
     from dovetail.overview import ModelReport, model_report
@@ -104,7 +104,7 @@ __all__ = [
 
 _MODULES = {
     "array_ops": "concat copy split",
-    "autodiff": "grad",
+    "laws.gradients": "grad",
     "batch.mapper": "Mapper",
     "batch.map_rows": "MapReport map_rows",
     "compare.model_profile": "ModelProfile profile",

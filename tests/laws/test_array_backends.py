@@ -18,7 +18,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model
 from dovetail.ir.op import infer_types
 from dovetail.ir.types import Tensor, is_static
-from dovetail.passes.fold import fold
+from dovetail.laws.fold import fold
 from dovetail.runtime.compilation import compile
 
 

@@ -13,10 +13,10 @@ from case_runner import at_most, feeds, model_of
 from cases import Case
 from dovetail.equality.model_terms import number_terms
 from dovetail.equality.real_terms import real_terms
-from dovetail.equality.terms import Terms
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import draws
+from dovetail.laws.terms.terms import Terms
 from dovetail.transform.proof import run_row_major
 
 

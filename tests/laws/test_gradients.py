@@ -13,7 +13,6 @@ from assertions import assert_close
 from case_laws import hold, law
 from case_runner import CASES, at_most, feeds, is_constant, skip_where_outside, sound, write
 from cases import Case
-from dovetail.autodiff import adjoints
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.interpreter.interpret import interpret
@@ -23,6 +22,7 @@ from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import has, host_inputs
 from dovetail.ir.types import Tensor
+from dovetail.laws.gradients import adjoints
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 

@@ -13,8 +13,8 @@ import pytest
 
 import dovetail
 from assertions import assert_close
-from dovetail.passes import specialize_ranks as ranks
-from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
+from dovetail.laws import ranks
+from dovetail.laws.ranks import has_open_rank, specialize_ranks
 from dovetail.validate import validate
 from oracles import run_onnxruntime
 

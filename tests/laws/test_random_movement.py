@@ -18,8 +18,8 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inline
 from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer
+from dovetail.laws.fold import fold
 from dovetail.ops.tensor.reshape import Reshape
-from dovetail.passes.fold import fold
 from dovetail.runtime.compilation import compile
 from dovetail.validate import check
 from strategies import Moved, movements

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.autodiff import adjoints
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
+from dovetail.laws.gradients import adjoints
 
 Write = Callable[[Builder, Callable[..., Any]], Any]
 """An operator written through a builder; the second argument makes an input: a type, then sizes (``...`` for no rank)."""

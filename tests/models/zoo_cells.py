@@ -29,7 +29,7 @@ from dovetail.formats import load, save
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.types import Tensor
-from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
+from dovetail.laws.ranks import has_open_rank, specialize_ranks
 from dovetail.report.model_summary import all_nodes
 from models.corpus_cells import check_sizes, sizes_of
 from models.worker import Answer, PeersFault, Unfilled, answer, ask, asked_for

@@ -15,8 +15,8 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail import autodiff
 from dovetail.debug.layers import complete_inputs, inputs_of_other
+from dovetail.laws import gradients as autodiff
 from work_counts import count_lines
 
 SIZE = 300

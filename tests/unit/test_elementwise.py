@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail.autodiff import adjoints
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
 from dovetail.formats import import_foreign, load
 from dovetail.formats.onnx import codec
@@ -19,6 +18,7 @@ from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.evaluate import run
 from dovetail.ir.graph import Model
+from dovetail.laws.gradients import adjoints
 from dovetail.ops.elementwise.broadcast import unbroadcast
 from dovetail.ops.elementwise.unary import ErfInv
 

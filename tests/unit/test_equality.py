@@ -13,14 +13,14 @@ import pytest
 
 import dovetail
 from dovetail.cli import main
-from dovetail.equality.attribute_keys import freeze
 from dovetail.equality.equality_proof import EqualityProof
 from dovetail.equality.model_terms import number_terms
 from dovetail.equality.numbering import number_values
 from dovetail.equality.real_terms import RealTerms
-from dovetail.equality.rules import real_rules
 from dovetail.errors import FormatError, RuleError
 from dovetail.ir.state import State
+from dovetail.laws.terms.keys import freeze
+from dovetail.laws.terms.rules import real_rules
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.elementwise.binary import Add, Multiply
 

@@ -9,9 +9,9 @@ import pytest
 
 from assertions import assert_close
 from cases.linear import floats
-from dovetail.autodiff import adjoints
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
+from dovetail.laws.gradients import adjoints
 from dovetail.ops.training.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
 
 _X = floats(3, 4, 5, name="f64")

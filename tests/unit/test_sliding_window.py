@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
-from dovetail.autodiff import grad
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.formats import import_foreign, save
 from dovetail.formats.onnx import codec as onnx_codec
 from dovetail.formats.openvino import codec as openvino_codec
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
+from dovetail.laws.gradients import grad
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.pool import AveragePool, MaxPool
 

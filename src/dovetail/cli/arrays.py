@@ -21,7 +21,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
-from dovetail.passes.default_inputs import default_inputs
+from dovetail.ops.default_inputs import default_inputs
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")

@@ -17,9 +17,9 @@ from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_js
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
     """Write a model that computes a value of SOURCE and its gradients, in either format. - is stdin, or ONNX on stdout."""
-    from dovetail.autodiff import grad as differentiate
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
+    from dovetail.laws.gradients import grad as differentiate
 
     if opset is not None and target != STREAM and format_of(target) != "onnx":
         raise click.UsageError("--opset is for ONNX targets")

@@ -72,7 +72,7 @@ def _match_by_number(
     """Match values that are computed alike from inputs of equal names, by the joint value numbering of both models."""
     # Deferred for start-up time: the rules of the numbering import the operators.
     from dovetail.equality.model_terms import number_terms
-    from dovetail.equality.terms import OutOfTime
+    from dovetail.laws.terms.terms import OutOfTime
 
     try:
         terms = number_terms([first.model, second.model], deadline=monotonic() + NUMBERING_SECONDS).terms

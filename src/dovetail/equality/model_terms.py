@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.equality.attribute_keys import operator_key
-from dovetail.equality.rules import exact_rules
 from dovetail.equality.symbols import Interface, unify_inputs
-from dovetail.equality.terms import OutOfTime, Terms
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown
+from dovetail.laws.terms.keys import operator_key
+from dovetail.laws.terms.rules import exact_rules
+from dovetail.laws.terms.terms import OutOfTime, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If, known_branch, symbols_of, type_outside
 from dovetail.ops.control_flow.loop import Loop

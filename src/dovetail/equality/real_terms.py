@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 
 from dovetail.equality.model_terms import Numbered
-from dovetail.equality.opaque import BoundParameter, KnownIntegers, Opaque
-from dovetail.equality.rules import real_rules
-from dovetail.equality.rules.slices import ExactSlice
-from dovetail.equality.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType, DTypeLike
@@ -21,6 +17,10 @@ from dovetail.ir.graph import Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.substitution import map_sizes
 from dovetail.ir.types import Size, Tensor, Unknown
+from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
+from dovetail.laws.terms.rules import real_rules
+from dovetail.laws.terms.rules.slices import ExactSlice
+from dovetail.laws.terms.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
 from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt

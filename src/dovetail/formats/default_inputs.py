@@ -11,7 +11,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
 from dovetail.ops.constant import preserved_faults
-from dovetail.passes.default_inputs import default_inputs, freeze_in_graph
+from dovetail.ops.default_inputs import default_inputs, freeze_in_graph
 
 
 def freeze_defaults(model: Model, data: Mapping[str, Any] | None = None) -> Model:

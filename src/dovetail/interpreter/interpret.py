@@ -18,7 +18,7 @@ from dovetail.ir.limits import active, counting
 from dovetail.ir.results import Results
 from dovetail.ir.types import is_shape_of
 from dovetail.ops.constant import preserved_faults
-from dovetail.passes.default_inputs import default_inputs, open_defaults, overridden
+from dovetail.ops.default_inputs import default_inputs, open_defaults, overridden
 
 
 def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Namespace | None = None) -> Results:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.autodiff import adjoints as pull_back
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.types import agree_shapes
+from dovetail.laws.gradients import adjoints as pull_back
 from dovetail.ngraph.nodes import Constant, Node, Output, Parameter, as_list, in_order, output_of
 from dovetail.ngraph.operators import Core
 from dovetail.ops.constant import Identity

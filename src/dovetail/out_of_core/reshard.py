@@ -24,13 +24,13 @@ from dovetail.ir.infer import infer_graph
 from dovetail.ir.inputs_outputs import check_inputs
 from dovetail.ir.limits import counting, machine_memory
 from dovetail.ir.types import Tensor, is_static
+from dovetail.laws.fold import fold
 from dovetail.out_of_core.blocks import Composition, TensorBlocks, compose_blocks, whole_tensor
 from dovetail.out_of_core.copy_run import CopyRun
 from dovetail.out_of_core.copy_tasks import Budget
 from dovetail.out_of_core.output_files import OutputFile, index_of, nbytes_of, parse_size, plan_files, safetensors_file
 from dovetail.out_of_core.recipe import INPUT_PREFIX, OUTPUT_PREFIX, graph_of, read_recipe
 from dovetail.out_of_core.tensor_sets import INDEX, StoredTensor, TensorSet, describe_set, is_tensor_path, open_tensors
-from dovetail.passes.fold import fold
 
 STATE = ".reshard.json"
 """The file in the output folder that identifies a run which has not ended."""

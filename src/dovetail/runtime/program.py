@@ -227,7 +227,7 @@ class LoadedProgram(Program):
         from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.interpreter.session import InitialStates
         from dovetail.ir.edit import copy_model
-        from dovetail.passes.default_inputs import default_inputs
+        from dovetail.ops.default_inputs import default_inputs
 
         super().__init__(engine, options)
         self._source: Model | None = None
@@ -291,7 +291,7 @@ class LoadedProgram(Program):
         from dovetail.errors import DovetailError
         from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.interpreter.interpret import check_defaults
-        from dovetail.passes.default_inputs import open_defaults, overridden
+        from dovetail.ops.default_inputs import open_defaults, overridden
 
         assert self._source is not None
         names = tuple(sorted(overridden(self._source, arrays)))
@@ -309,7 +309,7 @@ class LoadedProgram(Program):
         return program(dict(arrays), out=out)
 
     def _unknown_input(self, arrays: Mapping[str, Any]) -> EngineError:
-        from dovetail.passes.default_inputs import default_inputs
+        from dovetail.ops.default_inputs import default_inputs
 
         assert self._source is not None
         own = self._own_names()

@@ -22,6 +22,7 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, host_inputs
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
+from dovetail.laws.fold import fold
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.elementwise.activation import Relu
@@ -48,7 +49,6 @@ from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from dovetail.ops.tensor.onehot_trilu_eye import Trilu
 from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
 from dovetail.ops.tensor.shape import Range
-from dovetail.passes.fold import fold
 
 DECOMPOSED: frozenset[type[Op]] = frozenset(
     {

@@ -29,9 +29,12 @@ from dovetail.ir.infer import infer_graph, pure_inference
 from dovetail.ir.op import Op, has
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
+from dovetail.laws.fold import fold
+from dovetail.laws.sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
+from dovetail.ops.default_inputs import freeze_in_graph
 from dovetail.ops.detection.detection_output import DetectionOutput
 from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.elementwise.activation import PRelu, Sigmoid
@@ -71,9 +74,6 @@ from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.ops.signal.stft import ISTFT, STFT
 from dovetail.ops.tensor.onehot_trilu_eye import EyeLike
 from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
-from dovetail.passes.default_inputs import freeze_in_graph
-from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
-from dovetail.passes.fold import fold
 
 MAX_ROUNDS = 4
 """A decomposition may contain operators that are rewritten in their turn."""

@@ -20,8 +20,8 @@ from dovetail.formats.openvino.variables import add_variables
 from dovetail.formats.readback import check_readback
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
-from dovetail.passes.default_inputs import default_inputs
-from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
+from dovetail.laws.ranks import has_open_rank, specialize_ranks
+from dovetail.ops.default_inputs import default_inputs
 
 NEWEST = 17
 """The newest opset whose operators are written. The operators that it adds have no equal in older opsets."""

@@ -14,7 +14,7 @@ from dovetail.ir.types import Tensor
 @ONNX.importer("Gradient", 1, domain="ai.onnx.preview.training")
 def import_gradient(ctx: ImportContext) -> list[Value]:
     """Import Gradient by writing the gradients; the values must be those of the graph, and y a scalar."""
-    from dovetail.autodiff import adjoints
+    from dovetail.laws.gradients import adjoints
 
     named = ctx.attribute("xs", "tuple[str, ...]"), ctx.attribute("zs", "tuple[str, ...]", ())
     target = _value_of(ctx, ctx.attribute("y", "str"))

@@ -11,7 +11,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
+from dovetail.laws.sequences import eliminate_in_subgraphs
 
 
 @OPENVINO.importer("If", 8)

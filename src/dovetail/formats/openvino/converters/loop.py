@@ -20,9 +20,9 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
+from dovetail.laws.sequences import eliminate_in_subgraphs
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
 from dovetail.ops.recurrent.lstm_loop import write_as_lstm
-from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
 Row = dict[str, str]
 NUMBER = Tensor(dtypes.i64, ())

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.equality.rules.arithmetic import PLAIN, is_all
-from dovetail.equality.rules.movement import reshape
-from dovetail.equality.rules.reductions import REDUCTION_KINDS
-from dovetail.equality.rules.slices import ExactSlice, slice_axes, spans_of_operands
-from dovetail.equality.terms import Result, Rule, Terms, known_elements
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Size, Tensor, Type, broadcast
+from dovetail.laws.terms.rules.arithmetic import PLAIN, is_all
+from dovetail.laws.terms.rules.movement import reshape
+from dovetail.laws.terms.rules.reductions import REDUCTION_KINDS
+from dovetail.laws.terms.rules.slices import ExactSlice, slice_axes, spans_of_operands
+from dovetail.laws.terms.terms import Result, Rule, Terms, known_elements
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
 from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt
 from dovetail.ops.linalg.matmul import MatMul

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dovetail.equality.rules.movement import reshape, sizes_term
-from dovetail.equality.terms import Result, Rule, Terms, known_elements
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, axes_in
+from dovetail.laws.terms.rules.movement import reshape, sizes_term
+from dovetail.laws.terms.terms import Result, Rule, Terms, known_elements
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.reduce import (
     ReduceL1,

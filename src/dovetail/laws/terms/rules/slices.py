@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail.equality.rules.movement import expand, permutation_of, reshape, sizes_term, transpose
-from dovetail.equality.rules.pointwise_classes import is_pointwise
-from dovetail.equality.terms import Result, Rule, Terms, known_elements
 from dovetail.errors import RuleError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, Tensor, Type, Unknown, View
+from dovetail.laws.terms.rules.movement import expand, permutation_of, reshape, sizes_term, transpose
+from dovetail.laws.terms.rules.pointwise_classes import is_pointwise
+from dovetail.laws.terms.terms import Result, Rule, Terms, known_elements
 from dovetail.ops.elementwise.broadcast import BroadcastingOp
 from dovetail.ops.shape_values import elements_of
 from dovetail.ops.tensor.concat_split import Concat, Split

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dovetail.equality.rules.arithmetic import is_all
-from dovetail.equality.rules.movement import expand, permutation_of, reshape, transpose
-from dovetail.equality.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
-from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Tensor, Type
+from dovetail.laws.terms.rules.arithmetic import is_all
+from dovetail.laws.terms.rules.movement import expand, permutation_of, reshape, transpose
+from dovetail.laws.terms.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
+from dovetail.laws.terms.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
 from dovetail.ops.elementwise import binary, logical
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax

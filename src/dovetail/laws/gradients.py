@@ -13,9 +13,9 @@ from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import has, infer_types
 from dovetail.ir.types import Tensor, Unknown
+from dovetail.laws.ranks import has_open_rank, specialize_ranks
+from dovetail.laws.sequences import eliminate_sequences
 from dovetail.ops.constant import Foreign
-from dovetail.passes.eliminate_sequences import eliminate_sequences
-from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.equality.terms import Result, Rule, Terms
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op, has
 from dovetail.ir.types import Type
+from dovetail.laws.terms.terms import Result, Rule, Terms
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.recurrent.layers import RecurrentLayer
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail.equality.attribute_keys import digest, operator_key
-from dovetail.equality.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
@@ -19,6 +17,8 @@ from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import VALUE_LIMIT, Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op, has, host_inputs, infer_types, infer_values
 from dovetail.ir.types import Shape, Size, Tensor, Type, Unknown
+from dovetail.laws.terms.keys import digest, operator_key
+from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.ops.constant import Constant
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.shape_values import elements_over_sizes

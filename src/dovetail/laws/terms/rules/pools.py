@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.equality.rules.arithmetic import is_all
-from dovetail.equality.terms import Result, Rule, Terms
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type
+from dovetail.laws.terms.rules.arithmetic import is_all
+from dovetail.laws.terms.terms import Result, Rule, Terms
 from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN

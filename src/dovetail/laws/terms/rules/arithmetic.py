@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dovetail.equality.rules.movement import expand, uniform_scalar, without_leading_ones
-from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_shape
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, broadcast
+from dovetail.laws.terms.rules.movement import expand, uniform_scalar, without_leading_ones
+from dovetail.laws.terms.terms import Result, Rule, Terms, are_equal_shapes, known_shape
 from dovetail.ops.elementwise import operand_laws
 from dovetail.ops.elementwise.activation import PRelu, Relu
 from dovetail.ops.elementwise.binary import (

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.equality.opaque import KnownIntegers
-from dovetail.equality.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Size, Tensor, Type
+from dovetail.laws.terms.opaque import KnownIntegers
+from dovetail.laws.terms.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
 from dovetail.ops.constant import Identity
 from dovetail.ops.elementwise.cast import Cast, CastLike, is_without_effect
 from dovetail.ops.nn.dropout import Dropout, is_inference

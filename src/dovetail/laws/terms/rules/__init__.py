@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from dovetail.equality.rules.arithmetic import ARITHMETIC
-from dovetail.equality.rules.decompositions import decomposition_of
-from dovetail.equality.rules.movement import MOVEMENT
-from dovetail.equality.rules.pointwise import POINTWISE
-from dovetail.equality.rules.pools import POOLS
-from dovetail.equality.rules.real_arithmetic import REAL_ARITHMETIC
-from dovetail.equality.rules.reductions import REDUCTIONS
-from dovetail.equality.rules.slices import SLICES
-from dovetail.equality.terms import Rule
 from dovetail.ir.op import Op
+from dovetail.laws.terms.rules.arithmetic import ARITHMETIC
+from dovetail.laws.terms.rules.decompositions import decomposition_of
+from dovetail.laws.terms.rules.movement import MOVEMENT
+from dovetail.laws.terms.rules.pointwise import POINTWISE
+from dovetail.laws.terms.rules.pools import POOLS
+from dovetail.laws.terms.rules.real_arithmetic import REAL_ARITHMETIC
+from dovetail.laws.terms.rules.reductions import REDUCTIONS
+from dovetail.laws.terms.rules.slices import SLICES
+from dovetail.laws.terms.terms import Rule
 from dovetail.ops.elementwise.binary import Add, Multiply
 
 

@@ -1,0 +1,1 @@
+"""Rewrites that hold for all inputs: constant folding, gradients, sequences and ranks resolved, and laws of terms."""
