@@ -26,7 +26,7 @@ import numpy as np
 
 import dovetail
 from dovetail.compare.benchmark import machine
-from dovetail.plan_cache.folder import CacheFolder
+from dovetail.storage.cache_folder import CacheFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 ZOO = ROOT / "build" / "zoo"

@@ -90,7 +90,7 @@ def text_of(model: Any, folder: Path) -> File:
 
 def _without_trailer(path: Path) -> bytes:
     """Return a side file without its digests, which no mutated model file would match."""
-    from dovetail.formats.weights_file import MAGIC, TRAILER
+    from dovetail.storage.weights_file import MAGIC, TRAILER
 
     data = path.read_bytes() if path.exists() else b""
     return data[:-TRAILER] if data[-TRAILER:].startswith(MAGIC) else data

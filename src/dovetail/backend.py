@@ -14,11 +14,11 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from dovetail.errors import EngineError
 from dovetail.formats import import_foreign
-from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.onnx import codec
 from dovetail.ir import dtypes
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
+from dovetail.storage.deviations import Deviations, log
 
 
 class Prepared(BackendRep):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import FormatError
-from dovetail.formats import atomic_write, files
+from dovetail.storage import atomic_write, files
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import pytest
 import dovetail
 import interruptions
 from dovetail import DovetailError, FormatError
-from dovetail.formats import atomic_write, file_pair, weights_file
+from dovetail.storage import atomic_write, file_pair, weights_file
 from interruptions import KINDS, Kind, check_whole, forked, left_behind, version, version_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

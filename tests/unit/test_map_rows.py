@@ -22,14 +22,14 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 import dovetail
-from dovetail.batch import job_lock
 from dovetail.batch.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows, digest_of
-from dovetail.batch.job_lock import LOCK_NAME, FolderLock
 from dovetail.batch.part_runner import Failure, PartRunner, PartSummary, call_runner
 from dovetail.batch.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress, Scheduler
 from dovetail.batch.sources import open_source
 from dovetail.cli import dovetail as command
 from dovetail.errors import EngineError
+from dovetail.storage import lock as job_lock
+from dovetail.storage.lock import LOCK_NAME, FolderLock
 
 ROWS = 3000
 WIDTH = 24

@@ -15,7 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import dovetail
-from dovetail.formats import files, mapped_files
+from dovetail.storage import files, mapped_files
 
 POLICIES = ("never", "auto", "always")
 SIZE = 256

@@ -152,7 +152,7 @@ def test_imported_weights_give_the_bits_of_packed_ones(tmp_path: Path, build: An
 
 def count_packed(folder: Path) -> int:
     """The number of packed weights in the entries of a folder."""
-    from dovetail.plan_cache.folder import CacheFolder
+    from dovetail.storage.cache_folder import CacheFolder
 
     entries = [CacheFolder(folder).read(path.stem, b"") for path in folder.glob("*.plan")]
     return sum(len(entry.header.get("keys", ())) for entry in entries if entry is not None)
@@ -166,7 +166,7 @@ def forget_programs() -> None:
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "other keys", "remove"])
 def test_packed_weights_that_are_damaged_are_not_used(tmp_path: Path, harm: str) -> None:
-    from dovetail.plan_cache.folder import CacheFolder
+    from dovetail.storage.cache_folder import CacheFolder
 
     path, x = classifier(tmp_path), rows_of(5)
     folder = tmp_path / "plans"

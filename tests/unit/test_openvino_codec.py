@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
-from dovetail.formats import weights_file
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import codec, constants, rt_info
 from dovetail.formats.openvino.opsets import VERSIONS, format_version, resolve
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import BY_OPENVINO, dtype
 from dovetail.ir.types import Tensor
+from dovetail.storage import weights_file
 
 openvino = pytest.importorskip("openvino")
 from openvino import opset15 as ops  # noqa: E402

@@ -18,12 +18,12 @@ import pytest
 import dovetail
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.host import native_core
-from dovetail.plan_cache import folder as folder_module
 from dovetail.plan_cache.cached_program import CachedProgram
-from dovetail.plan_cache.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file
-from dovetail.plan_cache.folder import MAGIC, CacheFolder
 from dovetail.runtime.interpreter_program import InterpretedProgram
 from dovetail.runtime.native_program import NativeProgram
+from dovetail.storage import cache_folder as folder_module
+from dovetail.storage.cache_folder import MAGIC, CacheFolder
+from dovetail.storage.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
@@ -418,7 +418,7 @@ def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> No
 @pytest.fixture
 def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is mapped, as larger ones are; three of its constants are compared with it."""
-    monkeypatch.setattr("dovetail.formats.files.MIN_MAPPED_SIZE", 1)
+    monkeypatch.setattr("dovetail.storage.files.MIN_MAPPED_SIZE", 1)
     monkeypatch.setattr("dovetail.plan_cache.cached_program.MIN_COPY", 256)
     path = tmp_path / "wide.onnx"
     dovetail.save(network(size=4096), path)
@@ -615,7 +615,7 @@ def test_digests_depend_on_every_byte_and_on_no_thread(tmp_path: Path, monkeypat
     path.write_bytes(data)
     found = digest_of(data)
     assert digest_of_file(str(path)) == found
-    monkeypatch.setattr("dovetail.plan_cache.digest._processors", lambda: 1)
+    monkeypatch.setattr("dovetail.storage.digest._processors", lambda: 1)
     assert digest_of(data) == found
     for index in (0, PIECE - 1, PIECE, len(data) - 1):
         assert digest_of(data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]) != found

@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail
 from backend_data import samples
 from dovetail import DovetailError, FormatError
-from dovetail.formats.safetensors_file import NAMES
 from dovetail.ir.builder import Builder
 from dovetail.ops.constant import Foreign
+from dovetail.storage.safetensors_file import NAMES
 from text_identity import differences_of
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))

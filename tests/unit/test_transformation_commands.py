@@ -227,7 +227,7 @@ def test_an_exception_during_save_leaves_the_old_file(
     command: str, ran: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("out.onnx").write_bytes(b"old")
-    module = importlib.import_module("dovetail.formats.atomic_write")
+    module = importlib.import_module("dovetail.storage.atomic_write")
 
     def full(*args: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")

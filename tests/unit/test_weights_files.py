@@ -21,10 +21,10 @@ import dovetail
 from assertions import assert_close
 from dovetail import FormatError
 from dovetail.cli import main
-from dovetail.formats import safetensors_file
 from dovetail.formats.onnx.protobuf_scan import Tickets, bytes_of, join_elements, split_elements
-from dovetail.formats.weights_file import Label
 from dovetail.ir import dtypes
+from dovetail.storage import safetensors_file
+from dovetail.storage.weights_file import Label
 
 X = np.linspace(-1, 1, 2 * 64).astype(np.float32).reshape(2, 64)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from dovetail.errors import DovetailError, EngineError, FormatError, MissingFileError, raise_all
-from dovetail.formats.files import NO_FOLLOW, Folder, StrPath
+from dovetail.storage.files import NO_FOLLOW, Folder, StrPath
 
 _READ = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _LOST = (errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "ESTALE", errno.EIO))

@@ -23,8 +23,8 @@ from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import Sink, file_name_of, name_errors, part_name
 from dovetail.batch.rows import RowBlock, RowFault, RowValues, check_range
 from dovetail.errors import DovetailError, EngineError, FormatError
-from dovetail.formats.files import StrPath, check_location
 from dovetail.ir.host.extras import import_extra
+from dovetail.storage.files import StrPath, check_location
 
 IMAGE = "image"
 FILE = "file"

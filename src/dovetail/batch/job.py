@@ -11,10 +11,10 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from dovetail.batch.dataset_files import describe_change
-from dovetail.batch.job_lock import LOCK_NAME
 from dovetail.errors import DovetailError, EngineError, FormatError
-from dovetail.formats.atomic_write import replace_file
-from dovetail.formats.files import read_bytes
+from dovetail.storage.atomic_write import replace_file
+from dovetail.storage.files import read_bytes
+from dovetail.storage.lock import LOCK_NAME
 
 # A worker imports only the formats that it reads and writes.
 if TYPE_CHECKING:

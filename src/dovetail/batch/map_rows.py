@@ -22,7 +22,6 @@ from dovetail.batch.job import (
     read_record,
     write_record,
 )
-from dovetail.batch.job_lock import FolderLock
 from dovetail.batch.mapper import Mapper
 from dovetail.batch.row_columns import refuse_type
 from dovetail.batch.scheduler import MapProgress, Scheduler, check_fault_count, fault_text, parts_without
@@ -30,6 +29,7 @@ from dovetail.batch.sinks import default_format
 from dovetail.batch.sources import kind_of, open_source
 from dovetail.errors import EngineError
 from dovetail.ir.limits import default_limits, refuse_memory
+from dovetail.storage.lock import FolderLock
 
 if TYPE_CHECKING:
     from dovetail.batch.dataset import Source

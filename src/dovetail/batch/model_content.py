@@ -16,10 +16,10 @@ from dovetail.batch.row_signature import RowSignature
 from dovetail.batch.shared_program import ModelContent
 from dovetail.errors import FormatError
 from dovetail.formats import load
-from dovetail.formats.files import record_files
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits
-from dovetail.plan_cache.digest import digest_of_file, name_of
+from dovetail.storage.digest import digest_of_file, name_of
+from dovetail.storage.files import record_files
 
 
 def read_model(

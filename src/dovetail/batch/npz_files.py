@@ -33,7 +33,7 @@ from dovetail.batch.numpy_files import (
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowValues
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
-from dovetail.formats.files import StrPath
+from dovetail.storage.files import StrPath
 
 SUFFIX = ".npz"
 _MEMBER = ".npy"

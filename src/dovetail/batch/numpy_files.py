@@ -18,7 +18,7 @@ from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import Sink, column_of, file_name_of, part_name
 from dovetail.batch.rows import RowBlock, RowValues
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, raise_all
-from dovetail.formats.files import StrPath
+from dovetail.storage.files import StrPath
 
 SUFFIX = ".npy"
 ARRAY = "array"

@@ -15,8 +15,8 @@ from dovetail.batch.dataset_files import DataFile, DataFolder
 from dovetail.batch.part_files import OneFileSink
 from dovetail.batch.rows import RowBlock, RowFault, RowValues, fault_rows, take_rows
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
-from dovetail.formats.files import StrPath
 from dovetail.ir.host.extras import import_extra
+from dovetail.storage.files import StrPath
 
 SUFFIXES = (".parquet", ".pq")
 _BATCH_BYTES = 8 << 20

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from dovetail.batch.rows import RowFault, RowValues
 from dovetail.errors import DovetailError, EngineError, FormatError
-from dovetail.formats.atomic_write import remove_abandoned_drafts, replace_file
-from dovetail.formats.files import StrPath
+from dovetail.storage.atomic_write import remove_abandoned_drafts, replace_file
+from dovetail.storage.files import StrPath
 
 ERRORS = "_errors"
 EMPTY = "_empty"

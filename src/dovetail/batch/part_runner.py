@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.batch.job import BLOCK_BYTES, Job
-from dovetail.batch.job_lock import token_in
 from dovetail.batch.rows import RowBlock, RowFault, join_blocks, take_rows
 from dovetail.errors import DovetailError, EngineError
+from dovetail.storage.lock import token_in
 
 MEASURED_ROWS = 256
 """Rows that a worker runs to measure the time of a row, at least one batch."""

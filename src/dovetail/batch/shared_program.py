@@ -18,8 +18,8 @@ from dovetail.ir.host.forks import ForkLock
 from dovetail.ir.host.native_core import is_compiled
 from dovetail.ir.limits import Limits
 from dovetail.plan_cache.cached_program import CacheKey, open_shared_program
-from dovetail.plan_cache.digest import digest_of_file
-from dovetail.plan_cache.folder import CacheFolder
+from dovetail.storage.cache_folder import CacheFolder
+from dovetail.storage.digest import digest_of_file
 
 # A worker that starts from a cached plan does not load the model.
 if TYPE_CHECKING:

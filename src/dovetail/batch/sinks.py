@@ -9,7 +9,7 @@ from dovetail.batch.parquet_files import ParquetSink
 from dovetail.batch.part_files import Sink
 from dovetail.batch.zarr_arrays import ZarrSink
 from dovetail.errors import EngineError
-from dovetail.formats.files import StrPath
+from dovetail.storage.files import StrPath
 
 _SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink, "zarr": ZarrSink, "images": ImageSink}
 FORMATS: tuple[str, ...] = tuple(_SINKS)

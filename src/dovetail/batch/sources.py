@@ -10,7 +10,7 @@ from dovetail.batch import image_files, npz_files, numpy_files, parquet_files, z
 from dovetail.batch.dataset import Source
 from dovetail.batch.dataset_files import DataFolder, file_names
 from dovetail.errors import EngineError, FormatError, UnsupportedError
-from dovetail.formats.files import StrPath
+from dovetail.storage.files import StrPath
 
 _SUFFIXES = {
     **dict.fromkeys(parquet_files.SUFFIXES, "parquet"),

@@ -18,8 +18,8 @@ from dovetail.batch.part_files import Sink, column_of, file_name_of, part_name
 from dovetail.batch.rows import RowBlock, RowValues, check_range, fault_rows, join_blocks
 from dovetail.batch.zarr_codecs import codecs_of
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, raise_all
-from dovetail.formats.files import StrPath
 from dovetail.ir.host.extras import import_extra
+from dovetail.storage.files import StrPath
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
 MAX_CHUNK_BYTES = 1 << 30

@@ -275,8 +275,8 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
 
     Raises EngineError [array.file] for a .npy file where there is not exactly one array.
     """
-    from dovetail.formats.atomic_write import replace_file
     from dovetail.ir.inputs_outputs import flatten_outputs
+    from dovetail.storage.atomic_write import replace_file
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():

@@ -146,7 +146,7 @@ def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
 
 
 def _write(path: str, text: str) -> None:
-    from dovetail.formats.atomic_write import replace_file
+    from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
         stream.write(text.encode("utf-8"))

@@ -74,7 +74,7 @@ def diff(
 def _write(path: str | None, text: Any) -> None:
     if path is None:
         return
-    from dovetail.formats.atomic_write import replace_file
+    from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
         stream.write(text().encode("utf-8"))

@@ -128,7 +128,7 @@ def _read_colors(path: str) -> dict[str, float]:
 
 
 def _write(path: str, data: bytes) -> None:
-    from dovetail.formats.atomic_write import replace_file
+    from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
         stream.write(data)

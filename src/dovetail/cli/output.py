@@ -207,7 +207,7 @@ def target_of(path: str, as_json: bool) -> Any:
 def load(path: str) -> Model:
     """Load the model at ``path`` (``-``: stdin), strictly with ``--strict``; warnings go to stderr, one line for each code."""
     from dovetail.formats import load as load_model
-    from dovetail.formats.deviations import summarize
+    from dovetail.storage.deviations import summarize
 
     with progress(f"loading {path}"):
         frozen = _is_noted(_FROZEN)

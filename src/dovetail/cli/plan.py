@@ -65,7 +65,7 @@ def plan(
 
 
 def _write(path: str, text: str) -> None:
-    from dovetail.formats.atomic_write import replace_file
+    from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
         stream.write(text.encode("utf-8"))

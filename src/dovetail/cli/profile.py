@@ -75,7 +75,7 @@ def _kind_of(output: str | None) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    from dovetail.formats.atomic_write import replace_file
+    from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
         stream.write(text.encode("utf-8"))

@@ -98,7 +98,7 @@ def _labels(labels: list[str]) -> str:
 
 def write_json(path: str, data: Any) -> None:
     """Write JSON data to a file, as a whole or not at all."""
-    from dovetail.formats.atomic_write import replace_file
+    from dovetail.storage.atomic_write import replace_file
 
     with replace_file(path) as stream:
         stream.write(json.dumps(data).encode("utf-8"))

@@ -37,8 +37,8 @@ def report(
     --limit seconds=NUMBER changes that.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
-    from dovetail.formats.atomic_write import replace_file
     from dovetail.overview import model_report
+    from dovetail.storage.atomic_write import replace_file
 
     if output is None and not as_json:
         raise click.UsageError("name the page to write, --output FILE.html, or print --json")

@@ -33,8 +33,8 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
         raise click.UsageError("--weights is for --full")
     loaded = load(model)
     if full:
-        from dovetail.formats.safetensors_file import SUFFIX
         from dovetail.formats.text import codec
+        from dovetail.storage.safetensors_file import SUFFIX
 
         target = None if weights else _file_of_stdout()
         side = weights or (target and os.path.splitext(target)[0] + SUFFIX)

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from dovetail.cli.output import STREAM, differences, narrate, table
-from dovetail.formats.deviations import summarize
 from dovetail.ir.graph import Model
+from dovetail.storage.deviations import summarize
 
 _OPSET = click.option("--opset", type=int, help="The ONNX opset to write (default: the model's own, or 21).")
 _EXTERNAL = click.option("--external", is_flag=True, help="Put the tensors of an ONNX file into one file beside it.")

@@ -17,9 +17,9 @@ from dovetail.difference.node_matches import LARGE, Matching, match_nodes
 from dovetail.difference.side import Interner, Side
 from dovetail.errors import printable
 from dovetail.formats import load
-from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.limits import Limits, counting
+from dovetail.storage.mapped_files import check_mapped_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from dovetail import __version__
 from dovetail.equality.symbols import interface_differences
 from dovetail.errors import DovetailError, FormatError, RuleError
-from dovetail.formats.files import read_bytes
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.limits import counting
 from dovetail.ir.op import bodies
 from dovetail.laws.terms.keys import digest
+from dovetail.storage.files import read_bytes
 
 if TYPE_CHECKING:
     from dovetail.equality.equality_proof import EqualityProof

@@ -8,16 +8,16 @@ from os import PathLike
 from typing import Any, BinaryIO, TypeAlias
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
-from dovetail.formats import file_pair
-from dovetail.formats.deviations import Deviations, log
-from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.mapped_files import check_mapped_files
 from dovetail.formats.model_source import ModelSource, Source, bytes_of, format_of, resolve_source
 from dovetail.ir.graph import INFERRED, Graph, Model
 from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import Limits, counting, default_limits, within_memory
 from dovetail.ir.op import bodies
+from dovetail.storage import file_pair
+from dovetail.storage.deviations import Deviations, log
+from dovetail.storage.files import mapping_policy
+from dovetail.storage.mapped_files import check_mapped_files
 
 
 def read(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.weights_file import Label
+from dovetail.storage.weights_file import Label
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError
 from dovetail.formats.declared_types import apply_declared_type
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
 from dovetail.formats.import_constants import ImportedConstants
 from dovetail.formats.import_state import ImportedVariables
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Value
+from dovetail.storage.deviations import Deviations
 
 
 class ImportScope:

@@ -8,7 +8,6 @@ from functools import partial
 
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.declared_types import declared_warning
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect, ImportResult
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
@@ -23,6 +22,7 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.limits import counting
 from dovetail.ir.op import DEFAULT_NEEDED, REGISTRY, UNFORESEEN, Op, failure, faults, infer_types, infer_values, output_count
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown, forget_element_sizes, is_shape_of
+from dovetail.storage.deviations import Deviations
 
 
 def import_model(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:

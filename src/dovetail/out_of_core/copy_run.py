@@ -12,12 +12,12 @@ from threading import Lock
 from typing import Any, BinaryIO
 
 from dovetail.errors import DovetailError, EngineError, FormatError
-from dovetail.formats.atomic_write import replace_file
 from dovetail.out_of_core.blocks import Scratch, TensorBlocks, row_major
 from dovetail.out_of_core.copy_tasks import Budget, Task, tasks_of
 from dovetail.out_of_core.copy_worker import CopyWorker, write_error
 from dovetail.out_of_core.output_files import OutputFile, nbytes_of
 from dovetail.out_of_core.tensor_sets import StoredTensor, TensorFile
+from dovetail.storage.atomic_write import replace_file
 
 
 @dataclass

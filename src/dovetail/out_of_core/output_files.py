@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.safetensors_file import NAMES
 from dovetail.out_of_core.blocks import TensorBlocks
+from dovetail.storage.safetensors_file import NAMES
 
 _ALIGNMENT = 64
 _RANKED = re.compile(r"(.+)@([0-9]{1,6})")

@@ -26,13 +26,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dovetail.errors import EngineError, RuleError, UnsupportedError
-from dovetail.formats.files import StrPath, read_bytes
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import dtype
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import static
 from dovetail.out_of_core.copy_worker import allocate, read_exactly
 from dovetail.out_of_core.tensor_sets import StoredTensor, TensorSet, open_tensors
+from dovetail.storage.files import StrPath, read_bytes
 
 INPUT_PREFIX, OUTPUT_PREFIX = "input:", "output:"
 """Prefixes of names in the graph, where an input and an output would have one name."""

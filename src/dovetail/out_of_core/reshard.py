@@ -16,8 +16,6 @@ import numpy as np
 
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import load
-from dovetail.formats.atomic_write import lock_file, replace_file
-from dovetail.formats.files import StrPath
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph
@@ -31,6 +29,8 @@ from dovetail.out_of_core.copy_tasks import Budget
 from dovetail.out_of_core.output_files import OutputFile, index_of, nbytes_of, parse_size, plan_files, safetensors_file
 from dovetail.out_of_core.recipe import INPUT_PREFIX, OUTPUT_PREFIX, graph_of, read_recipe
 from dovetail.out_of_core.tensor_sets import INDEX, StoredTensor, TensorSet, describe_set, is_tensor_path, open_tensors
+from dovetail.storage.atomic_write import lock_file, replace_file
+from dovetail.storage.files import StrPath
 
 STATE = ".reshard.json"
 """The file in the output folder that identifies a run which has not ended."""

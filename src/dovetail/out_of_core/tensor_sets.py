@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
-from dovetail.formats.files import StrPath, open_beside
-from dovetail.formats.safetensors_file import read_header
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.out_of_core.blocks import row_major
+from dovetail.storage.files import StrPath, open_beside
+from dovetail.storage.safetensors_file import read_header
 
 INDEX = "model.safetensors.index.json"
 """The name of the index that Hugging Face's libraries write beside several files."""

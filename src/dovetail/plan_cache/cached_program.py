@@ -14,12 +14,12 @@ from dovetail.errors import EngineError, FormatError
 from dovetail.ir.host import native_core
 from dovetail.ir.host.forks import ForkLock
 from dovetail.ir.limits import Limits, default_limits
-from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
 from dovetail.plan_cache.entry import NotStorable, encode_plan, encode_range, programs_of, restore_calls
-from dovetail.plan_cache.folder import Blob, CacheFolder, Entry
 from dovetail.plan_cache.packed_weights import packed_name, write_weights
 from dovetail.runtime.native_program import NativeProgram
 from dovetail.runtime.program import Program, Statistics
+from dovetail.storage.cache_folder import Blob, CacheFolder, Entry
+from dovetail.storage.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of
 
 if TYPE_CHECKING:
     from dovetail.engine.parametric_plan import ParametricPlan
@@ -67,7 +67,7 @@ class CachedProgram(Program):
 
     def _load(self) -> Model:
         from dovetail.formats import load
-        from dovetail.formats.files import record_files
+        from dovetail.storage.files import record_files
 
         path = self._key.path
         with record_files() as self._files:
@@ -287,7 +287,7 @@ class PlanWriter:
 
 def _sources_of(blobs: Sequence[Blob], model: Model, path: str) -> list[int]:
     """Return for each blob the offset of the same bytes in the model file; -1 for small ones and those that are not there."""
-    from dovetail.formats.mapped_files import mapped_constants
+    from dovetail.storage.mapped_files import mapped_constants
 
     content = map_file(path)
     file = np.frombuffer(content or b"", np.uint8)

@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.ir.limits import Limits, machine_memory
 from dovetail.ir.results import Results
 from dovetail.plan_cache import packed_weights
-from dovetail.plan_cache.folder import Blob, Entry
+from dovetail.storage.cache_folder import Blob, Entry
 
 if TYPE_CHECKING:
     from dovetail.engine.parametric_plan import ParametricPlan

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.plan_cache.digest import name_of
-from dovetail.plan_cache.folder import CacheFolder, Entry
+from dovetail.storage.cache_folder import CacheFolder, Entry
+from dovetail.storage.digest import name_of
 
 FLOAT_BYTES = 4
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Model
     from dovetail.ir.results import Results
     from dovetail.plan_cache.cached_program import CacheKey
-    from dovetail.plan_cache.folder import CacheFolder
     from dovetail.runtime.native_program import NativeProgram
+    from dovetail.storage.cache_folder import CacheFolder
 
 LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
@@ -164,7 +164,7 @@ def _compile_with_cache(
 ) -> Program:
     """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
     from dovetail.plan_cache.cached_program import CacheKey, open_program
-    from dovetail.plan_cache.folder import CacheFolder
+    from dovetail.storage.cache_folder import CacheFolder
 
     cache = CacheFolder(folder)
     options = {"threads": thread_count(threads), "elide": elide}
@@ -180,8 +180,8 @@ def _compile_with_cache(
 
 def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> NativeProgram:
     """Compile a model file anew; the first call of the program writes its plan."""
-    from dovetail.formats.files import record_files
     from dovetail.plan_cache.cached_program import PlanWriter
+    from dovetail.storage.files import record_files
 
     with record_files() as files:
         program = _compile_native(_load(key.path, limits, None), options)
@@ -195,9 +195,9 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
 def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory: int | None) -> Model:
     """Return the model, or that of a file, with the limits of its runs."""
     from dovetail.formats import load
-    from dovetail.formats.mapped_files import check_mapped_files
     from dovetail.ir.edit import copy_model
     from dovetail.ir.graph import Model
+    from dovetail.storage.mapped_files import check_mapped_files
 
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     check_mapped_files(loaded.graph, loaded.file)

@@ -22,11 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
-from dovetail.formats import atomic_write, file_pair, files
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
-from dovetail.formats.mapped_files import map_of
 from dovetail.formats.onnx.functions import ModelFunction, inline, key_of, read_function, walk
 from dovetail.formats.onnx.messages import message_classes, parse_message, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, rename_repeated_nodes, subgraphs
@@ -36,8 +33,11 @@ from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
 from dovetail.formats.onnx.tensors import Elsewhere, ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
 from dovetail.formats.onnx.unknown_fields import put_back, take_unknown_fields
 from dovetail.formats.onnx.writer import GraphWriter
-from dovetail.formats.safetensors_file import SafetensorsFile
-from dovetail.formats.weights_file import copy_array
+from dovetail.storage import atomic_write, file_pair, files
+from dovetail.storage.deviations import Deviations
+from dovetail.storage.mapped_files import map_of
+from dovetail.storage.safetensors_file import SafetensorsFile
+from dovetail.storage.weights_file import copy_array
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -62,7 +62,7 @@ def read(
     """Read the model in a file, in bytes, or in a ModelProto.
 
     ``file`` is the path for messages and for external data where ``source`` is not a path; for ``allow_symlinks_within`` see
-    :func:`dovetail.formats.files.open_beside`. ``deviations`` collects departures from the format that every reader which
+    :func:`dovetail.storage.files.open_beside`. ``deviations`` collects departures from the format that every reader which
     accepts the file reads alike; without it they are errors. Tensors are read-only and map external data. Raises FormatError or
     UnsupportedError, with every fault in ``diagnostics``.
     """
@@ -123,7 +123,7 @@ def write(
     ``external``: tensors of at least ``threshold`` bytes are written to one separate file, of this name or ``<name>.data``;
     None: only where the model would exceed one protobuf message. Files are replaced as a whole, or not at all. Raises
     FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], [path.foreign], and what
-    :func:`dovetail.formats.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.onnx],
+    :func:`dovetail.storage.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.onnx],
     [attribute.value], [attribute.range], [data.external], [proto.size].
     """
     if external is None:

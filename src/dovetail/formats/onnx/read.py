@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.importer import import_model
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, from_text
+from dovetail.storage.deviations import Deviations
 
 
 def import_onnx(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:

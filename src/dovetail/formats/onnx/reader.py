@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.onnx.messages import present, properties, refuse_rest, text, texts
 from dovetail.formats.onnx.names import label
@@ -23,6 +22,7 @@ from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.value_info import TypeReader, read_value
 from dovetail.ir import dtypes
 from dovetail.ir.limits import current, weight_of_node
+from dovetail.storage.deviations import Deviations
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto

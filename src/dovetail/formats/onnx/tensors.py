@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
-from dovetail.formats import files
-from dovetail.formats.file_pair import Pair
 from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
 from dovetail.formats.onnx.protobuf_scan import TICKET_BYTES, Elements, Tickets
-from dovetail.formats.safetensors_file import SUFFIX, SafetensorsFile
-from dovetail.formats.weights_file import Label, WeightsFile
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.limits import current
+from dovetail.storage import files
+from dovetail.storage.file_pair import Pair
+from dovetail.storage.safetensors_file import SUFFIX, SafetensorsFile
+from dovetail.storage.weights_file import Label, WeightsFile
 
 if TYPE_CHECKING:
     from onnx import SparseTensorProto, TensorProto
@@ -81,7 +81,7 @@ class TensorReader:
 
         The tensor is read-only, without a copy of raw or external data. ``accept`` receives its deviations. Raises FormatError
         [data.type], [data.shape], [data.size], [data.field], [data.value], [data.text], [data.external] and what
-        :mod:`dovetail.formats.files` raises; UnsupportedError [data.segment], [data.rank].
+        :mod:`dovetail.storage.files` raises; UnsupportedError [data.segment], [data.rank].
         """
         fields = present(proto, "tensor")
         name = fields.pop("name", "")

@@ -11,7 +11,6 @@ import numpy as np
 
 from dovetail.errors import Diagnostic, FormatError, UnsupportedError
 from dovetail.formats import roundtrip_metadata
-from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignValue
@@ -28,6 +27,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, as_text
 from dovetail.ir.types import is_unnamed, sizes_in
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.storage.deviations import WRITING, Deviations, log
 
 CONTRIB = "com.microsoft"
 """The domain of the operators that onnxruntime adds, all of version 1."""

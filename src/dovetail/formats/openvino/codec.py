@@ -21,16 +21,16 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError, raise_all
-from dovetail.formats import file_pair, files
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot, Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import constants, rt_info, xml_parser
 from dovetail.formats.openvino.diagnostics import TooManyErrors
 from dovetail.formats.openvino.reader import LEGACY, Reader
 from dovetail.formats.openvino.writer import IrWriter
-from dovetail.formats.safetensors_file import SUFFIX, SafetensorsFile
-from dovetail.formats.weights_file import WeightsFile
+from dovetail.storage import file_pair, files
+from dovetail.storage.deviations import Deviations
+from dovetail.storage.safetensors_file import SUFFIX, SafetensorsFile
+from dovetail.storage.weights_file import WeightsFile
 
 VERSIONS = (10, 11)
 # Of constants, in bytes: every element type can be read in place.

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import rt_info, xml_attributes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.types import INT64_MAX
+from dovetail.storage.deviations import Deviations
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.importer import import_model
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.ir.graph import Model
+from dovetail.storage.deviations import Deviations
 
 
 def import_openvino(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:

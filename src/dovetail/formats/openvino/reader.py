@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
-from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import constants, edges, port_maps, xml_attributes
 from dovetail.formats.openvino.diagnostics import Checks, Layer
@@ -19,6 +18,7 @@ from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.opsets import resolve
 from dovetail.ir.limits import current, weight_of_node
 from dovetail.ir.types import Shape, Size, Tensor, impossible
+from dovetail.storage.deviations import Deviations
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -9,7 +9,6 @@ from typing import BinaryIO
 from dovetail.errors import Diagnostic, FormatError
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.default_inputs import freeze_defaults
-from dovetail.formats.deviations import WRITING, Deviations, log
 from dovetail.formats.exporter import export_model
 from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignModel
@@ -22,6 +21,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
 from dovetail.ops.default_inputs import default_inputs
+from dovetail.storage.deviations import WRITING, Deviations, log
 
 NEWEST = 17
 """The newest opset whose operators are written. The operators that it adds have no equal in older opsets."""

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
-from dovetail.formats import file_pair
 from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import constants, rt_info
@@ -24,10 +23,11 @@ from dovetail.formats.openvino.port_maps import MAP_NUMBERS
 from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.xml_attributes import PRECISIONS, format_shape
-from dovetail.formats.weights_file import Label, WeightsFile
 from dovetail.ir.dtypes import DType
 from dovetail.ir.limits import current
 from dovetail.ir.types import Tensor, Type
+from dovetail.storage import file_pair
+from dovetail.storage.weights_file import Label, WeightsFile
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = re.compile('[&<>"\t\n\r]')

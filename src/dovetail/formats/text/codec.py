@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from dovetail.errors import DovetailError, FormatError
-from dovetail.formats import atomic_write, file_pair, files, safetensors_file
-from dovetail.formats.deviations import Deviations
-from dovetail.formats.safetensors_file import SafetensorsFile
 from dovetail.formats.text.grammar import VERSION, Line
 from dovetail.formats.text.reader import TextReader
 from dovetail.formats.text.writer import TextWriter, first_line
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
+from dovetail.storage import atomic_write, file_pair, files, safetensors_file
+from dovetail.storage.deviations import Deviations
+from dovetail.storage.safetensors_file import SafetensorsFile
 
 LIMIT = 1 << 30
 """The most bytes of a text."""
@@ -29,7 +29,7 @@ def load(source: files.StrPath | bytes, file: str | None, deviations: Deviations
     """Load a model from a path or from bytes, with its types inferred.
 
     Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name], [text.graph], [text.state] with every fault,
-    and what the rules of the operators and :mod:`dovetail.formats.files` raise.
+    and what the rules of the operators and :mod:`dovetail.storage.files` raise.
     """
 
     def read_once(data: files.Content, pair: file_pair.Pair, deviations: Deviations | None) -> Model:

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
-from dovetail.formats.safetensors_file import SafetensorsFile
 from dovetail.formats.text.grammar import MAX_DEPTH, VERSION, name_text, quote
 from dovetail.formats.text.literals import Array, LiteralWriter, Symbols
-from dovetail.formats.weights_file import Label, contiguous_bytes
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ops.constant import Constant
+from dovetail.storage.safetensors_file import SafetensorsFile
+from dovetail.storage.weights_file import Label, contiguous_bytes
 
 KINDS = ("inputs", "constants", "nodes")
 """The kinds of values: inputs of a graph, outputs of constants, outputs of other nodes."""

@@ -18,16 +18,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from dovetail.errors import FormatError
-from dovetail.formats.files import (
-    NO_FOLLOW,
-    Folder,
-    StrPath,
-    folder_of,
-    parts_of,
-    refuse_kind,
-    refuse_nul,
-    unreadable,
-)
+from dovetail.storage.files import NO_FOLLOW, Folder, StrPath, folder_of, parts_of, refuse_kind, refuse_nul, unreadable
 
 try:
     import fcntl

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dovetail.errors import EngineError
-from dovetail.formats.atomic_write import lock_file
+from dovetail.storage.atomic_write import lock_file
 
 LOCK_NAME = "_lock"
 HEARTBEAT_SECONDS = 10.0

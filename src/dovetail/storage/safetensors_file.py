@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from dovetail.errors import FormatError
-from dovetail.formats import files
-from dovetail.formats.weights_file import DIGEST, Bytes, Label, PairSignature, WeightsFile
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
+from dovetail.storage import files
+from dovetail.storage.weights_file import DIGEST, Bytes, Label, PairSignature, WeightsFile
 
 SUFFIX = ".safetensors"
 KEY = "dovetail"

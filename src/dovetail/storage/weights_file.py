@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import FormatError
-from dovetail.formats.mapped_files import region_of
 from dovetail.ir.dtypes import DType
+from dovetail.storage.mapped_files import region_of
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -27,7 +27,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from dovetail.errors import EngineError
-from dovetail.plan_cache.digest import BufferComparison, bytes_of, digest_of
+from dovetail.storage.digest import BufferComparison, bytes_of, digest_of
 
 LOGGER = logging.getLogger("dovetail")
 MAGIC = b"dovetail plan 2\n"

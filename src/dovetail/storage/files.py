@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import FormatError
-from dovetail.formats.mapped_files import watch
+from dovetail.storage.mapped_files import watch
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -27,10 +27,10 @@ from typing import BinaryIO, TypeVar
 import numpy as np
 
 from dovetail.errors import DovetailError, FormatError
-from dovetail.formats import atomic_write, files
-from dovetail.formats.deviations import Deviations
-from dovetail.formats.safetensors_file import signature_in_header
-from dovetail.formats.weights_file import DIGEST, PairSignature, WeightsFile, signature_in_trailer
+from dovetail.storage import atomic_write, files
+from dovetail.storage.deviations import Deviations
+from dovetail.storage.safetensors_file import signature_in_header
+from dovetail.storage.weights_file import DIGEST, PairSignature, WeightsFile, signature_in_trailer
 
 T = TypeVar("T")
 _MODEL_SUFFIXES = (".onnx", ".xml", ".dt", ".pb", ".ort")
