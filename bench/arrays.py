@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.compare.benchmark import REST
+from dovetail.measure.benchmark import REST
 
 THREADS = int(os.environ["DOVETAIL_THREADS"])
 LARGE, PAST_CACHES = 8 << 20, 64 << 20

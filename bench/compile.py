@@ -20,8 +20,8 @@ import numpy as np
 import onnx
 
 import dovetail
-from dovetail.compare.benchmark import machine
 from dovetail.engine.engine import Engine
+from dovetail.measure.benchmark import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models

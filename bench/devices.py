@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.benchmark import median_times
+from dovetail.measure.benchmark import median_times
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 from models import MODELS, difference  # noqa: E402

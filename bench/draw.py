@@ -32,7 +32,7 @@ import vision_models  # noqa: E402
 
 import dovetail  # noqa: E402
 from browser import CHROMIUM, DRIVER, Browser  # noqa: E402
-from dovetail.draw import draw_model  # noqa: E402
+from dovetail.report.draw import draw_model  # noqa: E402
 
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 CAPTURE = "window.blobs = []; URL.createObjectURL = blob => { window.blobs.push(blob); return 'data:,'; };"

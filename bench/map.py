@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.benchmark import machine
+from dovetail.measure.benchmark import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench")]

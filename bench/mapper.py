@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.benchmark import machine
+from dovetail.measure.benchmark import machine
 from dovetail.storage.cache_folder import CacheFolder
 
 ROOT = Path(__file__).resolve().parent.parent

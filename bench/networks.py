@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from dovetail.compare.benchmark import PEERS, median_times
 from dovetail.compare.runtimes import Runner, is_installed, runner
+from dovetail.measure.benchmark import PEERS, median_times
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models

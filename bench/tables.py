@@ -20,8 +20,8 @@ from typing import Any
 
 from zoo_times import profile
 
-from dovetail.compare.benchmark import machine
 from dovetail.ir.host.native_core import instruction_set
+from dovetail.measure.benchmark import machine
 
 BENCH = Path(__file__).resolve().parent
 PAGE = BENCH.parent / "docs" / "performance.md"

@@ -22,8 +22,8 @@ import numpy as np
 import onnx
 
 import dovetail
-from dovetail.compare.benchmark import machine, peers_for
-from dovetail.compare.throughput import measure_throughput
+from dovetail.measure.benchmark import machine, peers_for
+from dovetail.measure.throughput import measure_throughput
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "examples")]

@@ -38,7 +38,7 @@ BATCHES = 16
 def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]:
     """One model with one number of threads: milliseconds of each engine, the ratio, and a profile where it is above 1."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from dovetail.compare.benchmark import measure
+    from dovetail.measure.benchmark import measure
     from models.zoo_cells import PEERS, Record
 
     record = Record(ZOO, facts)
@@ -67,7 +67,7 @@ def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]
 def measured_at_sizes(facts: dict[str, Any], threads: int, calls: int) -> list[dict[str, Any]]:
     """One model at changing sizes; nothing for a model without open sizes."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from dovetail.compare.size_benchmark import measure_sizes
+    from dovetail.measure.size_benchmark import measure_sizes
     from models.zoo_cells import PEERS, Record
 
     record = Record(ZOO, facts)

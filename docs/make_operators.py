@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dovetail import catalog
 from dovetail.ir.op import REGISTRY, has
+from dovetail.report import catalog
 
 TARGET = Path(__file__).parent / "operators.md"
 HEAD = """# Operators

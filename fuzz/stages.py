@@ -19,10 +19,10 @@ import numpy as np
 import dovetail
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.difference.model_diff import diff
-from dovetail.draw import draw_model
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
 from dovetail.ops.constant import preserved_faults
+from dovetail.report.draw import draw_model
 from dovetail.report.model_summary import summarize
 from seeds import File
 

@@ -35,7 +35,7 @@ Run = Callable[[Any, list[Any]], list[Any]]
 
 def in_dovetail(engine: str) -> Run:
     def run(model: Any, inputs: list[Any]) -> list[Any]:
-        from dovetail import backend
+        from dovetail.compat import onnx_backend as backend
 
         return list(backend.prepare(model, "CPU", engine=engine).run(inputs))
 

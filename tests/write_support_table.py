@@ -1,4 +1,4 @@
-"""Write src/dovetail/shown.toml, what the cases show of each operator: ``python tests/write_support_table.py``.
+"""Write src/dovetail/report/operator_support.toml, what the cases show of each operator: ``python tests/write_support_table.py``.
 
 ``types``: the element types of the first input that some case has. ``gradient``: ``slope`` where the law of gradients holds for
 some case, ``zero`` where it does and every slope is 0. ``native``: the types with which some case runs in steps of the compiled
@@ -29,7 +29,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.op import has
 from laws.test_gradients import DIFFERENTIABLE, backward, check_slope, forward, in_f64, seeds
 
-TARGET = Path(__file__).parents[1] / "src" / "dovetail" / "shown.toml"
+TARGET = Path(__file__).parents[1] / "src" / "dovetail" / "operator_support.toml"
 ORDER = {item.name: place for place, item in enumerate(dtypes.ALL)}
 Facts = dict[str, str]
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from dovetail.array_ops import concat, copy, split
     from dovetail.batch.map_rows import MapReport, map_rows
     from dovetail.batch.mapper import Mapper
-    from dovetail.compare.model_profile import ModelProfile, profile
     from dovetail.debug.bisect_result import BisectResult
     from dovetail.debug.bisection import bisect
     from dovetail.debug.layer_comparison import LayerComparison
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from dovetail.ir.limits import Limits
     from dovetail.ir.symbolic import Dim
     from dovetail.laws.gradients import grad
+    from dovetail.measure.model_profile import ModelProfile, profile
+    from dovetail.measure.overview import ModelReport, model_report
     from dovetail.out_of_core.recipe import reshard_graph
     from dovetail.out_of_core.reshard import ReshardReport, reshard
-    from dovetail.overview import ModelReport, model_report
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.runtime.compilation import compile, plan, run
     from dovetail.runtime.program import Program
@@ -107,7 +107,7 @@ _MODULES = {
     "laws.gradients": "grad",
     "batch.mapper": "Mapper",
     "batch.map_rows": "MapReport map_rows",
-    "compare.model_profile": "ModelProfile profile",
+    "measure.model_profile": "ModelProfile profile",
     "debug.bisect_result": "BisectResult",
     "debug.bisection": "bisect",
     "debug.layer_comparison": "LayerComparison",
@@ -126,7 +126,7 @@ _MODULES = {
     "ir.limits": "Limits",
     "out_of_core.recipe": "reshard_graph",
     "out_of_core.reshard": "ReshardReport reshard",
-    "overview": "ModelReport model_report",
+    "measure.overview": "ModelReport model_report",
     "ir.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",
     "runtime.compilation": "compile plan run",

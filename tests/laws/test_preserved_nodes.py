@@ -11,11 +11,11 @@ import pytest
 import dovetail
 from case_runner import at_most, feeds, model_of, over
 from cases import Case
-from dovetail.draw import draw_model
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import read
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.model_source import resolve_source
+from dovetail.report.draw import draw_model
 from dovetail.report.model_summary import summarize
 
 UNKNOWN = "no_such_attribute"

@@ -12,7 +12,7 @@ import pytest
 import dovetail
 import oracles
 from backend_data import KINDS, Sample, assert_similar, samples
-from dovetail import backend
+from dovetail.compat import onnx_backend as backend
 from dovetail.errors import DovetailError
 
 ENGINES = ("interpreter", "native")

@@ -15,7 +15,7 @@ import pytest
 
 from backend_data import Sample, assert_similar, samples
 from coverage_summary import NOT_BUILT
-from dovetail import backend
+from dovetail.compat import onnx_backend as backend
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.ir import op_mapping

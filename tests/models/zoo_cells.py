@@ -20,7 +20,6 @@ import numpy as np
 import onnx
 
 import dovetail
-from dovetail.compare.benchmark import measure
 from dovetail.compare.f64_run import run_wide, wide
 from dovetail.compare.runtimes import Names, runner
 from dovetail.compare.verify import compare, random_outputs
@@ -30,6 +29,7 @@ from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.types import Tensor
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
+from dovetail.measure.benchmark import measure
 from dovetail.report.model_summary import all_nodes
 from models.corpus_cells import check_sizes, sizes_of
 from models.worker import Answer, PeersFault, Unfilled, answer, ask, asked_for

@@ -14,7 +14,7 @@ from assertions import assert_close
 from case_runner import feeds, model_of
 from cases import Case
 from cases.attention import _NONE, flat, heads, past, seen
-from dovetail import backend
+from dovetail.compat import onnx_backend as backend
 from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.graph import Model

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import write_support_table
-from dovetail import catalog
 from dovetail.cli import main
 from dovetail.ir import op_mapping
 from dovetail.ir.host import native_core
 from dovetail.ir.op import REGISTRY
+from dovetail.report import catalog
 
 
 @pytest.mark.parametrize("name", sorted(catalog.tested_facts()))

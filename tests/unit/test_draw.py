@@ -23,14 +23,14 @@ from onnx import helper
 
 import dovetail
 from dovetail.cli import main
-from dovetail.draw import Drawing, draw_model
-from dovetail.draw.layout import Placed, place_item, separate
-from dovetail.draw.measures import plan_measure
-from dovetail.draw.repeats import Repeat, tandem_repeats
-from dovetail.draw.scene import Card, Frame, Gate, node_names
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
+from dovetail.measure.node_measures import plan_measure
+from dovetail.report.draw import Drawing, draw_model
+from dovetail.report.draw.layout import Placed, place_item, separate
+from dovetail.report.draw.repeats import Repeat, tandem_repeats
+from dovetail.report.draw.scene import Card, Frame, Gate, node_names
 
 pytest.importorskip("fast_sugiyama", reason="dovetail-graph[draw] is not installed")
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
@@ -236,7 +236,7 @@ def test_the_edges_between_the_modules_of_a_frame_have_no_cycle() -> None:
 
 
 def test_the_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
-    code = "import sys, dovetail; from dovetail.draw import draw_model as d; m = d(dovetail.load(sys.argv[1]));"
+    code = "import sys, dovetail; from dovetail.report.draw import draw_model as d; m = d(dovetail.load(sys.argv[1]));"
     code += "sys.stdout.buffer.write((m.svg() + m.html()).encode())"
     found = {
         subprocess.run(
@@ -314,12 +314,12 @@ def test_a_graph_that_defeats_the_layout_is_drawn_in_bounded_time(model: object)
 
 
 def test_a_part_of_very_many_nodes_and_edges_is_drawn_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail.draw.scene_builder.MAX_NODES", 50)
+    monkeypatch.setattr("dovetail.report.draw.scene_builder.MAX_NODES", 50)
     drawing = draw_model(chain(60))
     assert drawing.scene.root.total == 50 and drawing.notes == ["very many nodes: the first 50 of 60 are drawn"]
     assert drawing.notes[0] in drawing.svg() and drawing.notes[0] in drawing.html()
     monkeypatch.undo()
-    monkeypatch.setattr("dovetail.draw.scene_builder.MAX_EDGES", 200)
+    monkeypatch.setattr("dovetail.report.draw.scene_builder.MAX_EDGES", 200)
     drawing = draw_model(dense(20))
     # Of 210 edges into Concat and 20 into Slice, 40 nodes have 5 each at most.
     assert any("first 5 of each node" in note for note in drawing.notes)

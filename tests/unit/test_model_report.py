@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import dovetail
 from dovetail import Builder, Limits, cli
 from dovetail.formats.export_blockers import OLDEST, export_blockers
-from dovetail.overview import ModelReport
+from dovetail.measure.overview import ModelReport
 from dovetail.report.model_page import SECTIONS
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import dovetail
 from browser import Browser, requires_browser
-from dovetail.draw import draw_model
 from dovetail.ir.graph import Model
+from dovetail.report.draw import draw_model
 
 pytestmark = requires_browser
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"

@@ -15,11 +15,11 @@ from onnx import TensorProto, helper
 
 import dovetail
 from dovetail import Builder, Limits, cli
-from dovetail.compare.model_profile import EngineProfile, ModelProfile
 from dovetail.engine.machine_limits import measure_limits
 from dovetail.engine.step_profile import profile_steps
 from dovetail.ir.host import native_core
 from dovetail.ir.modules import module_of, module_paths
+from dovetail.measure.model_profile import EngineProfile, ModelProfile
 from perfetto_ui import query_trace, requires_perfetto
 
 F32 = np.float32

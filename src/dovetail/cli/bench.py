@@ -54,9 +54,9 @@ def bench(
     With --sizes and --grow: calls of changing sizes, those that are new to an engine beside those that it has seen.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
-    from dovetail.compare.benchmark import machine, measure, peers_for
     from dovetail.ir.host.threads import thread_count
     from dovetail.ir.inputs_outputs import flatten_outputs
+    from dovetail.measure.benchmark import machine, measure, peers_for
 
     if model == STREAM:
         raise click.UsageError("other engines read the model from its file: name it, - is not for bench")
@@ -118,9 +118,9 @@ def _sizes(
 ) -> int:
     """Measure and print calls of changing sizes."""
     from dovetail.cli.arrays import ranges_of
-    from dovetail.compare.benchmark import machine
     from dovetail.compare.random_inputs import random_inputs
-    from dovetail.compare.size_benchmark import draw_sizes, measure_sizes
+    from dovetail.measure.benchmark import machine
+    from dovetail.measure.size_benchmark import draw_sizes, measure_sizes
 
     ranges, growing = ranges_of(changing[0]), {name: fixed.get(name, 1) for name in changing[1]}
     known = _open_sizes(model)
@@ -168,8 +168,8 @@ def _throughput(
     as_json: bool,
 ) -> int:
     """Measure and print throughput."""
-    from dovetail.compare.benchmark import machine
-    from dovetail.compare.throughput import measure_throughput
+    from dovetail.measure.benchmark import machine
+    from dovetail.measure.throughput import measure_throughput
 
     with progress(f"running {file}"):
         rows = measure_throughput(model, file, arrays, peers, threads, rounds, streams)

@@ -50,7 +50,7 @@ def draw(
     Modules are boxes, repeated blocks are drawn once with their count, and edges have the shapes of their values. The page
     (.html) has search, and folds modules. Needs the packages of dovetail-graph[draw].
     """
-    from dovetail.draw import draw_model
+    from dovetail.report.draw import draw_model
 
     suffix = Path(target).suffix.lower()
     if suffix not in SUFFIXES:
@@ -94,7 +94,7 @@ def _measure_options(
     if color is None:
         return {}
     from dovetail.cli.arrays import shapes_of, sizes_of
-    from dovetail.draw.measures import plan_measure
+    from dovetail.measure.node_measures import plan_measure
 
     with progress("planning and timing"):
         found = plan_measure(model, color, shapes=shapes_of(shapes), sizes=sizes_of(dims), threads=threads, seed=seed)

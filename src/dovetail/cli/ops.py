@@ -16,7 +16,7 @@ def ops(format: str | None, as_json: bool) -> int:
     With --format the operators of ONNX or of OpenVINO: the versions that are read, those that are not, and what they are read as.
     Types, gradients and kernels are those that the tests show.
     """
-    from dovetail import catalog
+    from dovetail.report import catalog
 
     if format is None:
         known = catalog.catalog()

@@ -45,7 +45,7 @@ def profile(
     (ui.perfetto.dev) opens the trace. The first run ends after 20 seconds; --limit seconds=NUMBER changes that.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
-    from dovetail.compare.model_profile import profile as profile_model
+    from dovetail.measure.model_profile import profile as profile_model
 
     kind = _kind_of(output)
     loaded = load(model)

@@ -37,7 +37,7 @@ def report(
     --limit seconds=NUMBER changes that.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
-    from dovetail.overview import model_report
+    from dovetail.measure.overview import model_report
     from dovetail.storage.atomic_write import replace_file
 
     if output is None and not as_json:

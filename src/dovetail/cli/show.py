@@ -24,8 +24,8 @@ def show(model: str, full: bool, weights: str | None, as_json: bool) -> int:
     Tensors of more than 16 elements go into m.safetensors beside it, unless that is a file of another model or tool.
     ``dovetail convert m.onnx m.dt`` writes both together.
     """
-    from dovetail.ir.printer import show as show_model
     from dovetail.report.model_summary import describe
+    from dovetail.report.printer import show as show_model
 
     if full and as_json:
         raise click.UsageError("--full and --json exclude each other")

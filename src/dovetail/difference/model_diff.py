@@ -58,7 +58,7 @@ class ModelDiff:
         return {kind: counts[kind] for kind in ("matched", "changed", "added", "removed", "replaced")}
 
     def node_numbers(self, side: str = "second") -> dict[str, float]:
-        """Return a number for each node that differs, by its name in one model, for :func:`dovetail.draw.draw_model`.
+        """Return a number for each node that differs, by its name in one model, for :func:`dovetail.report.draw.draw_model`.
 
         It is the share of changed elements where only weights differ, else 1.
         """

@@ -337,7 +337,7 @@ class Model:
         boxes: int = 150,
         depth: int | None = None,
     ) -> str:
-        """Return a layered picture of the graph as SVG text; see :func:`dovetail.draw.draw_model`."""
+        """Return a layered picture of the graph as SVG text; see :func:`dovetail.report.draw.draw_model`."""
         return EXTENSIONS.model_svg(
             self, colors=colors, measure=measure, unit=unit, is_sum=is_sum, boxes=boxes, depth=depth
         )  # fmt: skip
@@ -404,8 +404,8 @@ _MODULE_OF_EXTENSION = {
     "replace_constants": "dovetail.transform.edit",
     "convert_inputs": "dovetail.transform.edit",
     "set_metadata": "dovetail.transform.edit",
-    "model_text": "dovetail.ir.printer",
+    "model_text": "dovetail.report.printer",
     "model_html": "dovetail.report.notebook",
-    "model_svg": "dovetail.draw.picture",
+    "model_svg": "dovetail.report.draw.picture",
 }
 EXTENSIONS = Extensions()

@@ -6,8 +6,8 @@ from html import escape
 
 from dovetail.errors import UnsupportedError, printable
 from dovetail.ir.graph import EXTENSIONS, Model
-from dovetail.ir.printer import show
 from dovetail.report.model_summary import summarize
+from dovetail.report.printer import show
 
 MAX_DRAWN = 3000
 """The maximum number of nodes of a graph that a notebook draws; more take long."""

@@ -1,7 +1,7 @@
 """The support table of all operators, for ``dovetail ops`` and docs/operators.md.
 
 Import and export are read from the op mappings of the operators. Element types, gradients and native kernels are those that a
-test case covers (``shown.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
+test case covers (``operator_support.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def catalog() -> list[OperatorSupport]:
 
 @cache
 def tested_facts() -> dict[str, dict[str, str]]:
-    """Return the facts of shown.toml, which the test cases cover, by operator."""
-    return tomllib.loads((Path(__file__).parent / "shown.toml").read_text())
+    """Return the facts of operator_support.toml, which the test cases cover, by operator."""
+    return tomllib.loads((Path(__file__).parent / "operator_support.toml").read_text())
 
 
 def _operator_support(name: str, op: type[Op], facts: dict[str, str]) -> OperatorSupport:

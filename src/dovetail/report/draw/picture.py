@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from dovetail.draw.colors import Measure
-from dovetail.draw.layout import Placed, place_item
-from dovetail.draw.scene import Frame, Scene, full_name
-from dovetail.draw.scene_builder import build_scene
-from dovetail.draw.svg import FONT, write_svg
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.graph import EXTENSIONS, Model
+from dovetail.report.draw.colors import Measure
+from dovetail.report.draw.layout import Placed, place_item
+from dovetail.report.draw.scene import Frame, Scene, full_name
+from dovetail.report.draw.scene_builder import build_scene
+from dovetail.report.draw.svg import FONT, write_svg
 
 BOXES = 150
 """The number of boxes up to which modules are drawn open."""
@@ -71,7 +71,7 @@ class Drawing:
     def html(self) -> str:
         """Return one page without external resources: search, hover, folding of modules, pan and zoom."""
         # Deferred for start-up time.
-        from dovetail.draw.page import write_page
+        from dovetail.report.draw.page import write_page
 
         open_frames(self.scene, self.boxes, self.depth)
         return write_page(self.scene, self.name, self.measure)

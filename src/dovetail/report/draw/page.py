@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from dovetail.draw.colors import Measure
-from dovetail.draw.layers import LayerRows, Slot, assign_rows
-from dovetail.draw.layout import box_lines, edge_label, gate_of, text_width
-from dovetail.draw.scene import Card, Frame, Gate, Item, Scene, full_name, node_names
-from dovetail.draw.svg import STYLES, legend_of
 from dovetail.errors import printable
 from dovetail.report.document import document, json_of, text_of
+from dovetail.report.draw.colors import Measure
+from dovetail.report.draw.layers import LayerRows, Slot, assign_rows
+from dovetail.report.draw.layout import box_lines, edge_label, gate_of, text_width
+from dovetail.report.draw.scene import Card, Frame, Gate, Item, Scene, full_name, node_names
+from dovetail.report.draw.svg import STYLES, legend_of
 
 MAX_NAMES = 64
 """The most node names of one box that the search knows."""
@@ -111,4 +111,4 @@ def _rows(rows: LayerRows, frame: Frame, index: dict[Item, int]) -> dict[str, An
 
 
 def _file(suffix: str) -> str:
-    return files("dovetail.draw").joinpath(f"page.{suffix}").read_text(encoding="utf-8")
+    return files("dovetail.report.draw").joinpath(f"page.{suffix}").read_text(encoding="utf-8")

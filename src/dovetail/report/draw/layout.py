@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dovetail.draw.layers import LayerRows, Slot, Wire, assign_rows
-from dovetail.draw.scene import Frame, Gate, Item, shape_label, shorten
+from dovetail.report.draw.layers import LayerRows, Slot, Wire, assign_rows
+from dovetail.report.draw.scene import Frame, Gate, Item, shape_label, shorten
 
 LINE = 14.0
 """Height of a line of text, in units of the picture."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.benchmark import REST, path_for
 from dovetail.compare.runtimes import Names, Runner, ours, runner
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.measure.benchmark import REST, path_for
 from dovetail.runtime.caches import find_caches
 from dovetail.runtime.compilation import compile
 

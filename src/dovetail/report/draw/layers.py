@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.draw.scene import End, Frame, Gate
 from dovetail.errors import UnsupportedError
 from dovetail.ir.graph import Value
+from dovetail.report.draw.scene import End, Frame, Gate
 
 BUNDLE = 5
 """The most values of one item whose edges are drawn apart."""

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dovetail.compare.model_profile import NATIVE, ModelProfile, profile
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.formats import load
@@ -15,6 +14,7 @@ from dovetail.formats.export_blockers import ExportTarget, export_blockers
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting, within_memory
+from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
 from dovetail.report.model_summary import describe_value, summarize
 from dovetail.validate import check_graph
 
@@ -151,7 +151,7 @@ def drawing_of(model: Model) -> str:
     Raises UnsupportedError [draw.library] where the packages of ``dovetail-graph[draw]`` are missing.
     """
     # Deferred for start-up time.
-    from dovetail.draw import draw_model
+    from dovetail.report.draw import draw_model
 
     return draw_model(model).svg()
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.draw.arrangement import arrange
-from dovetail.draw.module_calls import Part, call_paths
-from dovetail.draw.scene import MAX_TITLE, Card, End, Frame, Gate, Item, Scene, full_name, shape_label, shorten, summarize
 from dovetail.errors import printable
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.modules import module_paths
 from dovetail.ir.op import Op, bodies, has
+from dovetail.report.draw.arrangement import arrange
+from dovetail.report.draw.module_calls import Part, call_paths
+from dovetail.report.draw.scene import MAX_TITLE, Card, End, Frame, Gate, Item, Scene, full_name, shape_label, shorten, summarize
 
 MAX_NODES = 200_000
 """The most nodes of a model that are drawn: about 30 seconds."""

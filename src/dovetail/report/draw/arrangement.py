@@ -9,8 +9,8 @@ from itertools import accumulate
 from math import ceil, sqrt
 from typing import Any
 
-from dovetail.draw.repeats import tandem_repeats
-from dovetail.draw.scene import Card, Frame, Gate, Item
+from dovetail.report.draw.repeats import tandem_repeats
+from dovetail.report.draw.scene import Card, Frame, Gate, Item
 
 MAX_ITEMS = 300
 """The most items of a frame; more are divided into sections."""

@@ -13,7 +13,7 @@ function make(name, attributes, text) {
   return element;
 }
 
-/* The layout is that of dovetail/draw/layout.py, without columns. */
+/* The layout is that of dovetail/report/draw/layout.py, without columns. */
 function place(number) {
   const item = items[number];
   if (!item.o) return { number, w: item.w, h: LINE * item.t.length + 12, x: 0, y: 0 };

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from dovetail.draw.scene import Item, node_names
+from dovetail.report.draw.scene import Item, node_names
 
 RAMP = ((255, 247, 226), (253, 212, 158), (252, 141, 89), (215, 48, 31), (127, 0, 0))
 """The scale's colours, lightest first (ColorBrewer OrRd)."""

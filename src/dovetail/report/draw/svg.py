@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from dovetail.draw.colors import Measure
-from dovetail.draw.layout import TITLE, Path, Placed, box_lines, text_width
-from dovetail.draw.scene import Card, Frame, Item, shorten
 from dovetail.errors import printable
+from dovetail.report.draw.colors import Measure
+from dovetail.report.draw.layout import TITLE, Path, Placed, box_lines, text_width
+from dovetail.report.draw.scene import Card, Frame, Item, shorten
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 BACKGROUND = "#ffffff"

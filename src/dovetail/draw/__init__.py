@@ -1,5 +1,0 @@
-"""Pictures of graphs: scene, layout, SVG, PNG and HTML page. ``dovetail.draw.draw_model`` draws a model."""
-
-from dovetail.draw.picture import Drawing, draw_model
-
-__all__ = ["Drawing", "draw_model"]
