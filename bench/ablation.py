@@ -21,8 +21,8 @@ from typing import Any
 import onnx
 
 import dovetail
-from dovetail.compare.runtimes import Names, cost, is_installed
 from dovetail.measure.benchmark import PEERS, median_times
+from dovetail.runtime.peers import Names, cost, is_installed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import detector_models

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.compare.runtimes import is_installed
 from dovetail.compare.verify import compare
 from dovetail.ir.edit import connect, copy_model, set_input
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.operator_methods import operator_class
 from dovetail.ops.constant import Constant
+from dovetail.runtime.peers import is_installed
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"

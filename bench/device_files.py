@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import compare
+from dovetail.runtime.random_inputs import random_inputs
 
 
 def files_of(folder: Path) -> Iterator[tuple[str, Path, Path]]:
@@ -64,7 +64,7 @@ def status_of(path: Path, inputs: Path, backend: str) -> str:
     rows = compare(expected, found)
     if all(row.agrees for row in rows):
         return "agrees"
-    from dovetail.compare.runtimes import runner
+    from dovetail.runtime.peers import runner
 
     try:
         other = runner("onnxruntime", str(path), 1).run(feed)

@@ -128,7 +128,7 @@ def movement(backend: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def literals(name: str) -> dict[str, Any]:
     """The first call of JAX with weights as arguments, and with weights as literals."""
-    from dovetail.devices import jax_program
+    from dovetail.runtime.devices import jax_program
 
     proto, feed = MODELS[name]()
     model = dovetail.load(proto)

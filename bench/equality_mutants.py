@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import DovetailError
 from dovetail.formats import reload
@@ -36,6 +35,7 @@ from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.cast import Cast
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.transform.proof import run_row_major
 
 TELLING = 1e-3

@@ -28,11 +28,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import dovetail  # noqa: E402
 from assertions import assert_close  # noqa: E402
-from dovetail.compare.runtimes import Names, runner  # noqa: E402
 from dovetail.errors import DovetailError, EngineError  # noqa: E402
 from dovetail.ir.graph import Model, Value  # noqa: E402
 from dovetail.ir.state import own_inputs  # noqa: E402
 from dovetail.ir.types import Tensor  # noqa: E402
+from dovetail.runtime.peers import Names, runner  # noqa: E402
 
 Arrays = dict[str, Any]
 RUNTIMES = {".onnx": "onnxruntime", ".xml": "openvino"}

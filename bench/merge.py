@@ -21,10 +21,10 @@ import numpy as np
 from extract import RUNTIMES, TOLERANCE, compare, feed, run_in_own_runtime
 
 import dovetail
-from dovetail.compare.runtimes import Names
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Tensor
+from dovetail.runtime.peers import Names
 
 Arrays = dict[str, Any]
 PORT = "encoder_hidden_states"

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.runtimes import Names, is_installed, runner
 from dovetail.measure.benchmark import PEERS, median_times
+from dovetail.runtime.peers import Names, is_installed, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]

@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from dovetail.compare.runtimes import Runner, is_installed, runner
 from dovetail.measure.benchmark import PEERS, median_times
+from dovetail.runtime.peers import Runner, is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
-from dovetail.compare.runtimes import is_installed
 from dovetail.ir.symbolic import symbols
 from dovetail.ir.types import sizes_in
 from dovetail.measure.benchmark import PEERS, machine
 from dovetail.measure.size_benchmark import draw_sizes, measure_sizes
+from dovetail.runtime.peers import is_installed
+from dovetail.runtime.random_inputs import random_inputs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import speech

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import TensorProto, helper
 
-from dovetail.compare.runtimes import Call, runner
 from dovetail.errors import DovetailError
 from dovetail.measure.benchmark import machine
+from dovetail.runtime.peers import Call, runner
 
 ZOO = Path(__file__).resolve().parents[1] / "build" / "zoo"
 PARTS = ("estimators.", "livekit-plugins-silero.", "silero-vad.", "torch.steps.")

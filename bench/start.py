@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from dovetail.compare.runtimes import is_installed
 from dovetail.measure.benchmark import PEERS, machine
+from dovetail.runtime.peers import is_installed
 
 ROOT = Path(__file__).resolve().parent.parent
 ZOO = ROOT / "build" / "zoo"

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.runtimes import is_installed, runner
 from dovetail.measure.benchmark import PEERS, median_times
+from dovetail.runtime.peers import is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import transformers

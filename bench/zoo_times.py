@@ -101,9 +101,9 @@ def feeds_of(record: Any, calls: int) -> list[dict[str, Any]]:
     """Random inputs at sizes between half the smaller and twice the larger of the two that the zoo has, and multiples of both."""
     import numpy as np
 
-    from dovetail.compare.random_inputs import random_inputs
     from dovetail.errors import DovetailError
     from dovetail.ir.inputs_outputs import check_inputs
+    from dovetail.runtime.random_inputs import random_inputs
 
     model = record.model
     names = [value.name for value in model.inputs]

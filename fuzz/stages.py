@@ -17,13 +17,13 @@ from xml.etree import ElementTree
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.difference.model_diff import diff
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
 from dovetail.ops.constant import preserved_faults
 from dovetail.report.draw import draw_model
 from dovetail.report.model_summary import summarize
+from dovetail.runtime.random_inputs import random_inputs
 from seeds import File
 
 STAGES = (

@@ -15,10 +15,10 @@ from cases_openvino import Fixed, Row
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
 from dovetail.formats.openvino.converters import OPENVINO
-from dovetail.interpreter.session import InitialStates
 from dovetail.ir import dtypes, op_mapping
 from dovetail.ir.op import REGISTRY
 from dovetail.ir.state import own_outputs
+from dovetail.runtime.interpreter.session import InitialStates
 
 FACTORY_NAMES = {"ReLU": "Relu", "SoftMax": "Softmax", "PReLU": "PRelu", "HSwish": "HSwish"}
 """Operators that IR calls otherwise than the openvino package does."""

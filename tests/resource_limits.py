@@ -84,7 +84,7 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
     import dovetail.engine.engine
     import dovetail.formats.onnx.write
     import dovetail.formats.openvino.write
-    from dovetail.compare.random_inputs import random_inputs
+    from dovetail.runtime.random_inputs import random_inputs
 
     options: dict[str, Any] = {}
     if limits:

@@ -24,12 +24,12 @@ from cases import Case
 from dovetail.engine.engine import Engine
 from dovetail.engine.run.executable import Executable
 from dovetail.errors import DovetailError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import dtypes
 from dovetail.ir.op import has
+from dovetail.runtime.interpreter.interpret import interpret
 from laws.test_gradients import DIFFERENTIABLE, backward, check_slope, forward, in_f64, seeds
 
-TARGET = Path(__file__).parents[1] / "src" / "dovetail" / "operator_support.toml"
+TARGET = Path(__file__).parents[1] / "src" / "dovetail" / "report" / "operator_support.toml"
 ORDER = {item.name: place for place, item in enumerate(dtypes.ALL)}
 Facts = dict[str, str]
 

@@ -1,7 +1,7 @@
 // Fast paths of concat, split and copy for whole numpy arrays.
 //
 // Arrays are read through numpy's C interface: an nb::ndarray argument costs more than a small copy. Each function serves the
-// common case and returns None for all others, errors included. array_ops.py has the rules and the error messages.
+// common case and returns None for all others, errors included. runtime/array_ops.py has the rules and the error messages.
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
@@ -252,7 +252,7 @@ PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); 
 
 bool is_absent(PyObject* object) { return object == nullptr || object == Py_None; }
 
-// The concatenated array; null for a case left to array_ops.py. A Python error may be set.
+// The concatenated array; null for a case left to runtime/array_ops.py. A Python error may be set.
 PyArrayObject* concat_plain(PyObject* list, PyObject* axis_object, PyObject* out_object) {
     const bool is_list = PyList_CheckExact(list);
     if (!is_list && !PyTuple_CheckExact(list)) return nullptr;

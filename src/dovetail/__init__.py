@@ -5,7 +5,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dovetail.array_ops import concat, copy, split
     from dovetail.batch.map_rows import MapReport, map_rows
     from dovetail.batch.mapper import Mapper
     from dovetail.debug.bisect_result import BisectResult
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.equality.proof import prove
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
-    from dovetail.interpreter.interpret import interpret
     from dovetail.ir.builder import Builder
     from dovetail.ir.dtypes import DType
     from dovetail.ir.extract import extract
@@ -33,7 +31,9 @@ if TYPE_CHECKING:
     from dovetail.out_of_core.recipe import reshard_graph
     from dovetail.out_of_core.reshard import ReshardReport, reshard
     from dovetail.passes.inference_report import InferenceReport, infer_report
+    from dovetail.runtime.array_ops import concat, copy, split
     from dovetail.runtime.compilation import compile, plan, run
+    from dovetail.runtime.interpreter.interpret import interpret
     from dovetail.runtime.program import Program
     from dovetail.transform.merge import merge
     from dovetail.transform.rebatch import rebatch
@@ -103,7 +103,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "array_ops": "concat copy split",
+    "runtime.array_ops": "concat copy split",
     "laws.gradients": "grad",
     "batch.mapper": "Mapper",
     "batch.map_rows": "MapReport map_rows",
@@ -120,7 +120,7 @@ _MODULES = {
     "equality.proof": "prove",
     "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
     "formats": "load save",
-    "interpreter.interpret": "interpret",
+    "runtime.interpreter.interpret": "interpret",
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
     "ir.limits": "Limits",

@@ -12,7 +12,6 @@ from case_laws import hold, law
 from case_runner import CASES, answer, feeds, model_of, skip_where_outside, sound, views, write
 from cases import Case
 from dovetail.errors import UnsupportedError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import arrays, dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model
@@ -20,6 +19,7 @@ from dovetail.ir.op import infer_types
 from dovetail.ir.types import Tensor, is_static
 from dovetail.laws.fold import fold
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.interpreter.interpret import interpret
 
 
 def is_standard(case: Case) -> bool:

@@ -15,7 +15,6 @@ from case_runner import CASES, at_most, feeds, is_constant, skip_where_outside, 
 from cases import Case
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
@@ -25,6 +24,7 @@ from dovetail.ir.types import Tensor
 from dovetail.laws.gradients import adjoints
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
+from dovetail.runtime.interpreter.interpret import interpret
 
 STEP = 2.0**-17
 FLOATS = ("f64", "f32")

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from assertions import assert_same_bits
 from dovetail.engine.engine import Engine
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model, Value
+from dovetail.runtime.interpreter.interpret import interpret
 
 GRAPHS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

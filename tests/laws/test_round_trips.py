@@ -39,12 +39,12 @@ from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.formats.openvino.converters import OPENVINO
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import dtypes, op_mapping
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Model
 from dovetail.ir.op import REGISTRY, Field, Op
+from dovetail.runtime.interpreter.interpret import interpret
 from dovetail.validate import validate
 
 OLDER = (9, 10, 12)

@@ -15,7 +15,7 @@ from case_runner import answer, feeds, model_of, opsets, skip_where_outside
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write
-from dovetail.interpreter.interpret import interpret
+from dovetail.runtime.interpreter.interpret import interpret
 
 
 @law()

@@ -14,12 +14,12 @@ import pytest
 import dovetail
 from assertions import assert_close, assert_same_graph, assert_size_holds
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import types
 from dovetail.ir.evaluate import type_of
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, Type
+from dovetail.runtime.interpreter.interpret import interpret
 from dovetail.validate import validate
 from oracles import check_onnx, run_onnxruntime
 from sequence_models import SAMPLES, Sample

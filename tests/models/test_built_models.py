@@ -11,9 +11,9 @@ import pytest
 import vision_models
 
 import dovetail
-from dovetail.compare.runtimes import is_installed, runner
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec
+from dovetail.runtime.peers import is_installed, runner
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec, write
 from dovetail.formats.onnx.dialect import since_version
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.graph import Model
+from dovetail.runtime.interpreter.interpret import interpret
 from models.test_backend_nodes import kinds, refuse_foreign
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,6 @@ import onnx
 
 import dovetail
 from dovetail.compare.f64_run import run_wide, wide
-from dovetail.compare.runtimes import Names, runner
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import load, save
@@ -31,6 +30,7 @@ from dovetail.ir.types import Tensor
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
 from dovetail.measure.benchmark import measure
 from dovetail.report.model_summary import all_nodes
+from dovetail.runtime.peers import Names, runner
 from models.corpus_cells import check_sizes, sizes_of
 from models.worker import Answer, PeersFault, Unfilled, answer, ask, asked_for
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from dovetail.engine.engine import Engine
 from dovetail.errors import DovetailError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Model
+from dovetail.runtime.interpreter.interpret import interpret
 from networks.coverage import Coverage
 from networks.network import Network, Shot
 from networks.reference import Answer, answers

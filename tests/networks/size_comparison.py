@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.symbolic import symbols
 from dovetail.ir.types import sizes_in
+from dovetail.runtime.random_inputs import random_inputs
 
 THREADS = 3
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 23, 30, 31, 32, 33, 40, 63, 64, 65, 100)

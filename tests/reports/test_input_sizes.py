@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare import find_shapes
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
+from dovetail.runtime import find_shapes
+from dovetail.runtime.random_inputs import random_inputs
 
 
 def network(features: int) -> dovetail.Model:

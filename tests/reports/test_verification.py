@@ -13,11 +13,11 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import Verification, runner_for, selected_outputs, verify_conversion
 from dovetail.errors import EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.transform.batch.axes import FreedSize
 from dovetail.transform.batch.proof import draw_samples, prove
 from dovetail.transform.proof import Proof

@@ -11,7 +11,6 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.formats import import_foreign
 from dovetail.formats.dialect import Dialect
@@ -22,6 +21,7 @@ from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.write import to_foreign as to_ir
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.types import Tensor
+from dovetail.runtime.random_inputs import random_inputs
 
 COUNT = 2000
 ELEMENTS = "f32 f32 f32 f32 i64 i64 i32 f16 bf16 boolean u8 string f64 i4 f8e4m3".split()

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import EngineError, RuleError, array_ops
+from dovetail import EngineError, RuleError
 from dovetail.errors import ArgumentTypeError
 from dovetail.ir.host import native_core
+from dovetail.runtime import array_ops
 
 TYPES = [
     "?",

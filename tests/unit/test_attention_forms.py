@@ -16,9 +16,9 @@ from cases import Case
 from cases.attention import _NONE, flat, heads, past, seen
 from dovetail.compat import onnx_backend as backend
 from dovetail.errors import DovetailError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.graph import Model
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
+from dovetail.runtime.interpreter.interpret import interpret
 
 _QUARTER = np.array(0.25, np.float32)
 _SINK = np.ones((1, 4, 1, 1), np.float32)

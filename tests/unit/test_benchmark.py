@@ -15,10 +15,10 @@ import pytest
 
 import dovetail
 from dovetail import Builder, EngineError, cli
-from dovetail.compare import runtimes
-from dovetail.compare.runtimes import Names, Runner
 from dovetail.ir.host import native_core
 from dovetail.measure import benchmark, size_benchmark, throughput
+from dovetail.runtime import peers as runtimes
+from dovetail.runtime.peers import Names, Runner
 
 INSTALLED = [name for name in benchmark.PEERS if runtimes.is_installed(name)]
 needs_peers = pytest.mark.skipif(len(INSTALLED) < len(benchmark.PEERS), reason="onnxruntime and openvino are not both installed")

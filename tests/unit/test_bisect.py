@@ -17,10 +17,10 @@ import pytest
 
 import dovetail
 from dovetail import Builder, Model
-from dovetail.compare.runtimes import is_installed
 from dovetail.debug import engines as engines_module
 from dovetail.errors import EngineError
 from dovetail.ir.operator_methods import operator_class
+from dovetail.runtime.peers import is_installed
 
 RNG = np.random.default_rng(11)
 W = (RNG.standard_normal((16, 16)) / 4).astype(np.float32)

@@ -19,8 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail import DovetailError
-from dovetail.compare.runtimes import is_installed
 from dovetail.debug.deviation import deviation_of
+from dovetail.runtime.peers import is_installed
 
 RNG = np.random.default_rng(5)
 W = RNG.standard_normal((8, 8)).astype(np.float32)
@@ -296,7 +296,7 @@ import sys
 import numpy as np
 from onnx import TensorProto, helper
 import dovetail
-from dovetail.compare.runtimes import peak_bytes
+from dovetail.runtime.peers import peak_bytes
 
 count, size = 80, 1 << 21
 nodes = [helper.make_node("Sigmoid" if i % 2 else "Tanh", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]

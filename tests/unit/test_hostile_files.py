@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.ir.limits import Limits, counting
+from dovetail.runtime.random_inputs import random_inputs
 
 MEMORY = 1 << 26
 """Bytes that what these files ask for may take: they ask for more than any machine has, or for what is refused at once."""

@@ -10,10 +10,10 @@ import pytest
 
 from dovetail.engine.engine import Engine
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
+from dovetail.runtime.interpreter.interpret import interpret
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 CHANCE = np.random.default_rng(3)

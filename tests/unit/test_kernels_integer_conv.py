@@ -14,12 +14,12 @@ from dovetail.engine.rewrite.integer_conv import IntegerConv
 from dovetail.engine.select.kernels import window_attributes
 from dovetail.errors import EngineError
 from dovetail.formats import save
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
+from dovetail.runtime.interpreter.interpret import interpret
 from kernel_runner import BYTE_CONVOLUTIONS, LAYOUTS, channels_last, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")

@@ -10,9 +10,9 @@ import pytest
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.errors import RuleError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.host import native_core
+from dovetail.runtime.interpreter.interpret import interpret
 from kernel_runner import LAYOUTS, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")

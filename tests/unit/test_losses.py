@@ -9,10 +9,10 @@ import pytest
 
 from assertions import assert_close
 from cases.linear import floats
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.laws.gradients import adjoints
 from dovetail.ops.training.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
+from dovetail.runtime.interpreter.interpret import interpret
 
 _X = floats(3, 4, 5, name="f64")
 _TARGET = np.random.default_rng(5).integers(0, 4, (3, 5))

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.runtimes import runner
 from dovetail.engine.plan_report import step_facts
 from dovetail.engine.run import executable_cache
 from dovetail.errors import DovetailError, EngineError
@@ -27,6 +26,7 @@ from dovetail.ir.host import native_core
 from dovetail.ir.limits import Limits
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
+from dovetail.runtime.peers import runner
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")
 

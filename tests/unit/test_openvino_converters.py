@@ -16,7 +16,7 @@ from assertions import assert_close
 from cases.linear import floats
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.interpreter.interpret import interpret
+from dovetail.runtime.interpreter.interpret import interpret
 
 Build = Callable[..., Any]
 TABLE = floats(5, 3)

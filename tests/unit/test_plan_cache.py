@@ -18,9 +18,9 @@ import pytest
 import dovetail
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.host import native_core
-from dovetail.plan_cache.cached_program import CachedProgram
 from dovetail.runtime.interpreter_program import InterpretedProgram
 from dovetail.runtime.native_program import NativeProgram
+from dovetail.runtime.plan_cache.cached_program import CachedProgram
 from dovetail.storage import cache_folder as folder_module
 from dovetail.storage.cache_folder import MAGIC, CacheFolder
 from dovetail.storage.digest import COMPARED_BYTES, PIECE, BufferComparison, digest_of, digest_of_file
@@ -419,7 +419,7 @@ def test_an_entry_signed_without_a_change_is_used(file: Path, cache: Path) -> No
 def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is mapped, as larger ones are; three of its constants are compared with it."""
     monkeypatch.setattr("dovetail.storage.files.MIN_MAPPED_SIZE", 1)
-    monkeypatch.setattr("dovetail.plan_cache.cached_program.MIN_COPY", 256)
+    monkeypatch.setattr("dovetail.runtime.plan_cache.cached_program.MIN_COPY", 256)
     path = tmp_path / "wide.onnx"
     dovetail.save(network(size=4096), path)
     return path

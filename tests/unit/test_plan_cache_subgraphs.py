@@ -15,8 +15,8 @@ from tests.unit.test_plan_cache import assert_same, only_entry, signed, start
 import dovetail
 from dovetail.errors import DovetailError
 from dovetail.ir.host import native_core
-from dovetail.plan_cache.cached_program import CachedProgram
 from dovetail.runtime.native_program import NativeProgram
+from dovetail.runtime.plan_cache.cached_program import CachedProgram
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the native core is not compiled")

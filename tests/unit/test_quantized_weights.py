@@ -11,10 +11,10 @@ import pytest
 
 import dovetail
 from dovetail.engine.engine import Engine
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.host import native_core
+from dovetail.runtime.interpreter.interpret import interpret
 
 CHANCE = np.random.default_rng(0)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import DovetailError
 from dovetail.ir import dtypes
 from dovetail.ops.recurrent.layers import LSTM
 from dovetail.ops.tensor.concat_split import Split
+from dovetail.runtime.random_inputs import random_inputs
 
 
 def shapes(model: dovetail.Model, **options: Any) -> dict[str, tuple[int, ...]]:

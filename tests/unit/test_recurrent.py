@@ -17,12 +17,12 @@ from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedEr
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.runtime.compilation import run
+from dovetail.runtime.interpreter.interpret import interpret
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 

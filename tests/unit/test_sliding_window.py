@@ -13,11 +13,11 @@ from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.formats import import_foreign, save
 from dovetail.formats.onnx import codec as onnx_codec
 from dovetail.formats.openvino import codec as openvino_codec
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.laws.gradients import grad
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.pool import AveragePool, MaxPool
+from dovetail.runtime.interpreter.interpret import interpret
 
 CHANCE = np.random.default_rng(0)
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import streams
 from dovetail.errors import EngineError
 from dovetail.ir.state import State
+from dovetail.runtime import streams
 
 STREAMS = ["auto", 1, 2, 3, 8]
 

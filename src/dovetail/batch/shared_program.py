@@ -17,7 +17,7 @@ from dovetail.errors import EngineError, FormatError, MissingFileError
 from dovetail.ir.host.forks import ForkLock
 from dovetail.ir.host.native_core import is_compiled
 from dovetail.ir.limits import Limits
-from dovetail.plan_cache.cached_program import CacheKey, open_shared_program
+from dovetail.runtime.plan_cache.cached_program import CacheKey, open_shared_program
 from dovetail.storage.cache_folder import CacheFolder
 from dovetail.storage.digest import digest_of_file
 

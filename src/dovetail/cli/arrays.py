@@ -15,13 +15,13 @@ import numpy as np
 
 from dovetail.cli.output import STREAM, read_stdin
 from dovetail.errors import DovetailError, EngineError
-from dovetail.interpreter.session import InitialStates
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
 from dovetail.ops.default_inputs import default_inputs
+from dovetail.runtime.interpreter.session import InitialStates
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ def read_inputs(
 
     With ``run`` the drawn ones have sizes at which the model has run; with ``distinct`` each open size is one of its own.
     """
-    from dovetail.compare.random_inputs import choose_sizes, random_inputs
+    from dovetail.runtime.random_inputs import choose_sizes, random_inputs
 
     aliases = {alias: value.name for value in model.inputs for alias in value.names if alias}
     found: dict[str, Any] = {}

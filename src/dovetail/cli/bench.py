@@ -118,9 +118,9 @@ def _sizes(
 ) -> int:
     """Measure and print calls of changing sizes."""
     from dovetail.cli.arrays import ranges_of
-    from dovetail.compare.random_inputs import random_inputs
     from dovetail.measure.benchmark import machine
     from dovetail.measure.size_benchmark import draw_sizes, measure_sizes
+    from dovetail.runtime.random_inputs import random_inputs
 
     ranges, growing = ranges_of(changing[0]), {name: fixed.get(name, 1) for name in changing[1]}
     known = _open_sizes(model)

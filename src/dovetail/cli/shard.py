@@ -44,8 +44,8 @@ def shard(
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={prod(sizes.values())}".strip()
 
     from dovetail.cli.arrays import read_inputs
-    from dovetail.devices.sharded_program import ShardedProgram, batch_sizes
-    from dovetail.devices.sharding_plan import spec_text
+    from dovetail.runtime.devices.sharded_program import ShardedProgram, batch_sizes
+    from dovetail.runtime.devices.sharding_plan import spec_text
 
     loaded = load(model)
     with progress(f"splitting {model}"):

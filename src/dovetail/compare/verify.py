@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare import runtimes
 from dovetail.compare.f64_run import run_wide, run_wide_with_magnitude
-from dovetail.compare.runtimes import Runner
-from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import load
 from dovetail.formats.model_source import format_of
@@ -25,7 +22,10 @@ from dovetail.ir.limits import Limits
 from dovetail.ir.op import draws
 from dovetail.ir.state import own_inputs, own_outputs, state_outputs
 from dovetail.ops.control_flow.if_op import symbols_of
+from dovetail.runtime import peers as runtimes
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.peers import Runner
+from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 
 TOLERANCE = 1e-4
 """The largest allowed difference, relative to the largest magnitude of the reference output; see also tolerance_of."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.find_shapes import refuse_live_memory
-from dovetail.compare.runtimes import Names, is_installed, runner
 from dovetail.debug.subject import Part
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
 from dovetail.ir.builder import Builder
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.find_shapes import refuse_live_memory
+from dovetail.runtime.peers import Names, is_installed, runner
 
 ENGINES = ("interpreter", "native", "onnxruntime", "openvino")
 PEERS = ("onnxruntime", "openvino")

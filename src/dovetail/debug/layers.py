@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from dovetail.compare.f64_run import magnitude_of, run_wide, wide
-from dovetail.compare.random_inputs import random_inputs, sizes_in
-from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
 from dovetail.compare.verify import ROUNDING, is_followed, random_outputs
 from dovetail.debug.array_store import ArrayStore
 from dovetail.debug.correspondence import match_inputs, match_values
@@ -23,13 +21,15 @@ from dovetail.debug.memory_budget import Slice, slices_within
 from dovetail.debug.subject import Subject, cast_to
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
-from dovetail.interpreter.session import InitialStates
 from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.layer_names import Layers
 from dovetail.ir.limits import counting, current, within_memory
 from dovetail.ir.types import Tensor
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.interpreter.session import InitialStates
+from dovetail.runtime.random_inputs import random_inputs, sizes_in
+from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
 
 MAX_REFUSALS = 64
 """Single nodes that an engine may refuse before the rest of its column is left out."""

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, move_readers, remove_dead
 from dovetail.ir.extract import extract
@@ -19,6 +17,8 @@ from dovetail.ir.limits import counting
 from dovetail.ir.op import bodies, host_inputs
 from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant
+from dovetail.runtime.interpreter.interpret import interpret
+from dovetail.runtime.random_inputs import random_inputs
 
 MAX_RECORDED = 64
 """The most elements of an integer value that becomes a constant where it is cut."""

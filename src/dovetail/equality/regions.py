@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.equality.model_terms import number_terms
 from dovetail.equality.real_terms import real_terms
 from dovetail.equality.unequal_region import UnequalRegion
 from dovetail.errors import DovetailError
-from dovetail.interpreter.session import InitialStates
 from dovetail.ir.evaluate import RunArrays, evaluate_node
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.limits import bytes_of, counting, current
 from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor
 from dovetail.ops.elementwise.unary import Round
+from dovetail.runtime.interpreter.session import InitialStates
+from dovetail.runtime.random_inputs import random_inputs
 
 MEMORY = 1 << 30
 """The most bytes of the values of both models that are kept for the runs of regions."""

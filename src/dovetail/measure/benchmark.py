@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dovetail.compare.runtimes import Call, Cost, Names, Runner, cost, is_installed, runner
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
@@ -19,6 +18,7 @@ from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
 from dovetail.ir.host import native_core
 from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.runtime.peers import Call, Cost, Names, Runner, cost, is_installed, runner
 
 REST = 0.05
 """Pause between engines, seconds: longer than the threads of any engine spin (onnxruntime: up to 40 ms)."""

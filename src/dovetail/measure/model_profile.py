@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compare.random_inputs import random_inputs
-from dovetail.compare.runtimes import Names, NodeTime, Runner, is_installed, runner
 from dovetail.errors import DovetailError, EngineError, UnsupportedError, printable
 from dovetail.formats import load, save
 from dovetail.formats.model_source import format_of
@@ -24,6 +22,8 @@ from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.modules import module_of
 from dovetail.ir.op import Op
 from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.runtime.peers import Names, NodeTime, Runner, is_installed, runner
+from dovetail.runtime.random_inputs import random_inputs
 
 if TYPE_CHECKING:
     from dovetail.engine.machine_limits import MachineLimits

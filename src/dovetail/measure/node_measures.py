@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.engine.plan_report import report
 from dovetail.engine.step_profile import profile_steps
 from dovetail.ir.graph import Model
+from dovetail.runtime.random_inputs import random_inputs
 
 
 def plan_measure(

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.formats import load
 from dovetail.formats.export_blockers import ExportTarget, export_blockers
@@ -16,6 +15,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
 from dovetail.report.model_summary import describe_value, summarize
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.validate import check_graph
 
 if TYPE_CHECKING:

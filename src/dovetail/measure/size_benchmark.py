@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.runtimes import Names, Runner, ours, runner
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
@@ -19,6 +18,7 @@ from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.measure.benchmark import REST, path_for
 from dovetail.runtime.caches import find_caches
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.peers import Names, Runner, ours, runner
 
 TURN = 10
 """Calls of an engine between two rests, in which the threads of the others go to sleep."""

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.runtimes import Names, failure, port_names
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.measure.benchmark import REST, path_for
 from dovetail.runtime.compilation import compile
+from dovetail.runtime.peers import Names, failure, port_names
 
 ROUND_SECONDS = 0.4
 """The time of one round of an engine."""

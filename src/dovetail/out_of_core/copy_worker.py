@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.array_ops import copy
 from dovetail.errors import EngineError
 from dovetail.out_of_core.blocks import Block
 from dovetail.out_of_core.copy_tasks import (
@@ -29,6 +28,7 @@ from dovetail.out_of_core.copy_tasks import (
 )
 from dovetail.out_of_core.strided_read import StridedRead, plan_read
 from dovetail.out_of_core.tensor_sets import StoredTensor
+from dovetail.runtime.array_ops import copy
 
 _PREFETCHED = 1 << 20
 # The largest part of a file that one POSIX_FADV_WILLNEED reads, in bytes.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
     from dovetail.ir.graph import Model
     from dovetail.ir.results import Results
-    from dovetail.plan_cache.cached_program import CacheKey
     from dovetail.runtime.native_program import NativeProgram
+    from dovetail.runtime.plan_cache.cached_program import CacheKey
     from dovetail.storage.cache_folder import CacheFolder
 
 LOGGER = logging.getLogger("dovetail")
@@ -100,7 +100,7 @@ def compile(
     if backend != "dovetail":
         _refuse_options(own, f"backend={backend!r}")
         # Deferred for start-up time.
-        from dovetail.devices.compilation import compile_on_device
+        from dovetail.runtime.devices.compilation import compile_on_device
 
         return compile_on_device(_load(model, limits, max_memory), backend, **placement)
     _refuse_options(placement, 'backend="dovetail"')
@@ -163,7 +163,7 @@ def _compile_with_cache(
     sizes: Sequence[Mapping[str, int]],
 ) -> Program:
     """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
-    from dovetail.plan_cache.cached_program import CacheKey, open_program
+    from dovetail.runtime.plan_cache.cached_program import CacheKey, open_program
     from dovetail.storage.cache_folder import CacheFolder
 
     cache = CacheFolder(folder)
@@ -180,7 +180,7 @@ def _compile_with_cache(
 
 def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> NativeProgram:
     """Compile a model file anew; the first call of the program writes its plan."""
-    from dovetail.plan_cache.cached_program import PlanWriter
+    from dovetail.runtime.plan_cache.cached_program import PlanWriter
     from dovetail.storage.files import record_files
 
     with record_files() as files:
@@ -235,11 +235,11 @@ def plan(
     dimensions by name. ``rounds`` is the number of timed runs, on ``inputs`` by name or on random ones from ``seed``. ``limits``:
     by default those of the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
     """
-    from dovetail.compare.random_inputs import random_inputs
     from dovetail.engine.plan_report import report
     from dovetail.formats import load
     from dovetail.ir.edit import copy_model
     from dovetail.ir.graph import Model
+    from dovetail.runtime.random_inputs import random_inputs
 
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     if limits is not None:

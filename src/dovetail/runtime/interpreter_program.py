@@ -19,8 +19,8 @@ class InterpretedProgram(LoadedProgram):
         super().__init__(model, "interpreter", {})
 
     def _compute(self, inputs: Any, out: Mapping[str, Any] | None) -> dict[str, Any]:
-        from dovetail.interpreter.interpret import interpret
         from dovetail.ir.inputs_outputs import copy_shared_outputs
+        from dovetail.runtime.interpreter.interpret import interpret
 
         results = interpret(self.model, inputs)
         try:

@@ -17,10 +17,10 @@ from dovetail.ir.results import Results
 
 # What a program from the cache of plans does not need is imported in functions, for its start-up time.
 if TYPE_CHECKING:
-    from dovetail.interpreter.session import Session
     from dovetail.ir.graph import Model, Value
     from dovetail.ir.state import State
-    from dovetail.streams import CallTime
+    from dovetail.runtime.interpreter.session import Session
+    from dovetail.runtime.streams import CallTime
 
 Compute = Callable[[Any, Mapping[str, Any] | None], dict[str, Any]]
 """Computes the outputs for inputs by name or in order, and writes them into the arrays of the second argument."""
@@ -142,7 +142,7 @@ class Program(ABC):
             message = "map takes a model without states: call a session() for each item, in order"
             raise EngineError("program.states", message, file=self.model.file)
         # Deferred for start-up time.
-        from dovetail.streams import CallTime, map_adaptive, map_concurrently, map_in_order, stream_count
+        from dovetail.runtime.streams import CallTime, map_adaptive, map_concurrently, map_in_order, stream_count
 
         count = stream_count(streams, self._threads)
         single = self._call_in_one_thread()
@@ -160,7 +160,7 @@ class Program(ABC):
 
     def session(self) -> Session:
         """Return a Session, which keeps the states between calls, and with ``reuse_caches`` the caches."""
-        from dovetail.interpreter.session import Session
+        from dovetail.runtime.interpreter.session import Session
 
         return Session(self)
 
@@ -225,9 +225,9 @@ class LoadedProgram(Program):
 
     def __init__(self, model: Model, engine: str, options: Mapping[str, Any]) -> None:
         from dovetail.formats.default_inputs import freeze_defaults
-        from dovetail.interpreter.session import InitialStates
         from dovetail.ir.edit import copy_model
         from dovetail.ops.default_inputs import default_inputs
+        from dovetail.runtime.interpreter.session import InitialStates
 
         super().__init__(engine, options)
         self._source: Model | None = None
@@ -290,8 +290,8 @@ class LoadedProgram(Program):
         """Run with arrays for optional inputs: in a program that has them as inputs or, where they must be constants, once."""
         from dovetail.errors import DovetailError
         from dovetail.formats.default_inputs import freeze_defaults
-        from dovetail.interpreter.interpret import check_defaults
         from dovetail.ops.default_inputs import open_defaults, overridden
+        from dovetail.runtime.interpreter.interpret import check_defaults
 
         assert self._source is not None
         names = tuple(sorted(overridden(self._source, arrays)))
@@ -320,8 +320,8 @@ class LoadedProgram(Program):
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """Return the inputs by name, with the initial values of states that are not among them."""
-        from dovetail.interpreter.session import inputs_by_name
         from dovetail.ir.state import state_inputs
+        from dovetail.runtime.interpreter.session import inputs_by_name
 
         arrays = inputs_by_name(self._model, inputs)
         assert self._initial_states is not None

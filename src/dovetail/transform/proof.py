@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import choose_sizes, random_inputs
-from dovetail.compare.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
@@ -19,6 +17,8 @@ from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.limits import active, counting, current
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
+from dovetail.runtime.random_inputs import choose_sizes, random_inputs
+from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
 from dovetail.transform.verification import MAX_NATIVE_WEIGHTS, has_native_size
 
 OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import compare, random_outputs
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.edit import copy_model
@@ -14,6 +13,7 @@ from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
 from dovetail.ir.types import Size
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.transform.batch.axes import FreedSize
 from dovetail.transform.batch.requests import (
     NewSize,

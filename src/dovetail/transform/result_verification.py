@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import Difference, compare, random_outputs
 from dovetail.errors import UnsupportedError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.selection import select_scope
 from dovetail.ir.types import Tensor
+from dovetail.runtime.interpreter.interpret import interpret
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.transform.edit import add_outputs, set_outputs
 from dovetail.transform.merge import select_connections
 from dovetail.transform.verification import run_for_verification

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Tensor
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.transform.batch.axes import FreedSize
 from dovetail.transform.verification import run_for_verification
 

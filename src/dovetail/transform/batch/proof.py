@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
-from dovetail.compare.special_inputs import NOT_FINITE, TIES, special_inputs
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
@@ -18,6 +16,8 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.limits import current
 from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Tensor
+from dovetail.runtime.random_inputs import random_inputs
+from dovetail.runtime.special_inputs import NOT_FINITE, TIES, special_inputs
 from dovetail.transform.batch.axes import FreedSize, axes_of, take_samples
 from dovetail.transform.verification import compile_for_verification
 

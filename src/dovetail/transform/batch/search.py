@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.compare.verify import random_outputs
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir import dtypes, symbolic
@@ -19,6 +18,7 @@ from dovetail.ir.op import draws
 from dovetail.ir.types import Shape, Tensor
 from dovetail.ops.constant import Constant
 from dovetail.ops.control_flow.if_op import types_in
+from dovetail.runtime.random_inputs import random_inputs
 from dovetail.transform.batch.axes import FreedSize
 from dovetail.transform.batch.other_sizes import run_at_other_sizes
 from dovetail.transform.batch.proof import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dovetail.devices.trace_steps import Primitive, TraceSteps, reshaped_axis
+from dovetail.runtime.devices.trace_steps import Primitive, TraceSteps, reshaped_axis
 
 ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh div eq erf "

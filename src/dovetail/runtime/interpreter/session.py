@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import EngineError
-from dovetail.interpreter.interpret import interpret
 from dovetail.ir.arrays import Array
 from dovetail.ir.edit import copy_model, remove_dead
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.results import Results
 from dovetail.ir.state import own_inputs
 from dovetail.ir.types import Tensor
+from dovetail.runtime.interpreter.interpret import interpret
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.find_shapes import find_sizes, separate_sizes
 from dovetail.errors import EngineError, RuleError
-from dovetail.interpreter.session import InitialStates
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.limits import active, counting, refuse_array
 from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
+from dovetail.runtime.find_shapes import find_sizes, separate_sizes
+from dovetail.runtime.interpreter.session import InitialStates
 
 DEFAULT_LENGTH = 2
 """Length of a sequence input whose type has no length."""

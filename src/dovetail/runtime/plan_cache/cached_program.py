@@ -14,9 +14,9 @@ from dovetail.errors import EngineError, FormatError
 from dovetail.ir.host import native_core
 from dovetail.ir.host.forks import ForkLock
 from dovetail.ir.limits import Limits, default_limits
-from dovetail.plan_cache.entry import NotStorable, encode_plan, encode_range, programs_of, restore_calls
-from dovetail.plan_cache.packed_weights import packed_name, write_weights
 from dovetail.runtime.native_program import NativeProgram
+from dovetail.runtime.plan_cache.entry import NotStorable, encode_plan, encode_range, programs_of, restore_calls
+from dovetail.runtime.plan_cache.packed_weights import packed_name, write_weights
 from dovetail.runtime.program import Program, Statistics
 from dovetail.storage.cache_folder import Blob, CacheFolder, Entry
 from dovetail.storage.digest import BufferComparison, bytes_of, digest_of, digest_of_file, map_file, name_of

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.devices.device_program import DeviceProgram, copy_to_numpy
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.host.extras import import_extra
 from dovetail.ir.limits import active, counting
+from dovetail.runtime.devices.device_program import DeviceProgram, copy_to_numpy
 
 LITERAL_ELEMENTS = 1024
 """Constants up to this number of elements are literals of the compiled program, which XLA folds; others are its arguments."""

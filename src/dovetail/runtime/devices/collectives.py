@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dovetail.devices.trace_steps import NODE_SCOPE
 from dovetail.ir.graph import Graph
+from dovetail.runtime.devices.trace_steps import NODE_SCOPE
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 _LINE = re.compile(rf"= (?P<type>.*?) (?P<kind>{'|'.join(KINDS)})(-start)?\(.*?(op_name=\"(?P<name>[^\"]*)\"|$)")

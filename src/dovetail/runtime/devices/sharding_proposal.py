@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dovetail.devices.axis_flow import AxisFlow, Split
-from dovetail.devices.sharding_plan import Sharding, ShardingPlan
-from dovetail.devices.trace_steps import TraceSteps
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.types import Tensor
+from dovetail.runtime.devices.axis_flow import AxisFlow, Split
+from dovetail.runtime.devices.sharding_plan import Sharding, ShardingPlan
+from dovetail.runtime.devices.trace_steps import TraceSteps
 
 DATA, MODEL = "data", "model"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dovetail.devices.torch_program import TorchProgram
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import active, counting
+from dovetail.runtime.devices.torch_program import TorchProgram
 
 
 class CompiledTorchProgram(TorchProgram):

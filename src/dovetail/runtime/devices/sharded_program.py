@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
-from dovetail.devices.collectives import Collectives, collectives_in
-from dovetail.devices.jax_program import JaxProgram
-from dovetail.devices.sharding_plan import ShardingPlan, check_spec, override
-from dovetail.devices.sharding_proposal import DATA, ShardingProposal, propose
-from dovetail.devices.trace_steps import TraceSteps
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.inputs_outputs import named_inputs
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Tensor
+from dovetail.runtime.devices.collectives import Collectives, collectives_in
+from dovetail.runtime.devices.jax_program import JaxProgram
+from dovetail.runtime.devices.sharding_plan import ShardingPlan, check_spec, override
+from dovetail.runtime.devices.sharding_proposal import DATA, ShardingProposal, propose
+from dovetail.runtime.devices.trace_steps import TraceSteps
+from dovetail.runtime.random_inputs import random_inputs
 
 
 class ShardedProgram(JaxProgram):

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
 from dovetail.ir.types import sizes_in
+from dovetail.runtime.random_inputs import random_inputs
 
 NOT_FINITE, TIES, EXTREMES = "NaN and infinities", "ties", "extremes"
 """The kinds of special samples, each beside ordinary numbers: NaN, infinities and -0; equal numbers and halves; the greatest and

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.devices.execution import GraphExecution
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir import arrays
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import check_inputs, fit_input, named_inputs, refuse_unusual, to_numpy_input
 from dovetail.ir.types import Map, Tensor
+from dovetail.runtime.devices.execution import GraphExecution
 from dovetail.runtime.program import LoadedProgram, write_outputs
 
 RESULTS = ("numpy", "device")

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.ir.limits import Limits, machine_memory
 from dovetail.ir.results import Results
-from dovetail.plan_cache import packed_weights
+from dovetail.runtime.plan_cache import packed_weights
 from dovetail.storage.cache_folder import Blob, Entry
 
 if TYPE_CHECKING:

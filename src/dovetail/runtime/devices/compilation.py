@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.devices.compiled_torch import CompiledTorchProgram
-from dovetail.devices.device_program import DeviceProgram
-from dovetail.devices.jax_program import JaxProgram
-from dovetail.devices.sharded_program import ShardedProgram
-from dovetail.devices.torch_program import TorchProgram
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model
+from dovetail.runtime.devices.compiled_torch import CompiledTorchProgram
+from dovetail.runtime.devices.device_program import DeviceProgram
+from dovetail.runtime.devices.jax_program import JaxProgram
+from dovetail.runtime.devices.sharded_program import ShardedProgram
+from dovetail.runtime.devices.torch_program import TorchProgram
 
 PROGRAMS: dict[str, type[DeviceProgram]] = {"jax": JaxProgram, "torch": TorchProgram}
 

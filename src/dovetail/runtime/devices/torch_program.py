@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.devices.device_program import DeviceProgram, copy_to_numpy
 from dovetail.errors import EngineError
 from dovetail.ir import arrays
 from dovetail.ir.graph import Model
 from dovetail.ir.host.extras import import_extra
 from dovetail.ir.limits import active, counting
+from dovetail.runtime.devices.device_program import DeviceProgram, copy_to_numpy
 
 
 class TorchProgram(DeviceProgram):
