@@ -253,7 +253,7 @@ def measure_memory(engines: list[str], cap: str, nodes: int, with_compare: bool)
         label = dovetail.load(bad).graph.nodes
         wanted = [node for node in label if type(node.op).__name__ == "Conv"][faulty // 20].label
         print(f"values {nodes * 8 * 512 * 512 * 4 / 1e9:.2f} GB, cap {cap}, fault in {wanted}")
-        idle, _, _ = peak_of([sys.executable, "-c", "import dovetail.debug.layers, onnxruntime, openvino"])
+        idle, _, _ = peak_of([sys.executable, "-c", "import dovetail.compare.values.layers, onnxruntime, openvino"])
         print(f"imports alone: {idle / 1e6:.0f} MB")
         ok = True
         for engine in engines:

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import dovetail
-from dovetail.debug.model_parts import operators_of
+from dovetail.compare.reduce.model_parts import operators_of
 from dovetail.errors import DovetailError
 
 KINDS = ("one", "edge", "path", "pair", "runs")

@@ -35,7 +35,7 @@ import dovetail
 import text_mutator
 from dovetail import cli
 from dovetail.batch.job import digest_of
-from dovetail.equality import certificate as certificates
+from dovetail.compare.prove import certificate as certificates
 
 SECONDS = 20
 """Processor time of one command."""

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 import dovetail
-from dovetail.difference.model_diff import diff
+from dovetail.compare.diff.model_diff import diff
 from dovetail.errors import DovetailError
 from dovetail.ir.edit import copy_model
 from dovetail.ops.constant import preserved_faults

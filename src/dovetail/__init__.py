@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dovetail.batch.map_rows import MapReport, map_rows
     from dovetail.batch.mapper import Mapper
-    from dovetail.debug.bisect_result import BisectResult
-    from dovetail.debug.bisection import bisect
-    from dovetail.debug.layer_comparison import LayerComparison
-    from dovetail.debug.layers import compare_layers
-    from dovetail.debug.reduction import ModelReduction, reduce
-    from dovetail.difference.model_diff import ModelDiff, diff
-    from dovetail.equality.certificate import check_certificate
-    from dovetail.equality.equality_proof import EqualityProof
-    from dovetail.equality.proof import prove
+    from dovetail.compare.diff.model_diff import ModelDiff, diff
+    from dovetail.compare.prove.certificate import check_certificate
+    from dovetail.compare.prove.equality_proof import EqualityProof
+    from dovetail.compare.prove.proof import prove
+    from dovetail.compare.reduce.reduction import ModelReduction, reduce
+    from dovetail.compare.values.bisect_result import BisectResult
+    from dovetail.compare.values.bisection import bisect
+    from dovetail.compare.values.layer_comparison import LayerComparison
+    from dovetail.compare.values.layers import compare_layers
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
     from dovetail.ir.builder import Builder
@@ -108,16 +108,16 @@ _MODULES = {
     "batch.mapper": "Mapper",
     "batch.map_rows": "MapReport map_rows",
     "measure.model_profile": "ModelProfile profile",
-    "debug.bisect_result": "BisectResult",
-    "debug.bisection": "bisect",
-    "debug.layer_comparison": "LayerComparison",
-    "debug.layers": "compare_layers",
-    "debug.reduction": "ModelReduction reduce",
-    "difference.model_diff": "ModelDiff diff",
+    "compare.values.bisect_result": "BisectResult",
+    "compare.values.bisection": "bisect",
+    "compare.values.layer_comparison": "LayerComparison",
+    "compare.values.layers": "compare_layers",
+    "compare.reduce.reduction": "ModelReduction reduce",
+    "compare.diff.model_diff": "ModelDiff diff",
     "ir.dtypes": "DType",
-    "equality.certificate": "check_certificate",
-    "equality.equality_proof": "EqualityProof",
-    "equality.proof": "prove",
+    "compare.prove.certificate": "check_certificate",
+    "compare.prove.equality_proof": "EqualityProof",
+    "compare.prove.proof": "prove",
     "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
     "formats": "load save",
     "runtime.interpreter.interpret": "interpret",

@@ -11,8 +11,8 @@ from assertions import assert_close, assert_same_bits
 from case_laws import hold, law
 from case_runner import at_most, feeds, model_of
 from cases import Case
-from dovetail.equality.model_terms import number_terms
-from dovetail.equality.real_terms import real_terms
+from dovetail.compare.prove.model_terms import number_terms
+from dovetail.compare.prove.real_terms import real_terms
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import draws

@@ -13,7 +13,7 @@ import pytest
 import dovetail
 from assertions import assert_same_bits
 from dovetail import Builder
-from dovetail.equality.model_terms import number_terms
+from dovetail.compare.prove.model_terms import number_terms
 from dovetail.errors import DovetailError
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType

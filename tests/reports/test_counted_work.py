@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.debug.layers import complete_inputs, inputs_of_other
+from dovetail.compare.values.layers import complete_inputs, inputs_of_other
 from dovetail.laws import gradients as autodiff
 from work_counts import count_lines
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import dovetail
 from dovetail import Builder
 from dovetail.cli.diff import diff
-from dovetail.equality.equality_proof import REAL
+from dovetail.compare.prove.equality_proof import REAL
 from dovetail.transform import proof as proofs
 
 ABOVE = 2**53 + 1

@@ -81,7 +81,7 @@ def test_a_full_stdout_is_an_error_of_the_system(model: Path, words: list[str]) 
 
 
 def test_a_certificate_is_a_regular_file_of_bounded_size(model: Path, tmp_path: Path) -> None:
-    from dovetail.equality import certificate
+    from dovetail.compare.prove import certificate
 
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", "/dev/zero", tmp_path, tmp_path / "missing"):

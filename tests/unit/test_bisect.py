@@ -17,7 +17,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder, Model
-from dovetail.debug import engines as engines_module
+from dovetail.compare.values import engines as engines_module
 from dovetail.errors import EngineError
 from dovetail.ir.operator_methods import operator_class
 from dovetail.runtime.peers import is_installed
@@ -165,7 +165,7 @@ def test_a_fault_of_an_engine_is_found_without_a_second_model(monkeypatch: pytes
                     node.op = operator_class("Erf")()
         return original(engine, part, folder, threads)
 
-    monkeypatch.setattr("dovetail.debug.trial.run_part", run_part)
+    monkeypatch.setattr("dovetail.compare.values.trial.run_part", run_part)
     found = dovetail.bisect(model, engine="native", sizes=SIZES)
     assert found.node == wrong and found.runs <= found.bound
 
@@ -180,7 +180,7 @@ def test_an_operator_that_an_engine_refuses_is_found_with_the_reason(monkeypatch
             raise EngineError("runtime.run", "no such kernel")
         return original(engine, part, folder, threads)
 
-    monkeypatch.setattr("dovetail.debug.trial.run_part", run_part)
+    monkeypatch.setattr("dovetail.compare.values.trial.run_part", run_part)
     found = dovetail.bisect(model, engine="native", sizes=SIZES)
     assert found.node == wrong and "no such kernel" in found.why
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail import cli
-from dovetail.difference.model_diff import ModelDiff
+from dovetail.compare.diff.model_diff import ModelDiff
 
 LAYERS = 6
 

@@ -13,10 +13,10 @@ import pytest
 
 import dovetail
 from dovetail.cli import main
-from dovetail.equality.equality_proof import EqualityProof
-from dovetail.equality.model_terms import number_terms
-from dovetail.equality.numbering import number_values
-from dovetail.equality.real_terms import RealTerms
+from dovetail.compare.prove.equality_proof import EqualityProof
+from dovetail.compare.prove.model_terms import number_terms
+from dovetail.compare.prove.numbering import number_values
+from dovetail.compare.prove.real_terms import RealTerms
 from dovetail.errors import FormatError, RuleError
 from dovetail.ir.state import State
 from dovetail.laws.terms.keys import freeze
@@ -310,7 +310,7 @@ def test_an_altered_certificate_is_refused(pair: tuple[Path, Path]) -> None:
 
 def test_a_forged_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     """A certificate whose digest was written anew must still follow from the files."""
-    from dovetail.equality.certificate import _digest_of
+    from dovetail.compare.prove.certificate import _digest_of
 
     certificate = dovetail.prove(*pair, real=True).certificate()
     for changes in ({"verdict": "bits", "rewrites": []}, {"rewrites": []}, {"matching": {"values": [], "sha256": ""}}):

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail import cli
-from dovetail.debug.delta import minimize
+from dovetail.compare.reduce.delta import minimize
 
 PATTERN = """
 import sys

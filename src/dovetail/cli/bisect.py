@@ -28,7 +28,7 @@ def bisect_engines(
     as_json: bool,
 ) -> int:
     """Bisect in each engine but the reference, write what is found, and print the commands that show it alone."""
-    from dovetail.debug.bisection import bisect
+    from dovetail.compare.values.bisection import bisect
 
     base = reference or ("interpreter" if "interpreter" in engines or request["other"] is not None else engines[0])
     base = "interpreter" if reference is None and len(engines) == 1 else base

@@ -78,8 +78,8 @@ def compare(
     runtime of a file's format is among the engines, and cannot load the file.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
-    from dovetail.debug.engines import installed_engines
-    from dovetail.debug.layers import compare_layers
+    from dovetail.compare.values.engines import installed_engines
+    from dovetail.compare.values.layers import compare_layers
 
     if is_bisect and (html or colors or values or is_all):
         raise click.UsageError("--bisect compares no whole table: leave out --html, --colors, --value and --all")

@@ -24,7 +24,7 @@ def _command_that_finds_it(
     tolerance: float | None,
 ) -> str:
     """Return the command that compares every value in the runtime in which an output differs."""
-    from dovetail.debug.engines import ENGINES
+    from dovetail.compare.values.engines import ENGINES
 
     failed = next((each for each in found.comparisons if not all(row.agrees for row in each.rows)), found.comparisons[0])
     # A runtime is named with its version; dovetail itself is the native engine.

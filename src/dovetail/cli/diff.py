@@ -42,7 +42,7 @@ def diff(
     weights, operands and types; inputs, outputs, opsets and metadata. Exit code 0: same, 1: different; with --prove 0: proved
     equal, 1: not proved. What is not proved is cut into the smallest regions, which run on seeded inputs.
     """
-    from dovetail.difference.model_diff import diff as diff_models
+    from dovetail.compare.diff.model_diff import diff as diff_models
 
     if (real or certificate) and not prove:
         raise click.UsageError("--real and --certificate are for --prove")

@@ -103,7 +103,7 @@ def _measure_options(
 
 def _difference_options(model: Any, path: str) -> dict[str, Any]:
     """Return the options of ``draw_model`` for what differs from the model of another file; say on stderr what is not drawn."""
-    from dovetail.difference.model_diff import diff
+    from dovetail.compare.diff.model_diff import diff
 
     other = load(path)
     with progress(f"comparing with {path}"):

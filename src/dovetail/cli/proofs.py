@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli.output import narrate, say_json, table
-from dovetail.equality.equality_proof import REAL
+from dovetail.compare.prove.equality_proof import REAL
 
 if TYPE_CHECKING:
-    from dovetail.equality.equality_proof import EqualityProof
+    from dovetail.compare.prove.equality_proof import EqualityProof
     from dovetail.ir.graph import Model
 
 VERDICTS = {
@@ -28,7 +28,7 @@ def prove_files(
     a: Model, b: Model, *, real: bool, seed: int, certificate: str | None, as_json: bool, names: tuple[str, str]
 ) -> int:
     """Prove two models equal and print the answer. Returns the exit code: 0 proved, 1 not."""
-    from dovetail.equality.proof import prove
+    from dovetail.compare.prove.proof import prove
 
     proof = prove(a, b, real=real, seed=seed)
     if certificate is not None and proof.is_proved:
@@ -45,7 +45,7 @@ def prove_files(
 
 def prove_conversion(source: Model, target: Model, *, is_alone: bool) -> EqualityProof:
     """Prove a converted model equal to its source, and print the answer on stderr; ``is_alone``: nothing runs afterwards."""
-    from dovetail.equality.proof import prove
+    from dovetail.compare.prove.proof import prove
 
     proof = prove(source, target, real=True, regions=is_alone)
     rewrites = f": {', '.join(proof.rewrites)}" if proof.rewrites else ""
@@ -106,7 +106,7 @@ def write_json(path: str, data: Any) -> None:
 
 def check_certificate_file(path: str, a: str | Model, b: str | Model) -> None:
     """Check a certificate against two models. Raises FormatError where it is altered or does not fit."""
-    from dovetail.equality.certificate import check_certificate, read_certificate
+    from dovetail.compare.prove.certificate import check_certificate, read_certificate
 
     check_certificate(read_certificate(path), a, b)
     click.echo("the certificate holds: the equality follows again, with the rewrites that it lists")

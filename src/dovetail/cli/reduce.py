@@ -25,7 +25,7 @@ def reduce(model: str, command: str, target: str, exit_code: int | None, timeout
 
     The command gets files of the format of the target. It is not run by a shell: write `sh -c '...' sh {}` for one.
     """
-    from dovetail.debug.reduction import reduce as reduce_model
+    from dovetail.compare.reduce.reduction import reduce as reduce_model
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
 

@@ -1,1 +1,1 @@
-"""Comparison of engines: random inputs, benchmarks, verification."""
+"""Comparison of models: their differences, proofs of equality, verification by runs, values layer by layer, reduction."""

@@ -97,7 +97,7 @@ def _rebatch(
     model: Model, request: SizeRequest, verify: bool, seed: int, inputs: Mapping[str, Any] | None
 ) -> tuple[Model, RebatchReport]:
     # Deferred for start-up time: the repairs import the operators that they repair.
-    from dovetail.equality.proof import prove
+    from dovetail.compare.prove.proof import prove
     from dovetail.transform.batch.search import RebatchReport, Search
 
     with counting(model.limits):

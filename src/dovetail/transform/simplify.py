@@ -95,7 +95,7 @@ def simplify(
     Raises RuleError [simplify.pass] for the name of no pass, [simplify.fuse] for that of no fusion.
     """
     # Deferred for start-up time: the passes import a third of the operators.
-    from dovetail.equality.proof import prove as prove_equal
+    from dovetail.compare.prove.proof import prove as prove_equal
     from dovetail.transform.proof import Proof
     from dovetail.transform.simplification.passes import PASSES
 

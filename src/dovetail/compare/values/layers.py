@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from dovetail.compare.f64_run import magnitude_of, run_wide, wide
+from dovetail.compare.values.array_store import ArrayStore
+from dovetail.compare.values.correspondence import match_inputs, match_values
+from dovetail.compare.values.deviation import Deviation, deviation_of, missing
+from dovetail.compare.values.engines import check_engines, installed_engines, release_memory, run_part, warm_up
+from dovetail.compare.values.layer_comparison import Column, LayerComparison, ValueRow
+from dovetail.compare.values.memory_budget import Slice, slices_within
+from dovetail.compare.values.subject import Subject, cast_to
 from dovetail.compare.verify import ROUNDING, is_followed, random_outputs
-from dovetail.debug.array_store import ArrayStore
-from dovetail.debug.correspondence import match_inputs, match_values
-from dovetail.debug.deviation import Deviation, deviation_of, missing
-from dovetail.debug.engines import check_engines, installed_engines, release_memory, run_part, warm_up
-from dovetail.debug.layer_comparison import Column, LayerComparison, ValueRow
-from dovetail.debug.memory_budget import Slice, slices_within
-from dovetail.debug.subject import Subject, cast_to
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
 from dovetail.ir.evaluate import evaluate_node

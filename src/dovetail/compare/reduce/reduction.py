@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from dovetail.debug.check_command import Check, CheckCommand, CheckError
-from dovetail.debug.delta import minimize
-from dovetail.debug.model_parts import (
+from dovetail.compare.reduce.check_command import Check, CheckCommand, CheckError
+from dovetail.compare.reduce.delta import minimize
+from dovetail.compare.reduce.model_parts import (
     ShapeRecords,
     operators_of,
     part_of,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from time import monotonic
 
-from dovetail.debug.subject import Subject
-from dovetail.difference.interface import pair_ports
-from dovetail.difference.node_matches import match_nodes
-from dovetail.difference.side import Interner, Side
+from dovetail.compare.diff.interface import pair_ports
+from dovetail.compare.diff.node_matches import match_nodes
+from dovetail.compare.diff.side import Interner, Side
+from dovetail.compare.values.subject import Subject
 from dovetail.errors import RuleError
 from dovetail.ir.graph import Model, Value
 
@@ -71,7 +71,7 @@ def _match_by_number(
 ) -> None:
     """Match values that are computed alike from inputs of equal names, by the joint value numbering of both models."""
     # Deferred for start-up time: the rules of the numbering import the operators.
-    from dovetail.equality.model_terms import number_terms
+    from dovetail.compare.prove.model_terms import number_terms
     from dovetail.laws.terms.terms import OutOfTime
 
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from dovetail.difference.node_matches import Matching
-from dovetail.difference.side import Ref
+from dovetail.compare.diff.node_matches import Matching
+from dovetail.compare.diff.side import Ref
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite, log10
 from typing import Any
 
-from dovetail.debug.deviation import Deviation
+from dovetail.compare.values.deviation import Deviation
 from dovetail.errors import printable
 
 MARKS = " .:-=+*#"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail.difference.constant_keys import Weight
+from dovetail.compare.diff.constant_keys import Weight
 from dovetail.ir.dtypes import DType
 
 Array: TypeAlias = np.ndarray[Any, Any]

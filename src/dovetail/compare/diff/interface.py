@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dovetail.difference.dimensions import Dimensions
+from dovetail.compare.diff.dimensions import Dimensions
 from dovetail.ir.graph import Value
 from dovetail.ir.types import Tensor
 

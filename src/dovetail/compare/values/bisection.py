@@ -8,12 +8,12 @@ from math import floor, log2
 from os import PathLike
 from typing import Any
 
-from dovetail.debug.bisect_result import AGREES, FOUND, TOGETHER, BisectResult
-from dovetail.debug.engines import check_engines, warm_up
-from dovetail.debug.layers import complete_inputs, inputs_of_other
-from dovetail.debug.memory_budget import COPIES, Slice, resident_bytes
-from dovetail.debug.subject import Subject
-from dovetail.debug.trial import Trials, Verdict
+from dovetail.compare.values.bisect_result import AGREES, FOUND, TOGETHER, BisectResult
+from dovetail.compare.values.engines import check_engines, warm_up
+from dovetail.compare.values.layers import complete_inputs, inputs_of_other
+from dovetail.compare.values.memory_budget import COPIES, Slice, resident_bytes
+from dovetail.compare.values.subject import Subject
+from dovetail.compare.values.trial import Trials, Verdict
 from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.ir.graph import Model

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
-from dovetail.equality.symbols import interface_differences
+from dovetail.compare.prove.symbols import interface_differences
 from dovetail.errors import DovetailError, FormatError, RuleError
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.limits import counting
@@ -19,7 +19,7 @@ from dovetail.laws.terms.keys import digest
 from dovetail.storage.files import read_bytes
 
 if TYPE_CHECKING:
-    from dovetail.equality.equality_proof import EqualityProof
+    from dovetail.compare.prove.equality_proof import EqualityProof
 
 KIND = "dovetail equality certificate"
 VERSION = 1
@@ -151,8 +151,8 @@ def _hash_constants(graph: Graph, code: Any) -> None:
 def _matching(models: tuple[Model, Model], verdict: str, rewrites: list[str]) -> dict[str, Any] | None:
     """Return the matched values of two models; None where their outputs are not equal with these rewrites."""
     # Deferred for start-up time: the rules import the operators that they rewrite.
-    from dovetail.equality.model_terms import number_terms
-    from dovetail.equality.real_terms import real_terms
+    from dovetail.compare.prove.model_terms import number_terms
+    from dovetail.compare.prove.real_terms import real_terms
 
     numbered = number_terms(models)
     terms = numbered.terms
@@ -185,7 +185,7 @@ def _pairs(models: tuple[Model, Model], terms: list[dict[int, Value]]) -> dict[s
 
 def _all_rewrites(models: tuple[Model, Model]) -> list[str]:
     """Return the names of all rewrites that apply to two models."""
-    from dovetail.equality.model_terms import number_terms
-    from dovetail.equality.real_terms import real_terms
+    from dovetail.compare.prove.model_terms import number_terms
+    from dovetail.compare.prove.real_terms import real_terms
 
     return sorted(frozenset().union(*real_terms(number_terms(models)).rewrites.values()))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.difference.constant_keys import Weight
+from dovetail.compare.diff.constant_keys import Weight
 from dovetail.ir.graph import Node
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor

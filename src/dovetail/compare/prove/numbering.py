@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dovetail.equality.model_terms import number_terms
-from dovetail.equality.real_terms import real_terms
+from dovetail.compare.prove.model_terms import number_terms
+from dovetail.compare.prove.real_terms import real_terms
 from dovetail.ir.graph import Model, Value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
-from dovetail.equality.equality_proof import EqualityProof
+from dovetail.compare.prove.equality_proof import EqualityProof
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting
 
@@ -28,7 +28,7 @@ def prove(
     nothing runs, and the answer has none.
     """
     # Deferred for start-up time: the rules import the operators that they rewrite.
-    from dovetail.equality.search import ProofSearch
+    from dovetail.compare.prove.search import ProofSearch
     from dovetail.formats import load
 
     models = tuple(each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))

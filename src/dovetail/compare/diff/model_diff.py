@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from dovetail.difference.changes import FactChange, GraphChanges, NodeChange, NodeComparison
-from dovetail.difference.conversion import convert_pairs
-from dovetail.difference.dimensions import Dimensions
-from dovetail.difference.interface import Pairs, PortChange, compare_ports, pair_ports
-from dovetail.difference.node_matches import LARGE, Matching, match_nodes
-from dovetail.difference.side import Interner, Side
+from dovetail.compare.diff.changes import FactChange, GraphChanges, NodeChange, NodeComparison
+from dovetail.compare.diff.conversion import convert_pairs
+from dovetail.compare.diff.dimensions import Dimensions
+from dovetail.compare.diff.interface import Pairs, PortChange, compare_ports, pair_ports
+from dovetail.compare.diff.node_matches import LARGE, Matching, match_nodes
+from dovetail.compare.diff.side import Interner, Side
 from dovetail.errors import printable
 from dovetail.formats import load
 from dovetail.ir.graph import Graph, Model

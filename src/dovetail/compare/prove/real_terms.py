@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.equality.model_terms import Numbered
+from dovetail.compare.prove.model_terms import Numbered
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType, DTypeLike

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dovetail.equality.unequal_region import UnequalRegion
+from dovetail.compare.prove.unequal_region import UnequalRegion
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
 
@@ -55,6 +55,6 @@ class EqualityProof:
         Raises RuleError [certificate.unproved] without a proof, and [certificate.file] for a model that is not from a file.
         """
         # Deferred for start-up time: most proofs are not written.
-        from dovetail.equality.certificate import write_certificate
+        from dovetail.compare.prove.certificate import write_certificate
 
         return write_certificate(self)

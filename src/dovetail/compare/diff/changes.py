@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from dovetail.difference.constant_keys import Weight, attribute_key, op_key, type_key
-from dovetail.difference.dimensions import Dimensions
-from dovetail.difference.equivalence import align
-from dovetail.difference.node_matches import Matching
-from dovetail.difference.regions import Regions
-from dovetail.difference.side import NONE, Ref
-from dovetail.difference.weights import WeightChange, compare_constants
+from dovetail.compare.diff.constant_keys import Weight, attribute_key, op_key, type_key
+from dovetail.compare.diff.dimensions import Dimensions
+from dovetail.compare.diff.equivalence import align
+from dovetail.compare.diff.node_matches import Matching
+from dovetail.compare.diff.regions import Regions
+from dovetail.compare.diff.side import NONE, Ref
+from dovetail.compare.diff.weights import WeightChange, compare_constants
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import Op, host_inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from dovetail.debug.subject import Subject
+from dovetail.compare.values.subject import Subject
 
 COPIES = 6
 """Copies of the values of a slice at a time: the reference's, the engine's inside and outside of it, and workspaces."""

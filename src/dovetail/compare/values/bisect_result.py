@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dovetail.debug.deviation import Deviation
+from dovetail.compare.values.deviation import Deviation
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from time import monotonic
 
-from dovetail.equality.equality_proof import EqualityProof
-from dovetail.equality.model_terms import Numbered, number_terms
-from dovetail.equality.real_terms import RealNumbered, real_terms
-from dovetail.equality.regions import find_regions
-from dovetail.equality.symbols import interface_differences
+from dovetail.compare.prove.equality_proof import EqualityProof
+from dovetail.compare.prove.model_terms import Numbered, number_terms
+from dovetail.compare.prove.real_terms import RealNumbered, real_terms
+from dovetail.compare.prove.regions import find_regions
+from dovetail.compare.prove.symbols import interface_differences
 from dovetail.ir.graph import Model, Value
 
 SECONDS = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from dovetail.difference.side import MIN_WEIGHT, Interner, Ref, Side, Use
+from dovetail.compare.diff.side import MIN_WEIGHT, Interner, Ref, Side, Use
 
 ROUNDS = 12
 """The most rounds of propagation; a graph that needs more is matched more coarsely."""

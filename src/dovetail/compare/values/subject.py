@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.compare.values.array_store import ArrayStore
+from dovetail.compare.values.deviation import differ_by_ones
 from dovetail.compare.verify import tolerance_of
-from dovetail.debug.array_store import ArrayStore
-from dovetail.debug.deviation import differ_by_ones
 from dovetail.errors import EngineError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.extract import extract

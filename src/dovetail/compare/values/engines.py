@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.debug.subject import Part
+from dovetail.compare.values.subject import Part
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import save
 from dovetail.ir.builder import Builder

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.equality.model_terms import number_terms
-from dovetail.equality.real_terms import real_terms
-from dovetail.equality.unequal_region import UnequalRegion
+from dovetail.compare.prove.model_terms import number_terms
+from dovetail.compare.prove.real_terms import real_terms
+from dovetail.compare.prove.unequal_region import UnequalRegion
 from dovetail.errors import DovetailError
 from dovetail.ir.evaluate import RunArrays, evaluate_node
 from dovetail.ir.graph import Model, Node, Value

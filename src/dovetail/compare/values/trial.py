@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.debug.array_store import ArrayStore
-from dovetail.debug.correspondence import match_values
-from dovetail.debug.deviation import Deviation, deviation_of
-from dovetail.debug.engines import run_part
-from dovetail.debug.memory_budget import Slice
-from dovetail.debug.subject import Part, Subject, cast_to
+from dovetail.compare.values.array_store import ArrayStore
+from dovetail.compare.values.correspondence import match_values
+from dovetail.compare.values.deviation import Deviation, deviation_of
+from dovetail.compare.values.engines import run_part
+from dovetail.compare.values.memory_budget import Slice
+from dovetail.compare.values.subject import Part, Subject, cast_to
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.limits import current

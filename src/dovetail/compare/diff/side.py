@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.difference.constant_keys import Weight, canonical_op, constant_key, is_whole, op_key, type_key, whole_digest
+from dovetail.compare.diff.constant_keys import Weight, canonical_op, constant_key, is_whole, op_key, type_key, whole_digest
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies, host_inputs

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.equality.symbols import Interface, unify_inputs
+from dovetail.compare.prove.symbols import Interface, unify_inputs
 from dovetail.errors import DovetailError
 from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_op
