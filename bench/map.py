@@ -42,7 +42,7 @@ FILES = 10
 BATCH = 64
 ENGINES = ("local", "ray", "dask")
 # In the command lines of workers.
-WORKERS = {"local": b"dovetail.batch.worker_process", "ray": b"ray::_Worker", "dask": b"spawn_main"}
+WORKERS = {"local": b"dovetail.data.rows.worker_process", "ray": b"ray::_Worker", "dask": b"spawn_main"}
 
 
 def write_rows(folder: Path, rows: int) -> None:

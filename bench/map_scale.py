@@ -30,11 +30,11 @@ import mapper as mapper_bench
 import numpy as np
 
 import dovetail
-from dovetail.batch.job import Job
-from dovetail.batch.part_runner import PartRunner, PartSummary
-from dovetail.batch.scheduler import Event, Scheduler, parts_without
-from dovetail.batch.sinks import open_sink
-from dovetail.batch.sources import open_source
+from dovetail.data.rows.job import Job
+from dovetail.data.rows.part_runner import PartRunner, PartSummary
+from dovetail.data.rows.scheduler import Event, Scheduler, parts_without
+from dovetail.data.rows.sinks import open_sink
+from dovetail.data.rows.sources import open_source
 
 ROWS = 64
 COLUMNS = 4

@@ -34,8 +34,8 @@ import numpy as np
 import dovetail
 import text_mutator
 from dovetail import cli
-from dovetail.batch.job import digest_of
 from dovetail.compare.prove import certificate as certificates
+from dovetail.data.rows.job import digest_of
 
 SECONDS = 20
 """Processor time of one command."""

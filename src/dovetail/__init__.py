@@ -5,8 +5,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dovetail.batch.map_rows import MapReport, map_rows
-    from dovetail.batch.mapper import Mapper
     from dovetail.compare.diff.model_diff import ModelDiff, diff
     from dovetail.compare.prove.certificate import check_certificate
     from dovetail.compare.prove.equality_proof import EqualityProof
@@ -16,6 +14,10 @@ if TYPE_CHECKING:
     from dovetail.compare.values.bisection import bisect
     from dovetail.compare.values.layer_comparison import LayerComparison
     from dovetail.compare.values.layers import compare_layers
+    from dovetail.data.rows.map_rows import MapReport, map_rows
+    from dovetail.data.rows.mapper import Mapper
+    from dovetail.data.tensors.recipe import reshard_graph
+    from dovetail.data.tensors.reshard import ReshardReport, reshard
     from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
     from dovetail.formats import load, save
     from dovetail.ir.builder import Builder
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from dovetail.laws.gradients import grad
     from dovetail.measure.model_profile import ModelProfile, profile
     from dovetail.measure.overview import ModelReport, model_report
-    from dovetail.out_of_core.recipe import reshard_graph
-    from dovetail.out_of_core.reshard import ReshardReport, reshard
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.runtime.array_ops import concat, copy, split
     from dovetail.runtime.compilation import compile, plan, run
@@ -105,8 +105,8 @@ __all__ = [
 _MODULES = {
     "runtime.array_ops": "concat copy split",
     "laws.gradients": "grad",
-    "batch.mapper": "Mapper",
-    "batch.map_rows": "MapReport map_rows",
+    "data.rows.mapper": "Mapper",
+    "data.rows.map_rows": "MapReport map_rows",
     "measure.model_profile": "ModelProfile profile",
     "compare.values.bisect_result": "BisectResult",
     "compare.values.bisection": "bisect",
@@ -124,8 +124,8 @@ _MODULES = {
     "ir.builder": "Builder",
     "ir.graph": "Graph Model Node Value",
     "ir.limits": "Limits",
-    "out_of_core.recipe": "reshard_graph",
-    "out_of_core.reshard": "ReshardReport reshard",
+    "data.tensors.recipe": "reshard_graph",
+    "data.tensors.reshard": "ReshardReport reshard",
     "measure.overview": "ModelReport model_report",
     "ir.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",

@@ -11,8 +11,8 @@ from hypothesis import assume, given, strategies as st
 from safetensors.numpy import load_file, save_file
 
 import dovetail
-from dovetail.out_of_core import copy_worker, reshard
-from dovetail.out_of_core.copy_tasks import Budget
+from dovetail.data.tensors import copy_worker, reshard
+from dovetail.data.tensors.copy_tasks import Budget
 from strategies import Moved, movements
 
 

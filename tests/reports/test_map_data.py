@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.batch.map_rows import open_rows
-from dovetail.batch.part_runner import PartRunner
+from dovetail.data.rows.map_rows import open_rows
+from dovetail.data.rows.part_runner import PartRunner
 from dovetail.errors import DovetailError, EngineError, FormatError
 
 
@@ -63,7 +63,7 @@ def test_a_column_of_another_kind_is_refused_before_it_is_decoded(
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from dovetail.batch import parquet_files
+    from dovetail.data.rows import parquet_files
 
     parquet.write_table(pa.table({"x": ["a" * 1000] * 3}), tmp_path / "texts.parquet")
     parquet.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "scalars.parquet")
@@ -88,7 +88,7 @@ def test_a_batch_of_the_dataset_obeys_the_limit_of_memory(tmp_path: Path) -> Non
 @pytest.mark.parametrize("is_restored", [False, True], ids=["written", "time-restored"])
 @pytest.mark.parametrize("kind", ["npy", "parquet", "zarr", "npz"])
 def test_an_input_that_changes_in_place_ends_the_job(model: Path, tmp_path: Path, kind: str, is_restored: bool) -> None:
-    from dovetail.batch.job import Job
+    from dovetail.data.rows.job import Job
 
     rows = np.arange(400, dtype=np.float32).reshape(100, 4)
     data = tmp_path / f"data.{kind}"
@@ -155,7 +155,7 @@ def test_a_malformed_record_is_an_error_of_the_record(model: Path, tmp_path: Pat
 
 
 def test_the_index_of_pictures_removes_no_file_outside_the_folder(tmp_path: Path) -> None:
-    from dovetail.batch.image_files import ImageSink
+    from dovetail.data.rows.image_files import ImageSink
 
     (tmp_path / "mine.png").write_bytes(b"mine")
     (tmp_path / "out" / "_rows").mkdir(parents=True)
@@ -166,7 +166,7 @@ def test_the_index_of_pictures_removes_no_file_outside_the_folder(tmp_path: Path
 
 
 def test_a_malformed_fault_is_an_error_of_the_record(tmp_path: Path) -> None:
-    from dovetail.batch.numpy_files import NpySink
+    from dovetail.data.rows.numpy_files import NpySink
 
     (tmp_path / "_errors").mkdir()
     for line in ("[1]\n", '{"row": 1}\n', "[" * 100_000 + "\n"):

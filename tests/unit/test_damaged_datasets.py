@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.batch.sources import open_source
+from dovetail.data.rows.sources import open_source
 from dovetail.errors import FormatError
 
 ROWS = 4000

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 import dovetail
-from dovetail.batch.image_files import ImageOptions, picture_name
-from dovetail.batch.sinks import default_format, open_sink
-from dovetail.batch.sources import open_source
 from dovetail.cli import dovetail as dovetail_command
+from dovetail.data.rows.image_files import ImageOptions, picture_name
+from dovetail.data.rows.sinks import default_format, open_sink
+from dovetail.data.rows.sources import open_source
 from dovetail.errors import EngineError
 
 image_module = pytest.importorskip("PIL.Image")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dovetail.batch.rows import RowFault
-from dovetail.batch.sinks import open_sink
-from dovetail.batch.sources import open_source
+from dovetail.data.rows.rows import RowFault
+from dovetail.data.rows.sinks import open_sink
+from dovetail.data.rows.sources import open_source
 from dovetail.errors import DovetailError, FormatError
 
 REUSED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dovetail.batch.dataset_files import describe_change
-from dovetail.batch.rows import RowFault
-from dovetail.batch.sinks import open_sink
-from dovetail.batch.sources import open_source
+from dovetail.data.rows.dataset_files import describe_change
+from dovetail.data.rows.rows import RowFault
+from dovetail.data.rows.sinks import open_sink
+from dovetail.data.rows.sources import open_source
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
 
 REUSED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)

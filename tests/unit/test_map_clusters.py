@@ -99,7 +99,7 @@ def test_an_address_without_a_cluster_is_an_error(
     folder: Path, tmp_path: Path, engine: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip({"dask": "distributed"}.get(engine, engine))
-    monkeypatch.setattr("dovetail.batch.dask_pool.START_SECONDS", 4)
+    monkeypatch.setattr("dovetail.data.rows.dask_pool.START_SECONDS", 4)
     with pytest.raises(dovetail.EngineError, match=r"\[job.address\].*127.0.0.1:9"):
         dovetail.map_rows(folder / "model.onnx", folder / "rows.npy", tmp_path / "out", engine=engine, address=address)
 

@@ -22,11 +22,11 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 import dovetail
-from dovetail.batch.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows, digest_of
-from dovetail.batch.part_runner import Failure, PartRunner, PartSummary, call_runner
-from dovetail.batch.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress, Scheduler
-from dovetail.batch.sources import open_source
 from dovetail.cli import dovetail as command
+from dovetail.data.rows.job import MAX_PARTS, Job, choose_block_rows, choose_part_rows, digest_of
+from dovetail.data.rows.part_runner import Failure, PartRunner, PartSummary, call_runner
+from dovetail.data.rows.scheduler import ATTEMPTS, IN_FLIGHT, Event, MapProgress, Scheduler
+from dovetail.data.rows.sources import open_source
 from dovetail.errors import EngineError
 from dovetail.storage import lock as job_lock
 from dovetail.storage.lock import LOCK_NAME, FolderLock
@@ -97,7 +97,7 @@ def test_a_local_job_gives_the_bits_of_a_program(finished: Path, expected: Any) 
 def test_blocks_of_a_part_give_the_bits_of_a_program(
     folder: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dovetail.batch.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
+    monkeypatch.setattr("dovetail.data.rows.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
     report = run_map(folder, tmp_path / "out", workers=1, part_rows=1000)
     assert report.parts == 3 and json.loads((tmp_path / "out" / "_job.json").read_text())["block_rows"] == 2 * BATCH
     assert_exactly_once(tmp_path / "out", expected)
@@ -107,7 +107,7 @@ def test_faults_in_any_block_of_a_part_are_listed(
     folder: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("dovetail.batch.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
+    monkeypatch.setattr("dovetail.data.rows.job.BLOCK_BYTES", 2 * BATCH * WIDTH * 4)
     rows = np.load(folder / "data" / "0.npy")[:160]
     faulty = [0, 40, *range(64, 96), 159]
     cells = [None if row in faulty else values for row, values in enumerate(rows.tolist())]

@@ -14,8 +14,8 @@ from onnx import helper
 
 import backend_data
 import dovetail
-from dovetail.batch import shared_program
-from dovetail.batch.mapper import RowResults
+from dovetail.data.rows import shared_program
+from dovetail.data.rows.mapper import RowResults
 from dovetail.errors import DovetailError, EngineError
 from row_models import (
     BOOL,

@@ -71,7 +71,7 @@ def test_dask_maps_the_blocks_of_an_array(tmp_path: Path) -> None:
 
 def test_a_process_of_dask_runs_one_thread_for_each_task(mapper: dovetail.Mapper) -> None:
     distributed = pytest.importorskip("distributed")
-    from dovetail.batch.worker_threads import worker_thread_count
+    from dovetail.data.rows.worker_threads import worker_thread_count
 
     with (
         distributed.LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
@@ -127,7 +127,7 @@ def test_ray_data_maps_batches_in_actors(ray: Any, mapper: dovetail.Mapper) -> N
 
 @pytest.mark.slow
 def test_a_task_of_ray_runs_as_many_threads_as_it_has_cores(ray: Any) -> None:
-    from dovetail.batch.worker_threads import worker_thread_count
+    from dovetail.data.rows.worker_threads import worker_thread_count
 
     count = ray.remote(worker_thread_count)
     assert ray.get([count.options(num_cpus=cores).remote(None) for cores in (1, 2)]) == [1, 2]

@@ -18,8 +18,8 @@ from onnx import helper, numpy_helper
 
 import dovetail
 import oracles
-from dovetail.batch import worker_threads
-from dovetail.batch.shared_program import default_cache_dir
+from dovetail.data.rows import worker_threads
+from dovetail.data.rows.shared_program import default_cache_dir
 from dovetail.ir.host import native_core
 from row_models import F32, U8, assert_close, classifier, expected, mapper_of, rows_of, write
 
@@ -159,7 +159,7 @@ def count_packed(folder: Path) -> int:
 
 
 def forget_programs() -> None:
-    from dovetail.batch import shared_program
+    from dovetail.data.rows import shared_program
 
     shared_program._programs.clear()
 
@@ -232,7 +232,7 @@ def test_an_ordinary_process_uses_all_cores(monkeypatch: pytest.MonkeyPatch) -> 
     from dovetail.ir.host.threads import thread_count
 
     monkeypatch.delenv("DOVETAIL_THREADS", raising=False)
-    code = "from dovetail.batch.worker_threads import worker_thread_count as count; print(count(None), count(3))"
+    code = "from dovetail.data.rows.worker_threads import worker_thread_count as count; print(count(None), count(3))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(thread_count(None)), "3"]
     monkeypatch.setenv("DOVETAIL_THREADS", "5")

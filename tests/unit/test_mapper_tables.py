@@ -81,7 +81,7 @@ def test_lists_of_another_length_are_a_fault_of_their_row(tmp_path: Path) -> Non
 
 
 def test_columns_of_fixed_size_are_read_without_a_copy(tmp_path: Path) -> None:
-    from dovetail.batch.tables import _arrow_rows
+    from dovetail.data.rows.tables import _arrow_rows
 
     x = rows_of(COUNT)
     for name in ("fixed-size list", "tensor", "a slice of fixed size"):

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.batch import part_files
-from dovetail.batch.rows import RowFault
-from dovetail.batch.sinks import FORMATS, open_sink
-from dovetail.batch.sources import open_source
+from dovetail.data.rows import part_files
+from dovetail.data.rows.rows import RowFault
+from dovetail.data.rows.sinks import FORMATS, open_sink
+from dovetail.data.rows.sources import open_source
 from dovetail.errors import EngineError
 
 pytest.importorskip("pyarrow")

@@ -20,8 +20,8 @@ from safetensors.numpy import load_file, save_file
 
 import dovetail
 from dovetail import Builder, DovetailError, EngineError, Model, UnsupportedError
-from dovetail.out_of_core import copy_worker, reshard as module
-from dovetail.out_of_core.copy_tasks import Budget
+from dovetail.data.tensors import copy_worker, reshard as module
+from dovetail.data.tensors.copy_tasks import Budget
 
 RNG = np.random.default_rng(7)
 
@@ -354,7 +354,7 @@ def test_a_killed_run_leaves_no_draft_behind_the_next(source: Path) -> None:
     dovetail.save(merging(4, 2), source.parent / "graph.onnx", opset=18)
     code = (
         "import os, dovetail\n"
-        "from dovetail.out_of_core.copy_worker import CopyWorker\n"
+        "from dovetail.data.tensors.copy_worker import CopyWorker\n"
         "execute, calls = CopyWorker.execute, []\n"
         "CopyWorker.execute = lambda self, *args: (calls.append(1), len(calls) > 3 and os._exit(9), execute(self, *args))[2]\n"
         f"dovetail.reshard({str(source.parent / 'graph.onnx')!r}, {str(source)!r}, {str(out)!r}, threads=1)\n"

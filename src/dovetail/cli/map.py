@@ -82,7 +82,7 @@ def map(
     (.toml), and OUTPUT has the tensors of the result. --keep names tensors by shell patterns.
     """
     # Deferred for start-up time: each of them imports what the other does not need.
-    from dovetail.out_of_core.reshard import is_tensor_job, reshard
+    from dovetail.data.tensors.reshard import is_tensor_job, reshard
 
     is_about_tensors = is_tensor_job(model, source)
     _refuse_options(context, ROW_OPTIONS if is_about_tensors else TENSOR_OPTIONS, "rows" if is_about_tensors else "tensors")
@@ -97,7 +97,7 @@ def map(
         else:
             click.echo(result.to_text())
         return 0
-    from dovetail.batch.map_rows import map_rows
+    from dovetail.data.rows.map_rows import map_rows
 
     try:
         with _progress_bar(f"{model} on {source}") as show:

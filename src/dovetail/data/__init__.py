@@ -1,0 +1,1 @@
+"""Data that models run over: rows of a dataset, and tensors in files."""

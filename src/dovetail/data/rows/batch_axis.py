@@ -1,0 +1,136 @@
+"""The batch axis of a model: the leading axis of each input and output, of one size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import cast
+
+from dovetail.compare.verify import random_outputs
+from dovetail.data.rows.constant_inputs import fix_sizes
+from dovetail.data.rows.constants import Constants
+from dovetail.data.rows.map_outputs import column_of
+from dovetail.data.rows.row_signature import INPUT_REMEDY, OUTPUT_REMEDY, RowPort, RowSignature
+from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir import symbolic
+from dovetail.ir.dtypes import f32
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.infer import infer_graph
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Sequence as List, Size, Tensor, dims_of, dtype_of
+from dovetail.ops.ml.maps import ZipMap
+from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
+from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
+from dovetail.transform.batch.requests import substitute_type
+
+BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM
+"""Operators that quantize all rows of a batch with one scale."""
+TRIED_ROWS = (3, 7)
+"""Numbers of rows for which an output must have as many."""
+
+
+def row_signature(model: Model, constants: Constants) -> RowSignature:
+    """Return the signature of ``model``, whose outputs and inputs but ``constants`` have the rows on their leading axis.
+
+    Raises EngineError [batch.axis], [batch.constant], and UnsupportedError [program.states] for a model with states.
+    """
+    if model.states:
+        raise UnsupportedError("program.states", "a Mapper takes a model without states", file=model.file)
+    model = fix_sizes(model, constants)
+    inputs = [value for value in model.inputs if value.name not in constants.arrays]
+    maps = {value.name: _map_keys(value) for value in model.outputs if _map_keys(value)}
+    tensors = [value for value in model.outputs if value.name not in maps]
+    for values, remedy in ((inputs, INPUT_REMEDY), (tensors, OUTPUT_REMEDY)):
+        for value in values:
+            if not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.shape == ():
+                message = f"{value.name!r} must be a tensor with the rows on its leading axis, got {value.type}"
+                raise _error(message, model, remedy)
+    for value in inputs:
+        if value.shape is None:
+            raise _error(f"input {value.name!r} must have a known number of axes, got {value.type}", model, INPUT_REMEDY)
+    sizes = [dims_of(value.type)[0] for value in inputs]
+    if all(isinstance(size, int) for size in sizes):
+        batch = _fixed_batch(model, inputs, cast("list[int]", sizes))
+    else:
+        _check_open_batch(model, inputs, sizes)
+        batch = None
+    ports = {value.name: _output_ports(value, maps.get(value.name, ())) for value in model.outputs}
+    outputs = tuple(chain.from_iterable(ports.values()))
+    (name, count), *_ = Counter(port.name for port in outputs).most_common(1) or [("", 0)]
+    if count > 1:
+        raise EngineError("batch.column", f"each result must have a name of its own, got {count} of {name!r}", file=model.file)
+    random = tuple(sorted(port.name for name in random_outputs(model) for port in ports[name]))
+    has_scales = _has_batch_scales(model.graph)
+    return RowSignature(tuple(map(_port, inputs)), outputs, batch, random, has_scales, tuple(maps.items()))
+
+
+def _map_keys(value: Value) -> tuple[int | str, ...]:
+    """Return the keys of the maps that ZipMap makes; empty for other values."""
+    op = value.node.op if value.node is not None else None
+    return tuple(dict.fromkeys(op.labels())) if isinstance(op, ZipMap) else ()
+
+
+def _output_ports(value: Value, keys: Sequence[int | str]) -> list[RowPort]:
+    return [RowPort(column_of(value.name, key), f32, ()) for key in keys] if keys else [_port(value)]
+
+
+def _has_batch_scales(graph: Graph) -> bool:
+    return any(
+        isinstance(node.op, BATCH_SCALED) or any(_has_batch_scales(body) for _, body in bodies(node.op)) for node in graph.nodes
+    )
+
+
+def _error(message: str, model: Model, remedy: str) -> EngineError:
+    return EngineError("batch.axis", f"{message}; {remedy}", file=model.file)
+
+
+def _input_text(inputs: Sequence[Value]) -> str:
+    return ", ".join(f"{value.name}: {value.type}" for value in inputs) or "no inputs"
+
+
+def _fixed_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[int]) -> int:
+    if not sizes or sizes[0] < 1 or len(set(sizes)) > 1:
+        message = f"the inputs must have one leading size of at least 1, got {_input_text(inputs)}"
+        raise _error(message, model, INPUT_REMEDY)
+    for value in model.outputs:
+        leading = _leading_size(value)
+        if isinstance(leading, int) and leading != sizes[0]:
+            raise _error(
+                f"output {value.name!r} must have {sizes[0]} rows, as the inputs, got {value.type}", model, OUTPUT_REMEDY
+            )
+    return sizes[0]
+
+
+def _check_open_batch(model: Model, inputs: Sequence[Value], sizes: Sequence[Size]) -> None:
+    """Give all leading axes one symbol, infer the model anew, and check that the outputs have its size."""
+    names = [symbolic.name_of(size) for size in sizes]
+    inner = {symbolic.name_of(x) for value in inputs for size in dims_of(value.type)[1:] for x in symbolic.symbols(size)}
+    leading = {name for name in names if name is not None}
+    if None in names or leading & inner:
+        raise _error(f"the inputs must have one open leading axis, got {_input_text(inputs)}", model, INPUT_REMEDY)
+    model = copy_model(model)
+    for value in model.graph.values():
+        value.type = substitute_type(value.type, dict.fromkeys(leading, sizes[0]))
+    infer_graph(model.graph, file=model.file)
+    rows = next(iter(name for name in names if name is not None))
+    for value in model.outputs:
+        size = _leading_size(value)
+        tried = [count if size is None else symbolic.substitute(size, {rows: count}) for count in TRIED_ROWS]
+        # A size that depends on the data is checked in each run.
+        if any(isinstance(actual, int) and actual != count for actual, count in zip(tried, TRIED_ROWS, strict=True)):
+            message = f"output {value.name!r} must have as many rows as the inputs ({rows}), got {value.type}"
+            raise _error(message, model, OUTPUT_REMEDY)
+
+
+def _leading_size(value: Value) -> Size | None:
+    if isinstance(value.type, List):
+        return value.type.length
+    return value.shape[0] if value.shape else None
+
+
+def _port(value: Value) -> RowPort:
+    shape = None if value.shape is None else tuple(size if isinstance(size, int) else str(size) for size in value.shape[1:])
+    return RowPort(value.name, dtype_of(value.type), shape)

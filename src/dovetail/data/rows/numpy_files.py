@@ -1,0 +1,266 @@
+"""Files of numpy, .npy: an array whose leading axis is the rows; a folder of files of one column, or of a folder per column."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, BinaryIO, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.data.rows.arrow_columns import arrow_rows, widen
+from dovetail.data.rows.dataset import FileSource, RowType, fingerprint_of
+from dovetail.data.rows.dataset_files import DataFile, DataFolder
+from dovetail.data.rows.part_files import Sink, column_of, file_name_of, part_name
+from dovetail.data.rows.rows import RowBlock, RowValues
+from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError, raise_all
+from dovetail.storage.files import StrPath
+
+SUFFIX = ".npy"
+ARRAY = "array"
+"""The name of the column of files that name none."""
+_MAX_TEXT_BYTES = 1 << 30
+"""Bytes of a column of strings in one part; numpy stores each with the length of the longest."""
+
+
+class ArrayHeader(NamedTuple):
+    """The header of a .npy file: type, shape, order, and the offset of the first element in bytes."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    is_fortran: bool
+    offset: int
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file, header and elements."""
+        return self.offset + self.rows * self.row_bytes
+
+
+def read_header(stream: Any, file: str) -> ArrayHeader:
+    """Read the header of a .npy file. Raises FormatError [dataset.unreadable]; UnsupportedError [dataset.type] for objects."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        elif version in ((2, 0), (3, 0)):
+            # Version 3 differs in the encoding of field names, and an array with fields is refused.
+            shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise ValueError(f"version {version} of the format is unknown")
+        offset = stream.tell()
+    except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
+        message = (str(error) or type(error).__name__).splitlines()[0]
+        raise FormatError("dataset.unreadable", f"no .npy file: {message}", file=file) from None
+    if dtype.kind not in "biufcU":
+        reason = "pickled objects are never loaded" if dtype.hasobject else "a model reads numbers, booleans and strings"
+        raise UnsupportedError("dataset.type", f"the array has elements of {dtype}: {reason}", file=file)
+    if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
+        raise FormatError("dataset.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
+    return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)
+
+
+def row_type_of(headers: Sequence[ArrayHeader]) -> RowType:
+    """Return the type of a row of the arrays of one column; its shape is known where all of them have the same."""
+    shapes = {header.shape[1:] for header in headers}
+    element = "string" if headers[0].dtype.kind == "U" else headers[0].dtype.newbyteorder("=").name
+    return RowType(element, len(headers[0].shape) - 1, shapes.pop() if len(shapes) == 1 else None)
+
+
+def native_array(values: NDArray[Any]) -> NDArray[Any]:
+    """Convert to the byte order of this machine, and strings to Python strings."""
+    if values.dtype.kind == "U":
+        return values.astype(object)
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def read_rows(stream: BinaryIO, header: ArrayHeader, start: int, stop: int, base: int = 0) -> NDArray[Any]:
+    """Read rows of an array whose file starts at the byte ``base`` of ``stream``, and no other row (in C order)."""
+    shape = (stop - start, *header.shape[1:])
+    if not prod(shape) or not header.dtype.itemsize:
+        return np.zeros(shape, header.dtype)
+    first = base + header.offset
+    if header.is_fortran and len(header.shape) > 1:
+        aligned = first - first % mmap.ALLOCATIONGRANULARITY
+        with mmap.mmap(stream.fileno(), base + header.size - aligned, access=mmap.ACCESS_READ, offset=aligned) as mapped:
+            whole = np.ndarray(header.shape, header.dtype, mapped, first - aligned, order="F")
+            values = np.ascontiguousarray(whole[start:stop])
+            del whole
+            return values
+    values = np.empty(shape, header.dtype)
+    remaining: memoryview = values.reshape(-1).view(np.uint8).data
+    stream.seek(first + start * header.row_bytes)
+    while remaining:
+        count = stream.readinto(remaining)  # type: ignore[attr-defined]
+        if not count:
+            raise FormatError("dataset.unreadable", f"the file ends {len(remaining)} bytes before row {stop}")
+        remaining = remaining[count:]
+    return values
+
+
+class NpySource(FileSource):
+    """The rows of .npy files.
+
+    A single file and a folder of files have the column ``array``. A folder of folders has a column for each of them, and its
+    folders have files of the same names and numbers of rows.
+    """
+
+    kind: ClassVar[str] = "npy"
+
+    def __init__(self, path: StrPath, columns: Sequence[str] | None, keep: Sequence[str]) -> None:
+        folder = DataFolder.scan(path, (SUFFIX,))
+        tables = _columns_of(folder)
+        headers: dict[str, list[ArrayHeader]] = defaultdict(list)
+        errors: list[DovetailError] = []
+        for name, files in tables.items():
+            for file in files:
+                try:
+                    with folder.open(file) as stream:
+                        headers[name].append(_whole_header(stream, file))
+                except DovetailError as error:
+                    errors.append(error)
+        raise_all(errors, "files of the dataset are unreadable")
+        _check_columns(tables, headers)
+        names = list(tables)
+        super().__init__(folder, columns, keep, names, [header.rows for header in headers[names[0]]])
+        self._tables = {name: tuple(tables[name]) for name in (*self.selected, *self.keep)}
+        self._first = tuple(tables[names[0]])
+        self.row_bytes = max(1, sum(headers[name][0].row_bytes for name in self._tables))
+        self.row_types = {name: row_type_of(headers[name]) for name in self.selected}
+
+    def read_file(self, index: int, start: int, stop: int, first: int) -> RowBlock:
+        values = {}
+        for name, files in self._tables.items():
+            file = files[index]
+            with self.folder.open(file) as stream:
+                values[name] = native_array(read_rows(stream, _whole_header(stream, file), start, stop))
+        rows = np.arange(first + start, first + stop)
+        return RowBlock(rows, {name: values[name] for name in self.selected}, {name: values[name] for name in self.keep})
+
+    def file_name(self, index: int) -> str:
+        return self._first[index].name
+
+    def files_at(self, index: int) -> Sequence[DataFile]:
+        return [files[index] for files in self._tables.values()]
+
+    def fingerprint(self) -> dict[str, Any]:
+        counts = [stop - start for start, stop in zip(self._starts, self._starts[1:], strict=False)]
+        return {**fingerprint_of(self.kind, self.columns, self.folder.files, None), "rows": counts}
+
+
+def _columns_of(folder: DataFolder) -> dict[str, list[DataFile]]:
+    """Return the files of each column. Raises FormatError [dataset.schema] for files at several levels."""
+    tables: dict[str, list[DataFile]] = defaultdict(list)
+    for file in folder.files:
+        steps = file.name.split("/")
+        if len(steps) > 2:
+            message = "a file must be in the dataset's folder or in the folder of its column"
+            raise FormatError("dataset.schema", message, file=file.name)
+        tables[column_of(steps[0]) if len(steps) == 2 else ARRAY].append(file)
+    if len({"/" in file.name for file in folder.files}) > 1:
+        message = "the dataset must have either .npy files or one folder of them per column, and has both"
+        raise FormatError("dataset.schema", message, file=folder.root)
+    return dict(tables)
+
+
+def _whole_header(stream: BinaryIO, file: DataFile) -> ArrayHeader:
+    header = read_header(stream, file.name)
+    if not header.shape:
+        raise FormatError("dataset.unreadable", "the array must have an axis of rows, got a scalar", file=file.name)
+    if header.size > file.size:
+        message = f"{header.dtype} of shape {header.shape} needs {header.size} bytes, and the file has {file.size}"
+        raise FormatError("dataset.unreadable", message, file=file.name)
+    return header
+
+
+def _check_columns(tables: Mapping[str, Sequence[DataFile]], headers: Mapping[str, Sequence[ArrayHeader]]) -> None:
+    """Raise FormatError [dataset.schema] unless all columns have the same rows per file, and all files of a column one type."""
+    first, *others = tables
+    errors: list[DovetailError] = []
+    expected = [(os.path.basename(file.name), header.rows) for file, header in zip(tables[first], headers[first], strict=True)]
+    for name in others:
+        actual = [(os.path.basename(file.name), header.rows) for file, header in zip(tables[name], headers[name], strict=True)]
+        if actual != expected:
+            different = next((pair for pair in zip(expected, actual, strict=False) if pair[0] != pair[1]), None)
+            detail = f"{different[0]} and {different[1]}" if different else f"{len(expected)} and {len(actual)} files"
+            message = f"the columns {first!r} and {name!r} must have files of equal names and rows, got {detail}"
+            errors.append(FormatError("dataset.schema", message, file=tables[name][0].name))
+    for name, files in tables.items():
+        errors += check_types(name, [(file.name, header.dtype) for file, header in zip(files, headers[name], strict=True)])
+    raise_all(errors, "files of the dataset differ")
+
+
+def check_types(name: str, types: Sequence[tuple[str, np.dtype[Any]]]) -> list[DovetailError]:
+    """Return an error for each file whose element type is not that of the first file (all strings are one type)."""
+    first = types[0][1]
+    return [
+        FormatError("dataset.schema", f"{name!r} must have elements of {first} as in {types[0][0]!r}, got {dtype}", file=file)
+        for file, dtype in types[1:]
+        if dtype.newbyteorder("=") != first.newbyteorder("=") and (dtype.kind, first.kind) != ("U", "U")
+    ]
+
+
+def plain_array(name: str, values: RowValues) -> NDArray[Any]:
+    """Convert the values of a column to an array that numpy stores without pickle. Raises EngineError [dataset.output]."""
+    values = arrow_rows(name, values)
+    if isinstance(values, list):
+        shapes = {np.shape(row) for row in values}
+        if len(shapes) > 1:
+            message = f"the column {name!r} has rows of shapes {sorted(shapes)[:3]}, which one array cannot hold; write parquet"
+            raise EngineError("dataset.output", message)
+        values = np.stack([np.asarray(row) for row in values])
+    array: NDArray[Any] = widen(values)
+    if array.dtype.kind == "O":
+        longest = max((len(text) for text in array.flat if isinstance(text, str)), default=0)
+        if longest * array.size * 4 > _MAX_TEXT_BYTES or not all(isinstance(text, str) for text in array.flat):
+            message = f"the column {name!r} has objects or long strings, which numpy stores only pickled; write parquet"
+            raise EngineError("dataset.output", message)
+        array = array.astype(f"U{max(longest, 1)}")
+    return array
+
+
+def write_array(stream: Any, values: NDArray[Any]) -> None:
+    """Write a .npy file. numpy.save writes past ``stream`` with C's stdio, and its error has no reason, such as a full disk."""
+    plain = np.ascontiguousarray(values)
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(plain))
+    stream.write(plain.reshape(-1).view(np.uint8).data if plain.size and plain.itemsize else b"")
+
+
+class NpySink(Sink):
+    """One folder per column, with one .npy file per part: ``row/part-00000.npy``, ``NAME/part-00000.npy``."""
+
+    format: ClassVar[str] = "npy"
+
+    def write_columns(self, part: int, rows: NDArray[np.int64], columns: Mapping[str, RowValues]) -> None:
+        arrays = {name: plain_array(name, values) for name, values in columns.items()}
+        # The row numbers complete the part.
+        for name, values in {**arrays, "row": np.asarray(rows, np.int64)}.items():
+            with self.open_file(os.path.join(file_name_of(name), f"{part_name(part)}{SUFFIX}")) as stream:
+                write_array(stream, values)
+
+    def _commit(self) -> tuple[str, str]:
+        return "row", SUFFIX
+
+    def result_folders(self) -> Sequence[str]:
+        return (
+            [name for name in os.listdir(self.folder) if _has_only_parts(self._path(name))] if os.path.isdir(self.folder) else ()
+        )
+
+
+def _has_only_parts(path: str) -> bool:
+    if os.path.islink(path) or not os.path.isdir(path):
+        return False
+    names = [name for name in os.listdir(path) if not name.startswith(".")]
+    return bool(names) and all(name.startswith("part-") and name.endswith(SUFFIX) for name in names)

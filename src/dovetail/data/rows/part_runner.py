@@ -1,0 +1,173 @@
+"""PartRunner: the run of the parts of a job in one process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dovetail.data.rows.job import BLOCK_BYTES, Job
+from dovetail.data.rows.rows import RowBlock, RowFault, join_blocks, take_rows
+from dovetail.errors import DovetailError, EngineError
+from dovetail.storage.lock import token_in
+
+MEASURED_ROWS = 256
+"""Rows that a worker runs to measure the time of a row, at least one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartSummary:
+    """The counts of one part that is written."""
+
+    part: int
+    rows: int
+    faults: int
+    first_fault: RowFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowCost:
+    """The time of a row on one worker, and the bytes of its inputs and of its results with kept columns."""
+
+    seconds: float
+    input_bytes: float
+    output_bytes: float
+
+
+class PartRunner:
+    """Runs the parts of a job in one process.
+
+    Two threads call :meth:`run`: one computes while the other writes its last part or reads its next one.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.host = f"{socket.gethostname()} (process {os.getpid()})"
+        self._is_computing = threading.Lock()
+
+    def start(self) -> int:
+        """Check that this process sees the model, the input and the output folder of the job, and compile the model.
+
+        Returns the process id. Raises EngineError [job.worker-output], [job.worker-model], [job.worker-input].
+        """
+        self._check_output()
+        folder = self.job.source.folder
+        for name in folder.files[:1]:
+            path = os.path.join(folder.root, name.name)
+            with self._naming("job.worker-input", f"read the input {path}"):
+                os.stat(path)
+        with self._naming("job.worker-model", f"open the model {self.job.mapper.path}"):
+            block = self.job.source.read(0, min(self.job.mapper.batch, self.job.rows))
+            # The first call plans the shapes: one process of a host does so, while the others wait for its plan.
+            self.job.mapper.run_rows(block.columns, len(block.rows))
+            if not len(block.rows):
+                self.job.mapper.compile()
+        return os.getpid()
+
+    def _check_output(self) -> None:
+        found = token_in(self.job.output)
+        if found != self.job.token:
+            seen = "is no folder" if not os.path.isdir(self.job.output) else "is another folder or that of another driver"
+            message = f"worker {self.host} must write into the folder of the driver, but there {self.job.output} {seen}"
+            raise EngineError("job.worker-output", message)
+
+    @contextmanager
+    def _naming(self, code: str, action: str) -> Iterator[None]:
+        """Name the worker and ``action`` in an error of the block; a DovetailError keeps its code, others get ``code``."""
+        try:
+            yield
+        except Exception as error:
+            kept = error.code if isinstance(error, DovetailError) else code
+            if code.startswith("job.worker") and not kept.startswith("batch."):
+                kept = code
+            raise EngineError(kept, f"worker {self.host} cannot {action}: {text_of(error)}") from error
+
+    def measure(self, batch: int) -> RowCost:
+        """Run the first rows twice, and return the cost of a row in the second run."""
+        measured = min(MEASURED_ROWS, BLOCK_BYTES // max(self.job.source.row_bytes, 1))
+        count = min(self.job.rows, max(batch, measured // batch * batch))
+        block = self.job.source.read(0, count)
+        if not len(block.rows):
+            return RowCost(0.0, 0.0, 0.0)
+        small = {name: values[:batch] for name, values in block.columns.items()}
+        self.job.mapper.run_rows(small, min(batch, len(block.rows)))
+        start = time.perf_counter()
+        results = self.job.mapper.run_rows(block.columns, len(block.rows))
+        seconds = time.perf_counter() - start
+        count = len(block.rows)
+        input_bytes, output_bytes, kept_bytes = (
+            sum(map(_byte_count, columns.values())) / count for columns in (block.columns, results.outputs, block.kept)
+        )
+        return RowCost(seconds / count, input_bytes, output_bytes + kept_bytes)
+
+    def run(self, part: int, part_rows: int, block_rows: int) -> PartSummary:
+        """Read and compute one part block by block, and write it.
+
+        It may be run again, and by several workers at a time: its files have equal content.
+
+        Raises EngineError with the worker's name: [job.write], [job.part], and the codes of the source and the mapper.
+        """
+        job = replace(self.job, part_rows=part_rows)
+        rows = job.range_of(part)
+        action = f"part {part} (rows {rows.start} to {rows.stop - 1})"
+        blocks = [
+            self._run_block(start, min(start + block_rows, rows.stop), action)
+            for start in range(rows.start, rows.stop, block_rows)
+        ]
+        # A change during the read is noticed before the part exists.
+        self.job.source.check_files(rows.start, rows.stop)
+        whole = join_blocks(blocks, list(blocks[0].columns), list(blocks[0].kept))
+        with self._naming("job.write", f"write {action}"):
+            job.sink.write(part, whole.rows, {**whole.kept, **whole.columns}, whole.faults)
+        return PartSummary(part, len(whole.rows), len(whole.faults), whole.faults[0] if whole.faults else None)
+
+    def _run_block(self, start: int, stop: int, action: str) -> RowBlock:
+        """Return the results of the rows ``start`` to ``stop`` as the columns of a block, and all faults, by row."""
+        with self._naming("job.part", f"read {action}"):
+            block = self.job.source.read(start, stop)
+        with self._naming("job.part", f"compute {action}"), self._is_computing:
+            results = self.job.mapper.run_rows(block.columns, len(block.rows))
+        kept = {name: take_rows(values, results.index) for name, values in block.kept.items()}
+        located = [self._locate(fault, block) for fault in results.faults]
+        faults = sorted([*block.faults, *located], key=lambda fault: fault.row)
+        return RowBlock(block.rows[results.index], results.outputs, kept, faults)
+
+    def _locate(self, fault: RowFault, block: RowBlock) -> RowFault:
+        """Return the fault of a row of ``block`` with its row and file in the dataset."""
+        row = int(block.rows[fault.row])
+        return replace(fault, row=row, file=self.job.source.file_of(row))
+
+
+def _byte_count(values: Any) -> int:
+    return int(values.nbytes) if hasattr(values, "nbytes") else sum(int(value.nbytes) for value in values)
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error as one line, with its file or class."""
+    if isinstance(error, DovetailError):
+        return f"{error.message}{f' ({error.file})' if error.file else ''}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The error of a call on a worker, as a value: engines have their own ways to pass exceptions."""
+
+    error: DovetailError
+
+
+def call_runner(runner: PartRunner, method: str, *arguments: Any) -> Any:
+    """Call a method of ``runner``, and return its result or a Failure."""
+    try:
+        return getattr(runner, method)(*arguments)
+    except DovetailError as error:
+        return Failure(error)
+    except Exception as error:
+        return Failure(EngineError("job.part", f"worker {runner.host} cannot {method}: {text_of(error)}"))

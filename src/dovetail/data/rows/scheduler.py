@@ -1,0 +1,210 @@
+"""The schedule of a job: which worker runs which part, and what happens when a worker is lost."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dovetail.data.rows.part_runner import Failure, PartSummary
+from dovetail.data.rows.rows import RowFault
+from dovetail.errors import EngineError
+
+IN_FLIGHT = 2
+"""Parts that a worker has at a time: one is computed while the other is read or written."""
+ATTEMPTS = 3
+"""Workers that may be lost with one part."""
+WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """News of a worker: ``started``, ``done`` (with the result of a call) or ``lost`` (with the reason as text)."""
+
+    kind: str
+    worker: Hashable
+    call: tuple[Any, ...] = ()
+    result: Any = None
+
+
+class Division(Protocol):
+    """The rows of a job, divided into parts."""
+
+    @property
+    def part_rows(self) -> int: ...
+
+    @property
+    def block_rows(self) -> int: ...
+
+    def range_of(self, part: int) -> range:
+        """Return the rows of a part."""
+
+
+class WorkerPool(Protocol):
+    """Workers of one engine, each with a PartRunner of the same job; lost ones are replaced by the pool or the engine."""
+
+    @property
+    def size(self) -> int:
+        """The number of workers, those that have not started yet included."""
+
+    def submit(self, worker: Hashable, call: tuple[Any, ...]) -> None:
+        """Start a call (a method of PartRunner and its arguments) on a worker."""
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Return the next events, or none after ``seconds``. Raises EngineError where there is no worker to wait for."""
+
+    def close(self) -> None:
+        """End the workers that the pool has started, and the calls of the others."""
+
+
+@dataclass(slots=True)
+class MapProgress:
+    """The state of a job while it runs."""
+
+    total: int = 0
+    """Rows of the parts that were not written before; 0 until it is known."""
+    rows: int = 0
+    """Rows of finished parts, those at fault included."""
+    faults: int = 0
+    parts: int = 0
+    workers: int = 0
+    max_workers: int = 0
+    lost: int = 0
+    first_fault: RowFault | None = None
+    """The first row at fault of the parts that are finished."""
+    begin: float = 0.0
+    """When the parts began, by time.monotonic()."""
+    end: float = 0.0
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """Gives parts to workers, IN_FLIGHT at a time. Its memory does not depend on the number of parts."""
+
+    pool: WorkerPool
+    on_progress: Callable[[MapProgress], None]
+    max_errors: int | None = None
+    earlier_faults: int = 0
+    """Rows at fault of parts that were written before."""
+    progress: MapProgress = field(default_factory=MapProgress)
+    _loads: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict)
+    _again: deque[int] = field(default_factory=deque)
+    _losses: dict[int, int] = field(default_factory=dict)
+    _failed_starts: int = 0
+    """Workers that were lost before they started, since the last one that did."""
+
+    def first_call(self, *call: Any) -> Any:
+        """Return the result of a call on the first worker that starts; a lost worker is tried ATTEMPTS times."""
+        losses = 0
+        asked: Hashable | None = None
+        while True:
+            if asked is None and self._loads:
+                asked = next(iter(self._loads))
+                self.pool.submit(asked, call)
+            for event in self._events():
+                if event.kind == "done" and event.call == call:
+                    return event.result
+                if event.kind == "lost":
+                    self._loads.pop(event.worker, None)
+                if event.kind == "lost" and event.worker == asked:
+                    asked, losses = None, losses + 1
+                    if losses == ATTEMPTS:
+                        raise EngineError("job.worker", f"{losses} workers were lost with the first rows; {event.result}")
+
+    def run(self, parts: Iterable[int], job: Division) -> None:
+        """Run ``parts``. Raises EngineError [job.worker], [job.errors], and the errors of workers."""
+        new = iter(parts)
+        while not self._loads:
+            for _ in self._events():
+                pass
+        self.progress.begin = time.monotonic()
+        while self._fill(new, job) or any(self._loads.values()):
+            for event in self._events():
+                if event.kind == "lost":
+                    self._retry(event, job)
+                elif event.kind == "done" and isinstance(event.result, PartSummary):
+                    self._count(event.result)
+        self.progress.end = time.monotonic()
+        self.on_progress(self.progress)
+
+    def _events(self) -> Iterator[Event]:
+        """Yield the next events; the loads of workers are kept up to date."""
+        self.on_progress(self.progress)
+        for event in self.pool.wait(WAIT_SECONDS):
+            if isinstance(event.result, Failure):
+                raise event.result.error
+            if event.kind == "started":
+                self._loads[event.worker] = []
+                self._failed_starts = 0
+            elif event.kind == "done" and event.call in self._loads.get(event.worker, ()):
+                self._loads[event.worker].remove(event.call)
+            elif event.kind == "lost":
+                self.progress.lost += 1
+                self._count_start(event)
+            self.progress.workers = len(self._loads) - (event.kind == "lost" and event.worker in self._loads)
+            self.progress.max_workers = max(self.progress.max_workers, self.progress.workers)
+            yield event
+
+    def _count_start(self, event: Event) -> None:
+        """Raise EngineError [job.worker] where many workers are lost before they start."""
+        self._failed_starts += event.worker not in self._loads
+        if self._failed_starts > ATTEMPTS * max(self.progress.max_workers, 1):
+            message = f"workers must start, but {self._failed_starts} in a row did not; the last: {event.result}"
+            raise EngineError("job.worker", message)
+
+    def _fill(self, new: Iterator[int], job: Division) -> bool:
+        """Give parts to workers, the least loaded first. Returns whether a part is left without a worker."""
+        for level in range(IN_FLIGHT):
+            for worker, load in self._loads.items():
+                if len(load) > level:
+                    continue
+                part = self._again.popleft() if self._again else next(new, None)
+                if part is None:
+                    return False
+                call = ("run", part, job.part_rows, job.block_rows)
+                load.append(call)
+                self.pool.submit(worker, call)
+        part = next(new, None) if not self._again else None
+        if part is not None:
+            self._again.append(part)
+        return bool(self._again)
+
+    def _retry(self, event: Event, job: Division) -> None:
+        """Queue the parts of a lost worker again."""
+        for _, part, *_ in self._loads.pop(event.worker, ()):
+            losses = self._losses[part] = self._losses.get(part, 0) + 1
+            if losses == ATTEMPTS:
+                rows = job.range_of(part)
+                place = f"part {part} (rows {rows.start} to {rows.stop - 1})"
+                message = f"{place} was lost with {losses} workers; the last: {event.result}"
+                raise EngineError("job.worker", message)
+            self._again.append(part)
+
+    def _count(self, summary: PartSummary) -> None:
+        progress = self.progress
+        self._losses.pop(summary.part, None)
+        progress.parts += 1
+        progress.rows += summary.rows + summary.faults
+        progress.faults += summary.faults
+        faults = [fault for fault in (progress.first_fault, summary.first_fault) if fault is not None]
+        progress.first_fault = min(faults, key=lambda fault: fault.row, default=None)
+        if self.max_errors is not None:
+            check_fault_count(self.earlier_faults + progress.faults, self.max_errors, progress.first_fault)
+
+
+def check_fault_count(count: int, limit: int, first: RowFault | None) -> None:
+    """Raise EngineError [job.errors] where more than ``limit`` rows are at fault."""
+    if count > limit:
+        raise EngineError("job.errors", f"at most {limit} rows may be at fault, got {count}; {fault_text(first)}")
+
+
+def fault_text(fault: RowFault | None) -> str:
+    """Return a row at fault as text; empty for None."""
+    return "" if fault is None else f"row {fault.row}: [{fault.code}] {fault.message}"
+
+
+def parts_without(count: int, written: set[int]) -> Iterator[int]:
+    """Yield the parts that are not written yet, in order."""
+    return (part for part in range(count) if part not in written)

@@ -1,0 +1,31 @@
+"""Open a folder of results in any format."""
+
+from __future__ import annotations
+
+from dovetail.data.rows.image_files import ImageSink
+from dovetail.data.rows.npz_files import NpzSink
+from dovetail.data.rows.numpy_files import NpySink
+from dovetail.data.rows.parquet_files import ParquetSink
+from dovetail.data.rows.part_files import Sink
+from dovetail.data.rows.zarr_arrays import ZarrSink
+from dovetail.errors import EngineError
+from dovetail.storage.files import StrPath
+
+_SINKS: dict[str, type[Sink]] = {"parquet": ParquetSink, "npy": NpySink, "npz": NpzSink, "zarr": ZarrSink, "images": ImageSink}
+FORMATS: tuple[str, ...] = tuple(_SINKS)
+"""The formats of results."""
+
+
+def open_sink(folder: StrPath, format: str, *, rows: int, part_rows: int) -> Sink:
+    """Return the sink of a job with ``rows`` rows in parts of ``part_rows``. No file is touched before ``prepare``.
+
+    Raises EngineError [dataset.format] for an unknown format.
+    """
+    if format not in _SINKS:
+        raise EngineError("dataset.format", f"the format must be one of {', '.join(FORMATS)}, got {format!r}")
+    return _SINKS[format](folder, rows, part_rows)
+
+
+def default_format(kind: str) -> str:
+    """Return the format of the results of a dataset: its own, and parquet for images."""
+    return kind if kind in _SINKS and kind != "images" else "parquet"

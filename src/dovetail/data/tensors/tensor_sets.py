@@ -1,0 +1,246 @@
+"""Sets of tensors in files: where the elements of each lie. Safetensors (one file or several) and .npy.
+
+A *parallel set* is a set of files that hold the same names, as the ranks of a tensor-parallel model do. Its tensors are named
+``NAME@RANK``; ranks are the numbers of the files in the order of their names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dovetail.data.tensors.blocks import row_major
+from dovetail.errors import DovetailError, EngineError, FormatError, raise_all
+from dovetail.ir import dtypes
+from dovetail.ir.dtypes import DType
+from dovetail.storage.files import StrPath, open_beside
+from dovetail.storage.safetensors_file import read_header
+
+INDEX = "model.safetensors.index.json"
+"""The name of the index that Hugging Face's libraries write beside several files."""
+_MAX_INDEX = 100 << 20
+
+
+@dataclass(eq=False)
+class TensorFile:
+    """An open file of a set. Its status at the start tells whether another process changed it since."""
+
+    path: str
+    descriptor: int
+    status: os.stat_result
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def fingerprint(self) -> tuple[str, int, int]:
+        return os.path.basename(self.path), self.status.st_size, self.status.st_mtime_ns
+
+    def refuse_changes(self) -> None:
+        """Raise EngineError [reshard.changed] where the file has another size or time than when it was opened."""
+        now = os.fstat(self.descriptor)
+        if (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns):
+            raise EngineError("reshard.changed", f"{os.path.basename(self.path)!r} was changed while it was read", file=self.path)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTensor:
+    """A tensor in a file, from byte ``offset`` on; ``stored_strides`` count elements."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    file: TensorFile
+    offset: int
+    stored_strides: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.numpy.itemsize
+
+
+@dataclass(eq=False)
+class TensorSet:
+    """The tensors of one or several files by name. ``ranks`` is the number of files of a parallel set, else 0."""
+
+    path: str
+    format: str
+    files: list[TensorFile]
+    tensors: dict[str, StoredTensor]
+    ranks: int = 0
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The entries of the files' metadata that all of them share."""
+        rows = [file.metadata.items() for file in self.files]
+        return dict(sorted(set(rows[0]).intersection(*rows[1:]))) if rows else {}
+
+    def __enter__(self) -> TensorSet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self.files:
+            os.close(file.descriptor)
+
+
+def open_tensors(path: StrPath) -> TensorSet:
+    """Open a .safetensors or .npy file, or a folder of such files of one kind; the caller closes the set.
+
+    A folder with INDEX has the files that it names. Raises FormatError: [reshard.input] where the path has no such files or mixes
+    them, [reshard.index] for an index that contradicts its files, and like open_beside and the readers of the formats.
+    """
+    folder, names, index = _files_at(os.fspath(path))
+    suffix = os.path.splitext(names[0])[1]
+    opened: list[TensorFile] = []
+    errors: list[DovetailError] = []
+    rows: list[tuple[int, list[StoredTensor]]] = []
+    try:
+        for name in names:
+            try:
+                file = _open(folder, name)
+                opened.append(file)
+                rows.append((len(rows), list(_READERS[suffix](file, os.path.splitext(name)[0]))))
+            except DovetailError as error:
+                errors.append(error)
+        raise_all(errors, "files that cannot be read")
+        tensors, ranks = _by_name([row for _, row in rows], is_indexed=index is not None, path=os.fspath(path))
+        if index is not None:
+            _check_index(index, tensors, os.path.join(folder, INDEX))
+    except BaseException:
+        for file in opened:
+            os.close(file.descriptor)
+        raise
+    return TensorSet(os.fspath(path), suffix[1:], opened, tensors, ranks)
+
+
+def is_tensor_path(path: StrPath) -> bool:
+    """Test whether a path is a .safetensors file, or a folder with such files."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        return any(name.endswith(".safetensors") for name in os.listdir(path))
+    return path.endswith(".safetensors")
+
+
+def _files_at(path: str) -> tuple[str, list[str], dict[str, str] | None]:
+    """Return the folder, the names of the files, and the index where there is one."""
+    if not os.path.isdir(path):
+        name = os.path.basename(path)
+        if os.path.splitext(name)[1] not in _READERS:
+            raise FormatError("reshard.input", f"tensors are read from .safetensors and .npy files, got {name!r}", file=path)
+        return os.path.dirname(path) or os.curdir, [name], None
+    try:
+        found = sorted(os.listdir(path), key=natural_key)
+    except OSError as error:
+        raise FormatError("path.unreadable", f"{path!r}: {error.strerror}", file=path) from None
+    if INDEX in found:
+        index = _read_index(path)
+        return path, sorted(set(index.values()), key=natural_key), index
+    names = [name for name in found if os.path.splitext(name)[1] in _READERS and not name.startswith(".")]
+    suffixes = sorted({os.path.splitext(name)[1] for name in names})
+    if len(suffixes) != 1:
+        kinds = " and ".join(suffixes) or "none"
+        raise FormatError(
+            "reshard.input", f"the folder must hold .safetensors or .npy files, of one kind; got {kinds}", file=path
+        )
+    return path, names, None
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts numbers within names by value."""
+    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"([0-9]+)", name)]
+
+
+def _read_index(folder: str) -> dict[str, str]:
+    path = os.path.join(folder, INDEX)
+    with os.fdopen(open_beside(path, INDEX, allow_symlinks_within=_link_root(folder)), "rb") as stream:
+        data = stream.read(_MAX_INDEX + 1)
+    if len(data) > _MAX_INDEX:
+        raise FormatError("reshard.index", f"the index must have at most {_MAX_INDEX} bytes", file=path)
+    try:
+        names = json.loads(data)["weight_map"]
+        is_right = bool(names) and all(isinstance(item, str) for pair in names.items() for item in pair)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_right = False
+    if not is_right:
+        raise FormatError("reshard.index", "the index must hold a weight_map of tensor names to file names", file=path)
+    wrong = sorted(
+        {name for name in names.values() if os.path.splitext(name)[1] != ".safetensors" or os.path.basename(name) != name}
+    )
+    if wrong:
+        raise FormatError("reshard.index", f"the index must name .safetensors files of its folder, got {wrong[0]!r}", file=path)
+    return dict(names)
+
+
+def _check_index(index: Mapping[str, str], tensors: Mapping[str, StoredTensor], path: str) -> None:
+    wrong = [name for name, file in index.items() if name not in tensors or os.path.basename(tensors[name].file.path) != file]
+    if wrong:
+        raise FormatError(
+            "reshard.index", f"{index[wrong[0]]!r} does not hold the tensor {wrong[0]!r} that the index names", file=path
+        )
+
+
+def _link_root(folder: str) -> str | None:
+    """Return the folder that links may lead to: the model's folder in a download cache of Hugging Face (snapshots/REVISION)."""
+    real = Path(os.path.realpath(folder))
+    return str(real.parent.parent) if real.parent.name == "snapshots" and (real.parent.parent / "blobs").is_dir() else None
+
+
+def _open(folder: str, name: str) -> TensorFile:
+    path = os.path.join(folder, name)
+    descriptor = open_beside(path, name, allow_symlinks_within=_link_root(folder))
+    return TensorFile(path, descriptor, os.fstat(descriptor))
+
+
+def _read_safetensors(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
+    rows, file.metadata = read_header(file.descriptor, file.path)
+    for name, dtype, shape, offset in rows:
+        yield StoredTensor(name, dtype, shape, file, offset, row_major(shape))
+
+
+def _read_npy(file: TensorFile, stem: str) -> Iterator[StoredTensor]:
+    with os.fdopen(os.dup(file.descriptor), "rb") as stream:
+        stream.seek(0)
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, is_fortran, numpy_dtype = read(stream)
+        except Exception as error:  # a damaged header raises ValueError, SyntaxError, TypeError, OverflowError, struct.error, ...
+            message = (str(error) or type(error).__name__).splitlines()[0]
+            raise FormatError("array.file", f"not a .npy file: {message}", file=file.path) from None
+        offset = stream.tell()
+    if numpy_dtype.hasobject or numpy_dtype.names or numpy_dtype != numpy_dtype.newbyteorder("="):
+        raise FormatError("array.file", f"elements must be plain numbers of native byte order, got {numpy_dtype}", file=file.path)
+    element = dtypes.dtype(numpy_dtype)
+    size = file.status.st_size - offset
+    if min(shape, default=0) < 0 or element.numpy != numpy_dtype or size != prod(shape) * element.numpy.itemsize:
+        raise FormatError("array.file", f"{numpy_dtype}{list(shape)} does not have {size} bytes", file=file.path)
+    strides = tuple(prod(shape[:axis]) for axis in range(len(shape))) if is_fortran else row_major(shape)
+    yield StoredTensor(stem, element, tuple(shape), file, offset, strides)
+
+
+_READERS: dict[str, Callable[[TensorFile, str], Iterator[StoredTensor]]] = {
+    ".safetensors": _read_safetensors,
+    ".npy": _read_npy,
+}
+
+
+def _by_name(rows: list[list[StoredTensor]], *, is_indexed: bool, path: str) -> tuple[dict[str, StoredTensor], int]:
+    """Return the tensors by name, and the number of ranks of a parallel set."""
+    counts = Counter(tensor.name for row in rows for tensor in row)
+    if all(count == 1 for count in counts.values()):
+        return {tensor.name: tensor for row in rows for tensor in row}, 0
+    if is_indexed:
+        name = next(name for name, count in counts.items() if count > 1)
+        raise FormatError("reshard.index", f"two files of the index hold the tensor {name!r}", file=path)
+    return {f"{tensor.name}@{rank}": tensor for rank, row in enumerate(rows) for tensor in row}, len(rows)
+
+
+def describe_set(tensors: TensorSet) -> dict[str, Any]:
+    """Return what identifies the content of a set without reading its elements."""
+    return {"path": os.path.abspath(tensors.path), "files": [list(file.fingerprint()) for file in tensors.files]}
