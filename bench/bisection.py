@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.compare.verify import compare
+from dovetail.compare.verification.conversion import compare
 from dovetail.ir.edit import connect, copy_model, set_input
 from dovetail.ir.graph import Model, Node, Value
 from dovetail.ir.op import draws

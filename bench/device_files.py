@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.verify import compare
+from dovetail.compare.verification.conversion import compare
 from dovetail.runtime.random_inputs import random_inputs
 
 

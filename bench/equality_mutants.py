@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.verify import random_outputs
+from dovetail.compare.verification.before_and_after import run_row_major
+from dovetail.compare.verification.conversion import random_outputs
 from dovetail.errors import DovetailError
 from dovetail.formats import reload
 from dovetail.ir.dtypes import dtype
@@ -36,7 +37,6 @@ from dovetail.ir.types import Tensor
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.cast import Cast
 from dovetail.runtime.random_inputs import random_inputs
-from dovetail.transform.proof import run_row_major
 
 TELLING = 1e-3
 """The difference, relative to an output's largest magnitude, from which on a mutant counts."""

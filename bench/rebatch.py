@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.compare.verify import random_outputs, runner_for
+from dovetail.compare.verification.conversion import random_outputs, runner_for
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Tensor
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.verify import random_outputs
+from dovetail.compare.verification.conversion import random_outputs
 
 Record = dict[str, Any]
 

@@ -101,7 +101,7 @@ def run_file(path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     """Run a file in its own runtime. An input of IR that no stored name matches takes the array at its position."""
     if path.suffix == ".xml":
         return run_openvino(path, inputs)
-    from dovetail.compare.verify import runner_for
+    from dovetail.compare.verification.conversion import runner_for
 
     return dict(runner_for(path).run(inputs))
 

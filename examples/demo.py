@@ -12,7 +12,7 @@ import onnx
 
 import dovetail
 from dovetail.cli.output import table
-from dovetail.compare.verify import Runner, compare, runner_for
+from dovetail.compare.verification.conversion import Runner, compare, runner_for
 
 
 def main(name: str = "densenet121") -> int:

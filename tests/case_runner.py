@@ -17,7 +17,7 @@ from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import Op, host_inputs
 from dovetail.ir.types import Tensor, View
-from dovetail.validate import validate
+from dovetail.passes.check import validate
 
 CASES: list[tuple[str, Case]] = list(all_cases())
 

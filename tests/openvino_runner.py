@@ -12,7 +12,7 @@ import numpy as np
 import dovetail
 import oracles
 from cases_openvino import Fixed, Row
-from dovetail.compare.verify import compare
+from dovetail.compare.verification.conversion import compare
 from dovetail.errors import DovetailError
 from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.ir import dtypes, op_mapping

@@ -12,7 +12,7 @@ import onnx.parser
 
 import dovetail
 from dovetail import Model
-from dovetail.compare.verify import runner_for
+from dovetail.compare.verification.conversion import runner_for
 
 RNG = np.random.default_rng(3)
 

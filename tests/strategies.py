@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model, Value
-from dovetail.validate import validate
+from dovetail.passes.check import validate
 
 MOVED = ("f32", "f64", "f16", "i64", "i32", "i8", "u8", "boolean")
 LARGEST = 600

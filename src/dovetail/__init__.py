@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from dovetail.laws.gradients import grad
     from dovetail.measure.model_profile import ModelProfile, profile
     from dovetail.measure.overview import ModelReport, model_report
+    from dovetail.passes.check import check
     from dovetail.passes.inference_report import InferenceReport, infer_report
+    from dovetail.passes.merge import merge
+    from dovetail.passes.rebatch import rebatch
+    from dovetail.passes.simplify import simplify
     from dovetail.runtime.array_ops import concat, copy, split
     from dovetail.runtime.compilation import compile, plan, run
     from dovetail.runtime.interpreter.interpret import interpret
     from dovetail.runtime.program import Program
-    from dovetail.transform.merge import merge
-    from dovetail.transform.rebatch import rebatch
-    from dovetail.transform.simplify import simplify
-    from dovetail.validate import check
 
 __version__ = "0.1.0"
 
@@ -133,10 +133,10 @@ _MODULES = {
     "runtime.program": "Program",
     "ir.symbolic": "Dim",
     "ir.extract": "extract",
-    "transform.merge": "merge",
-    "transform.rebatch": "rebatch",
-    "transform.simplify": "simplify",
-    "validate": "check",
+    "passes.merge": "merge",
+    "passes.rebatch": "rebatch",
+    "passes.simplify": "simplify",
+    "passes.check": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -12,10 +12,10 @@ import onnx.parser
 import pytest
 
 import dovetail
-from dovetail.compare.verify import compare, runner_for
+from dovetail.compare.verification.conversion import compare, runner_for
 from dovetail.errors import DovetailError
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.validate import validate
+from dovetail.passes.check import validate
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
 TRUE = "go = Constant <value = bool {1}> ()"

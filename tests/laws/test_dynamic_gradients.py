@@ -10,7 +10,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder
-from dovetail.compare.verify import compare, runner_for
+from dovetail.compare.verification.conversion import compare, runner_for
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 

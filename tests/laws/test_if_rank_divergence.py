@@ -15,7 +15,7 @@ import dovetail
 from assertions import assert_close
 from dovetail.laws import ranks
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
-from dovetail.validate import validate
+from dovetail.passes.check import validate
 from oracles import run_onnxruntime
 
 pytest.importorskip("onnxruntime")

@@ -14,6 +14,7 @@ import dovetail
 from assertions import assert_same_bits
 from dovetail import Builder
 from dovetail.compare.prove.model_terms import number_terms
+from dovetail.compare.verification.before_and_after import run_row_major
 from dovetail.errors import DovetailError
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
@@ -25,8 +26,7 @@ from dovetail.ops.elementwise.bitwise import BitShift
 from dovetail.ops.elementwise.broadcast import BroadcastingOp, Elementwise
 from dovetail.ops.elementwise.cast import Cast, is_exact_cast
 from dovetail.ops.elementwise.logical import Where
-from dovetail.transform.proof import run_row_major
-from dovetail.transform.simplify import SimplifyReport
+from dovetail.passes.simplify import SimplifyReport
 
 TYPES = [
     item

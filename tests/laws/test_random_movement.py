@@ -20,8 +20,8 @@ from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer
 from dovetail.laws.fold import fold
 from dovetail.ops.tensor.reshape import Reshape
+from dovetail.passes.check import check
 from dovetail.runtime.compilation import compile
-from dovetail.validate import check
 from strategies import Moved, movements
 
 GRAPHS = settings(max_examples=max(20, settings().max_examples // 2))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.verify import runner_for
+from dovetail.compare.verification.conversion import runner_for
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.ops.tensor.reshape import Reshape
 

@@ -44,8 +44,8 @@ from dovetail.ir.edit import copy_graph
 from dovetail.ir.evaluate import apply
 from dovetail.ir.graph import Model
 from dovetail.ir.op import REGISTRY, Field, Op
+from dovetail.passes.check import validate
 from dovetail.runtime.interpreter.interpret import interpret
-from dovetail.validate import validate
 
 OLDER = (9, 10, 12)
 """Opsets of ``check_older_opsets``."""

@@ -19,8 +19,8 @@ from dovetail.ir.evaluate import type_of
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, Type
+from dovetail.passes.check import validate
 from dovetail.runtime.interpreter.interpret import interpret
-from dovetail.validate import validate
 from oracles import check_onnx, run_onnxruntime
 from sequence_models import SAMPLES, Sample
 

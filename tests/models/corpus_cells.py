@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 import dovetail
-from dovetail.compare.verify import compare, runner_for
+from dovetail.compare.verification.conversion import compare, runner_for
 from dovetail.formats import load
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model, Value

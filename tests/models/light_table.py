@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 
 import dovetail
-from dovetail.compare.verify import TOLERANCE, Difference, compare, runner_for
+from dovetail.compare.verification.conversion import TOLERANCE, Difference, compare, runner_for
 
 WEIGHTS = ("stored", "random")
 MISSED = " (which OpenVINO misses by itself)"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.verify import compare
+from dovetail.compare.verification.conversion import compare
 from models.light_table import source_of
 
 pytestmark = pytest.mark.slow

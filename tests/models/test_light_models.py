@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.compare.verify import compare
+from dovetail.compare.verification.conversion import compare
 from dovetail.ir.types import Tensor
+from dovetail.passes.check import validate
 from dovetail.report.model_summary import summarize
-from dovetail.validate import validate
 from models.light_table import MISSED, source_of, ways
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.verify import compare, runner_for
-from dovetail.validate import validate
+from dovetail.compare.verification.conversion import compare, runner_for
+from dovetail.passes.check import validate
 
 pytestmark = pytest.mark.slow
 

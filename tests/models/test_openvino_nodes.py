@@ -20,7 +20,7 @@ import dovetail  # noqa: E402
 import oracles  # noqa: E402
 from cases_openvino import Row, all_rows  # noqa: E402
 from coverage_summary import NOT_BUILT  # noqa: E402
-from dovetail.compare.verify import compare  # noqa: E402
+from dovetail.compare.verification.conversion import compare  # noqa: E402
 from dovetail.errors import UnsupportedError  # noqa: E402
 from dovetail.formats.openvino.opsets import VERSIONS  # noqa: E402
 from openvino_runner import STEPS, WITHOUT_ROWS, built, feeds, known, outcome, work  # noqa: E402

@@ -21,7 +21,7 @@ import onnx
 
 import dovetail
 from dovetail.compare.f64_run import run_wide, wide
-from dovetail.compare.verify import compare, random_outputs
+from dovetail.compare.verification.conversion import compare, random_outputs
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import load, save
 from dovetail.ir.graph import Graph, Model, Value

@@ -13,14 +13,14 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.compare.verify import Verification, runner_for, selected_outputs, verify_conversion
+from dovetail.compare.verification.before_and_after import Proof
+from dovetail.compare.verification.conversion import Verification, runner_for, selected_outputs, verify_conversion
 from dovetail.errors import EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
+from dovetail.passes.rebatching.axes import FreedSize
+from dovetail.passes.rebatching.verification import draw_samples, prove
 from dovetail.runtime.random_inputs import random_inputs
-from dovetail.transform.batch.axes import FreedSize
-from dovetail.transform.batch.proof import draw_samples, prove
-from dovetail.transform.proof import Proof
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 LOOP = """<ir_version: 8, opset_import: ["" : 14]>

@@ -20,8 +20,8 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail
 from dovetail import Builder, cli
 from dovetail.cli import output
-from dovetail.compare import verify
-from dovetail.compare.verify import Runner
+from dovetail.compare.verification import conversion as verify
+from dovetail.compare.verification.conversion import Runner
 from dovetail.errors import DovetailError, EngineError, FormatError, RuleError, UnsupportedError
 from dovetail.ir.host import native_core
 

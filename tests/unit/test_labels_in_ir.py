@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.verify import runner_for
+from dovetail.compare.verification.conversion import runner_for
 from dovetail.ops.ml.label_encoder import LabelEncoder
 
 

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail
 from dovetail import Builder, DovetailError, EngineError
 from dovetail.ir.edit import rename
-from dovetail.validate import validate
+from dovetail.passes.check import validate
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.verify import random_outputs
+from dovetail.compare.verification.conversion import random_outputs
 from dovetail.errors import DovetailError
 from dovetail.ir import dtypes
 from dovetail.ops.recurrent.layers import LSTM

@@ -15,8 +15,8 @@ import pytest
 import dovetail
 from dovetail import Builder, Model, RuleError, UnsupportedError, rebatch
 from dovetail.ir import symbolic
-from dovetail.transform.batch.axes import BatchAxis, take_samples
-from dovetail.transform.batch.reshape import placements
+from dovetail.passes.rebatching.axes import BatchAxis, take_samples
+from dovetail.passes.rebatching.reshape import placements
 from sample_comparison import RNG, judge, parsed
 
 HEADS = """
@@ -234,7 +234,7 @@ def test_all_nodes_that_combine_samples_are_listed() -> None:
 
 
 def test_a_wrong_repair_is_found_by_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dovetail.transform.batch import repairs, search
+    from dovetail.passes.rebatching import repairs, search
 
     def join_features(state: Any, node: Any, freed: Any) -> bool:
         state.replace_input(node, 1, state.b.constant(np.array([6, -1, 2, 4])))

@@ -12,7 +12,7 @@ import pytest
 import dovetail
 from dovetail import Builder, UnsupportedError, rebatch
 from dovetail.ir import symbolic
-from dovetail.transform.batch.sizes import match_factors
+from dovetail.passes.rebatching.sizes import match_factors
 from sample_comparison import parsed
 
 RNG = np.random.default_rng(5)

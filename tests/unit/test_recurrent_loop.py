@@ -10,7 +10,7 @@ import pytest
 
 import dovetail
 import oracles
-from dovetail.compare.verify import runner_for
+from dovetail.compare.verification.conversion import runner_for
 from dovetail.ir.types import Tensor
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, UNROLL_LIMIT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.compare.verify import runner_for
+from dovetail.compare.verification.conversion import runner_for
 
 
 def test_openvino_rounds_nothing_that_meets_quantised_weights(tmp_path: Path) -> None:

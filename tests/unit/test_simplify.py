@@ -22,13 +22,13 @@ from onnx.helper import get_attribute_value
 import dovetail
 from backend_data import samples
 from dovetail.cli.simplify import simplify as command
+from dovetail.compare.verification.before_and_after import run_row_major
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.transform.proof import run_row_major
-from dovetail.transform.simplification import computed_weights, passes
-from dovetail.transform.simplification.algebra import Add
-from dovetail.transform.simplification.rules import Target, apply_rules
+from dovetail.passes.simplification import computed_weights, passes
+from dovetail.passes.simplification.algebra import Add
+from dovetail.passes.simplification.rules import Target, apply_rules
 from networks.generator import generate
 from oracles import run_onnxruntime
 

@@ -20,8 +20,8 @@ from dovetail.cli import output
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Graph
 from dovetail.ops.elementwise.unary import Sin, Tanh
-from dovetail.transform.simplification import passes
-from dovetail.transform.simplification.rules import Target, apply_rules
+from dovetail.passes.simplification import passes
+from dovetail.passes.simplification.rules import Target, apply_rules
 
 HEAD = '<ir_version: 10, opset_import: ["" : 18, "far.away" : 1]>\n'
 MODELS = {
@@ -118,7 +118,7 @@ def _spoil_edit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _spoil_rebatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = importlib.import_module("dovetail.transform.batch.search")
+    search = importlib.import_module("dovetail.passes.rebatching.search")
     real = search.propagate
 
     def propagate(state: Any) -> Any:
@@ -147,7 +147,7 @@ SPOILED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int, str]] = {
     "rebatch": (_spoil_rebatch, 4, "in c = "),
     "simplify": (_spoil_simplify, 0, "pass broken taken back"),
     "extract": (_spoil_result("dovetail.ir.extract", "extract"), 1, ""),
-    "merge": (_spoil_result("dovetail.transform.merge", "merge"), 1, ""),
+    "merge": (_spoil_result("dovetail.passes.merge", "merge"), 1, ""),
     "edit": (_spoil_edit, 1, ""),
     "convert": (_spoil_convert, 1, ""),
 }

@@ -19,7 +19,7 @@ def check(model: str, as_json: bool) -> int:
     from dovetail.formats import examine, load
     from dovetail.formats.model_source import format_of
     from dovetail.ir.limits import counting
-    from dovetail.validate import check_graph
+    from dovetail.passes.check import check_graph
 
     with progress(f"checking {model}"):
         if model != STREAM:

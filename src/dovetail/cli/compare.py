@@ -131,7 +131,7 @@ def compare(
 def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
     """Return the reasons for which the runtimes of the files' formats, as far as they are among ``engines``, cannot load them."""
     from dovetail.cli.output import STREAM
-    from dovetail.compare.verify import own_runtime, runner_for
+    from dovetail.compare.verification.conversion import own_runtime, runner_for
     from dovetail.errors import EngineError
 
     found = []

@@ -86,7 +86,7 @@ def edit(
         raise_all(errors, "faults of the edits")
     rows = None
     if verify:
-        from dovetail.transform.result_verification import verify_edit
+        from dovetail.passes.result_verification import verify_edit
 
         with progress(f"running {source} and the edited model"):
             rows = verify_edit(original, model, names, seed)

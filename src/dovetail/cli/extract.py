@@ -57,7 +57,7 @@ def extract(
         part = extract_part(model, *ends)
     rows = None
     if verify:
-        from dovetail.transform.result_verification import verify_part
+        from dovetail.passes.result_verification import verify_part
 
         with progress(f"running {source} and the part"):
             rows = verify_part(model, part, *ends, seed)

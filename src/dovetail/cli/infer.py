@@ -37,7 +37,7 @@ def infer(model: str, output: str | None, file_options: FileOptions, verify: boo
         report.raise_losses()
     rows = None
     if verify:
-        from dovetail.transform.result_verification import verify_types
+        from dovetail.passes.result_verification import verify_types
 
         with progress(f"running {model}"):
             rows = verify_types(loaded, report.model, seed)

@@ -43,7 +43,7 @@ def merge(
     the result is compared with running both, one after the other; exit code 1: an output differs.
     """
     from dovetail.formats import save
-    from dovetail.transform.merge import merge as merge_models
+    from dovetail.passes.merge import merge as merge_models
 
     if connections and side_by_side:
         raise click.UsageError("--side-by-side connects nothing, and --connect is given too")
@@ -56,7 +56,7 @@ def merge(
         merged = merge_models(*models, pairs, prefix_first=prefix_first, prefix_second=prefix_second)
     rows = None
     if verify:
-        from dovetail.transform.result_verification import verify_merge
+        from dovetail.passes.result_verification import verify_merge
 
         with progress(f"running {first}, {second} and the merged model"):
             rows = verify_merge(*models, merged, pairs, seed)

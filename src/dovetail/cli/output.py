@@ -268,7 +268,7 @@ def fault(item: Diagnostic) -> dict[str, Any]:
 
 def differences(rows: Sequence[Any]) -> list[list[str]]:
     """Return the rows of the table of a comparison."""
-    from dovetail.compare.verify import NOT_COMPARED
+    from dovetail.compare.verification.conversion import NOT_COMPARED
 
     return [
         [

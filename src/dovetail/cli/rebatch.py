@@ -48,7 +48,7 @@ def rebatch(
     each sample is compared with the original. Exit code 4: a node combines samples, or cannot be repaired; all are listed.
     """
     from dovetail.formats import save
-    from dovetail.transform.rebatch import rebatch as change_sizes
+    from dovetail.passes.rebatch import rebatch as change_sizes
 
     if not dims and not shapes:
         raise click.UsageError("--dim or --shape says which sizes to change")

@@ -52,7 +52,7 @@ def simplify(
     """
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
-    from dovetail.transform.simplify import simplify as simplify_model
+    from dovetail.passes.simplify import simplify as simplify_model
 
     format = "onnx" if target == STREAM else format_of(target)
     is_onnx = format == "onnx"

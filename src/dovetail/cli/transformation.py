@@ -87,7 +87,7 @@ def verifying(command: Any) -> Any:
 
 def say_differences(rows: Sequence[Any], *, as_json: bool, to_stdout: bool) -> int:
     """Print a comparison as a table, or its differences on stderr where stdout has other data. Returns the exit code."""
-    from dovetail.compare.verify import NOT_COMPARED
+    from dovetail.compare.verification.conversion import NOT_COMPARED
 
     agrees = all(row.agrees or row.why == NOT_COMPARED for row in rows)
     if to_stdout or as_json:

@@ -300,31 +300,31 @@ class Model:
         return ValuesByName((value.name, value) for value in self.graph.values())
 
     def rename_values(self, names: Mapping[str, str]) -> Model:
-        """Return a model with values renamed; see :func:`dovetail.transform.edit.rename_values`."""
+        """Return a model with values renamed; see :func:`dovetail.passes.edit.rename_values`."""
         return EXTENSIONS.rename_values(self, names)
 
     def set_outputs(self, names: str | Iterable[str]) -> Model:
-        """Return a model with these values as its outputs; see :func:`dovetail.transform.edit.set_outputs`."""
+        """Return a model with these values as its outputs; see :func:`dovetail.passes.edit.set_outputs`."""
         return EXTENSIONS.set_outputs(self, names)
 
     def add_outputs(self, names: str | Iterable[str]) -> Model:
-        """Return a model with more outputs; see :func:`dovetail.transform.edit.add_outputs`."""
+        """Return a model with more outputs; see :func:`dovetail.passes.edit.add_outputs`."""
         return EXTENSIONS.add_outputs(self, names)
 
     def drop_outputs(self, names: str | Iterable[str]) -> Model:
-        """Return a model with fewer outputs; see :func:`dovetail.transform.edit.drop_outputs`."""
+        """Return a model with fewer outputs; see :func:`dovetail.passes.edit.drop_outputs`."""
         return EXTENSIONS.drop_outputs(self, names)
 
     def replace_constants(self, data: Mapping[str, Operand]) -> Model:
-        """Return a model with other elements of constants; see :func:`dovetail.transform.edit.replace_constants`."""
+        """Return a model with other elements of constants; see :func:`dovetail.passes.edit.replace_constants`."""
         return EXTENSIONS.replace_constants(self, data)
 
     def convert_inputs(self, dtypes: Mapping[str, DTypeLike]) -> Model:
-        """Return a model with other element types of inputs; see :func:`dovetail.transform.edit.convert_inputs`."""
+        """Return a model with other element types of inputs; see :func:`dovetail.passes.edit.convert_inputs`."""
         return EXTENSIONS.convert_inputs(self, dtypes)
 
     def set_metadata(self, entries: Mapping[str, str]) -> Model:
-        """Return a model with more metadata; see :func:`dovetail.transform.edit.set_metadata`."""
+        """Return a model with more metadata; see :func:`dovetail.passes.edit.set_metadata`."""
         return EXTENSIONS.set_metadata(self, entries)
 
     def svg(
@@ -397,13 +397,13 @@ _MODULE_OF_EXTENSION = {
     "copy_model": "dovetail.ir.edit",
     "reduce_graph": "dovetail.ir.edit",
     "fold_operator": "dovetail.ir.evaluate",
-    "rename_values": "dovetail.transform.edit",
-    "set_outputs": "dovetail.transform.edit",
-    "add_outputs": "dovetail.transform.edit",
-    "drop_outputs": "dovetail.transform.edit",
-    "replace_constants": "dovetail.transform.edit",
-    "convert_inputs": "dovetail.transform.edit",
-    "set_metadata": "dovetail.transform.edit",
+    "rename_values": "dovetail.passes.edit",
+    "set_outputs": "dovetail.passes.edit",
+    "add_outputs": "dovetail.passes.edit",
+    "drop_outputs": "dovetail.passes.edit",
+    "replace_constants": "dovetail.passes.edit",
+    "convert_inputs": "dovetail.passes.edit",
+    "set_metadata": "dovetail.passes.edit",
     "model_text": "dovetail.report.printer",
     "model_html": "dovetail.report.notebook",
     "model_svg": "dovetail.report.draw.picture",

@@ -14,9 +14,9 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
+from dovetail.passes.check import check_graph
 from dovetail.report.model_summary import describe_value, summarize
 from dovetail.runtime.random_inputs import random_inputs
-from dovetail.validate import check_graph
 
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.verify import compare
+from dovetail.compare.verification.conversion import compare
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import flatten_outputs

@@ -1,1 +1,1 @@
-"""Passes: each takes a graph, changes it with the verbs of ir/edit.py, and says how many changes it made."""
+"""Graph to graph: check, edit, merge, simplify, rebatch."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.compare.verify import tolerance_of
+from dovetail.compare.verification.conversion import tolerance_of
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.inputs_outputs import flatten_outputs

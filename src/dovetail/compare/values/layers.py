@@ -18,7 +18,7 @@ from dovetail.compare.values.engines import check_engines, installed_engines, re
 from dovetail.compare.values.layer_comparison import Column, LayerComparison, ValueRow
 from dovetail.compare.values.memory_budget import Slice, slices_within
 from dovetail.compare.values.subject import Subject, cast_to
-from dovetail.compare.verify import ROUNDING, is_followed, random_outputs
+from dovetail.compare.verification.conversion import ROUNDING, is_followed, random_outputs
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.formats import load
 from dovetail.ir.evaluate import evaluate_node

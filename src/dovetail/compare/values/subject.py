@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.compare.values.array_store import ArrayStore
 from dovetail.compare.values.deviation import differ_by_ones
-from dovetail.compare.verify import tolerance_of
+from dovetail.compare.verification.conversion import tolerance_of
 from dovetail.errors import EngineError
 from dovetail.ir.edit import copy_model
 from dovetail.ir.extract import extract

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import cast
 
-from dovetail.compare.verify import random_outputs
+from dovetail.compare.verification.conversion import random_outputs
 from dovetail.data.rows.constant_inputs import fix_sizes
 from dovetail.data.rows.constants import Constants
 from dovetail.data.rows.map_outputs import column_of
@@ -24,7 +24,7 @@ from dovetail.ops.ml.maps import ZipMap
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.transform.batch.requests import substitute_type
+from dovetail.passes.rebatching.requests import substitute_type
 
 BATCH_SCALED = DynamicQuantizeLinear, DynamicQuantizeMatMul, DynamicQuantizeLSTM
 """Operators that quantize all rows of a batch with one scale."""

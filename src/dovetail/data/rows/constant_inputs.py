@@ -16,7 +16,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.types import Size, Tensor, dtype_of
-from dovetail.transform.batch.requests import substitute_type
+from dovetail.passes.rebatching.requests import substitute_type
 
 
 def fit_constants(values: Mapping[str, Any], model: Model, cast: bool) -> Constants:

@@ -1,0 +1,270 @@
+"""Proof of a transformation: a model runs before and after it on seeded inputs, by the interpreter and the native engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.verification.conversion import compare, random_outputs
+from dovetail.compare.verification.engine import MAX_NATIVE_WEIGHTS, has_native_size
+from dovetail.errors import DovetailError
+from dovetail.ir.edit import copy_model
+from dovetail.ir.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.inputs_outputs import flatten_outputs
+from dovetail.ir.limits import active, counting, current
+from dovetail.runtime.compilation import compile
+from dovetail.runtime.program import Program
+from dovetail.runtime.random_inputs import choose_sizes, random_inputs
+from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, empty_inputs, special_inputs
+
+OTHER_SIZES = (5, 4, 6, 8, 2, 7, 16)
+"""Sizes of open dimensions that are tried for the second run, until the model runs at one."""
+MAX_SECONDS = 0.1
+"""Seconds of an interpreter's run beyond which a single special case is run."""
+Outputs = dict[str, Any]
+
+
+class Case:
+    """Inputs, and outputs for them: of the original model, and of the last graph that was not refuted.
+
+    ``original`` and ``last`` are those of the native engine, ``exact`` those of the interpreter for the last graph, None until a
+    comparison needs them. A special case has values or sizes at which only exact transformations must agree; the native engine
+    does not run it.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any], native: Outputs, is_special: bool = False) -> None:
+        self.inputs = inputs
+        self.original = self.last = native
+        self.exact: Outputs | None = None
+        self.is_special = is_special
+
+
+class Proof:
+    """The runs of one model to which those of its transformed graphs are compared, by the native engine where it can.
+
+    ``sizes`` are the open dimensions of each case, ``notes`` the reasons where a case could not run. Nothing runs before the
+    first comparison.
+    """
+
+    def __init__(self, model: Model, seed: int = 0, tolerance: float | None = None) -> None:
+        self._model = model
+        self._seed = seed
+        self._tolerance = tolerance
+        self._random = random_outputs(model)
+        self._cases: list[Case] | None = None
+        self._special_cases: list[Case] | None = None
+        self.sizes: list[dict[str, int]] = []
+        self.notes: list[str] = []
+        self._seconds = 0.0
+        self._is_native = has_native_size(model)
+        self._program: Program | None = None
+
+    @property
+    def cases(self) -> list[Case]:
+        """The cases, found where they are read first."""
+        if self._cases is None:
+            self._cases = []
+            if not self._is_native:
+                size = MAX_NATIVE_WEIGHTS >> 20
+                self.notes.append(f"only the interpreter runs, which reads mapped weights in place: they exceed {size} MiB")
+            self._add_cases(self._seed)
+            self._program = None
+        return self._cases
+
+    def refute(self, before: Graph, after: Graph, *, is_exact: bool) -> str:
+        """Compare the answers of two graphs, and of the original. Returns the first difference as text, empty for none.
+
+        The answers of the native engine lie within the tolerance. Those of an exact transformation have the same bits there, or
+        in the interpreter: kernels add in the order of their layouts. ``before`` is the last graph that was not refuted.
+        """
+        model = copy_model(self._model, after)
+        cases = [*self.cases, *(self.special_cases if is_exact else ())]
+        try:
+            program = compile(model, engine="native") if self._is_native and cases else None
+            answers = []
+            for case in cases:
+                answer = self._compare(case, model, program, before, is_exact=is_exact)
+                if isinstance(answer, str):
+                    return answer
+                answers.append(answer)
+        except DovetailError as error:
+            return f"the run fails: [{error.code}] {error.message}"
+        for case, (native, exact) in zip(cases, answers, strict=True):
+            case.last, case.exact = native, exact
+        if not is_exact:
+            for case in self._special_cases or ():
+                case.exact = None
+        return ""
+
+    def _compare(
+        self, case: Case, model: Model, program: Program | None, before: Graph, *, is_exact: bool
+    ) -> str | tuple[Outputs, Outputs | None]:
+        """Return the answers of a model for one case, natively and by the interpreter where it ran; a difference as text."""
+        native = {} if program is None or case.is_special else dict(program(case.inputs))
+        if reason := self._difference(case.original, native):
+            return reason
+        if program is not None and not case.is_special and (not is_exact or not bit_difference(case.last, native, self._random)):
+            return native, None
+        exact = run_row_major(model, case.inputs)
+        if case.exact is None:
+            case.exact = run_row_major(copy_model(self._model, before), case.inputs)
+        reason = bit_difference(case.exact, exact, self._random) if is_exact else self._difference(case.exact, exact)
+        return reason or (native, exact)
+
+    def _run(self, inputs: Mapping[str, Any]) -> Outputs:
+        """Run the original model, natively where it can. The interpreter shows only that the model accepts the inputs."""
+        if not self._is_native:
+            run_row_major(self._model, inputs)
+            return {}
+        if self._program is None:
+            self._program = compile(self._model, engine="native")
+        return dict(self._program(inputs))
+
+    def _difference(self, before: Outputs, after: Outputs) -> str:
+        for row in compare(before, after, self._tolerance, self._random):
+            is_random = row.output in self._random and row.why.startswith("not compared")
+            if not row.agrees and not is_random:
+                return f"output {row.output!r} {row.why or f'differs by {row.relative:.3g} of its largest magnitude'}"
+        return ""
+
+    def _add_cases(self, seed: int) -> None:
+        first = self._add_case(seed, {})
+        if first is None:
+            return
+        names = list(first)
+        if names:
+            self._add_other_sizes(seed, first, names)
+
+    @property
+    def special_cases(self) -> list[Case]:
+        """The cases of special values and of no elements, found where an exact transformation is compared first."""
+        if self._special_cases is None:
+            self._special_cases = []
+            if self.cases:
+                self._add_special_cases(self._seed)
+        return self._special_cases
+
+    def _add_special_cases(self, seed: int) -> None:
+        first = self.sizes[0]
+        self._add_special(special_inputs(self._model, self.cases[0].inputs, NOT_FINITE, seed))
+        if self._seconds > MAX_SECONDS:
+            return
+        if first:
+            self._add_special(empty_inputs(self._model, first, seed))
+        for kind in (TIES, EXTREMES):
+            self._add_special(special_inputs(self._model, self.cases[0].inputs, kind, seed))
+
+    def _add_special(self, inputs: Mapping[str, Any] | None) -> None:
+        """Add a case of special values, or of no elements, where the model runs on it."""
+        if inputs is None:
+            return
+        try:
+            run_row_major(self._model, inputs)
+        except DovetailError:
+            return
+        assert self._special_cases is not None
+        self._special_cases.append(Case(inputs, {}, is_special=True))
+
+    def _add_other_sizes(self, seed: int, first: Mapping[str, int], names: list[str]) -> None:
+        apart = {name: OTHER_SIZES[index % len(OTHER_SIZES)] + index // len(OTHER_SIZES) for index, name in enumerate(names)}
+        if len(names) > 1 and self._add_case(seed + 1, apart) is not None:
+            return
+        for size in OTHER_SIZES:
+            wanted = {name: size for name in names if first[name] != size}
+            if wanted and self._add_case(seed + 1, wanted) is not None:
+                return
+        for name in names:
+            for size in OTHER_SIZES:
+                if first[name] != size and self._add_case(seed + 1, {**first, name: size}) is not None:
+                    return
+        self.notes.append(f"the model runs at one size of its open dimensions alone: {first}")
+
+    def _add_case(self, seed: int, sizes: Mapping[str, int]) -> dict[str, int] | None:
+        """Add the case of these sizes. Returns all sizes; None, with a note for the first case, where the model does not run."""
+        assert self._cases is not None
+        # A model that refuses the sizes at which its rules hold runs at others, which only runs find.
+        searches: tuple[dict[str, Any] | None, ...] = (None,) if sizes else (None, {})
+        for number, beside in enumerate(searches):
+            try:
+                inputs = random_inputs(self._model, seed=seed, sizes=sizes, beside=beside, distinct=True)
+                chosen = _sizes_of(self._model, inputs, choose_sizes(self._model, sizes))
+                start = time.perf_counter()
+                native = self._run(inputs)
+                self._seconds = time.perf_counter() - start
+            except DovetailError as error:
+                if not sizes and number == len(searches) - 1:
+                    self.notes.append(f"nothing is proved, the model does not run: [{error.code}] {error.message}")
+                continue
+            self._cases.append(Case(inputs, native))
+            self.sizes.append(chosen)
+            return chosen
+        return None
+
+
+def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of the open dimensions that the inputs have, as far as an axis is one symbol."""
+    from dovetail.ir import symbolic
+    from dovetail.ir.types import Tensor
+
+    found: dict[str, int] = {}
+    for value in model.inputs:
+        shape = value.type.shape if isinstance(value.type, Tensor) else None
+        array = inputs.get(value.name)
+        if shape is None or not isinstance(array, np.ndarray):
+            continue
+        for size, actual in zip(shape, array.shape, strict=True):
+            name = None if isinstance(size, int) else symbolic.name_of(size)
+            if name is not None and name in names:
+                found.setdefault(name, int(actual))
+    return found
+
+
+def run_row_major(model: Model, inputs: Mapping[str, Any]) -> Outputs:
+    """Run a model in numpy, with every result stored in row-major order.
+
+    A sum of floats depends on the order of its addends, which numpy chooses by the strides of its input. Two graphs that move
+    elements by different views then have the same bits only if every operator reads the same layout.
+    """
+    graph = model.graph
+    last, live = last_readers(graph), live_nodes(graph)
+    with counting(None if active() else model.limits), RunArrays((id(x), inputs[x.name]) for x in graph.inputs) as arrays:
+        for index, node in enumerate(graph.nodes):
+            if index not in live:
+                continue
+            current().check_time()
+            ys = evaluate_node(node, np, [None if x is None else arrays[id(x)] for x in node.inputs])
+            arrays.store(node, [np.ascontiguousarray(y).reshape(y.shape) if isinstance(y, np.ndarray) else y for y in ys])
+            for key in last.get(index, ()):
+                arrays.release(key)
+        return {y.name: arrays[id(y)] for y in graph.outputs}
+
+
+def bit_difference(before: Outputs, after: Outputs, random: set[str]) -> str:
+    """Return the first output whose bits differ, as text; NaN of any payload are equal."""
+    first, second = flatten_outputs(before), flatten_outputs(after)
+    if first.keys() != second.keys():
+        return "the outputs have other elements"
+    for name, x in first.items():
+        y = second[name]
+        if name in random:
+            continue
+        if np.asarray(x).dtype != np.asarray(y).dtype or np.shape(x) != np.shape(y):
+            return f"output {name!r} has another type or shape"
+        if not _are_same_bits(np.asarray(x), np.asarray(y)):
+            return f"output {name!r} differs in bits"
+    return ""
+
+
+def _are_same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+    if x.dtype.hasobject or not x.size:
+        return bool(np.array_equal(x, y))
+    raw = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1) for array in (x, y)]
+    different = (raw[0] != raw[1]).any(axis=1)
+    if not different.any():
+        return True
+    rest = [array.reshape(-1)[different] for array in (x, y)]
+    return all(bool(np.all(array != array)) for array in rest)

@@ -1,0 +1,75 @@
+"""Runs of a rebatched model at sizes that the original does not have: it must run, with outputs of the inferred shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.compare.verification.engine import run_for_verification
+from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
+from dovetail.ir.graph import Model
+from dovetail.ir.types import Tensor
+from dovetail.passes.rebatching.axes import FreedSize
+from dovetail.runtime.random_inputs import random_inputs
+
+
+class SizeRun(NamedTuple):
+    """One run: the sizes by the names of their symbols, and why it fails, with the node; empty where it does not."""
+
+    sizes: dict[str, int]
+    why: str
+    node: str = ""
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+
+
+def run_at_other_sizes(model: Model, freed: Sequence[FreedSize], seed: int) -> list[SizeRun]:
+    """Run the new model at twice and at half the old sizes that are no batch."""
+    own = {str(size.new): size.old for size in freed if not size.is_batch and isinstance(size.new, symbolic.Dim)}
+    if not own:
+        return []
+    twice = {name: 2 * old for name, old in own.items()}
+    half = {name: max(old // 2, 1) for name, old in own.items()}
+    return [_run(model, sizes, seed) for sizes in (twice, half)]
+
+
+def _run(model: Model, sizes: dict[str, int], seed: int) -> SizeRun:
+    try:
+        arrays = random_inputs(model, seed=seed, sizes=sizes)
+        results = run_for_verification(model, arrays)
+    except DovetailError as error:
+        return SizeRun(sizes, error.diagnostics[0].message, error.diagnostics[0].node or "")
+    every = {**sizes, **_sizes_of(model, arrays)}
+    for value in model.outputs:
+        wanted = _shape_at(value.type, every)
+        if wanted is not None and wanted != np.shape(results[value.name]):
+            why = f"output {value.name} has the shape {list(np.shape(results[value.name]))} instead of {list(wanted)}"
+            return SizeRun(sizes, why, value.node.label if value.node is not None else "")
+    return SizeRun(sizes, "")
+
+
+def _sizes_of(model: Model, arrays: dict[str, Any]) -> dict[str, int]:
+    """Return the sizes of the symbols that name dimensions of the inputs."""
+    return {
+        str(symbolic.name_of(size)): actual
+        for value in model.inputs
+        if isinstance(value.type, Tensor) and value.type.shape is not None
+        for size, actual in zip(value.type.shape, np.shape(arrays[value.name]), strict=True)
+        if isinstance(size, symbolic.Dim) and symbolic.name_of(size) is not None
+    }
+
+
+def _shape_at(type: Any, sizes: dict[str, int]) -> tuple[int, ...] | None:
+    """Return a shape at sizes; None where it depends on others, or on data."""
+    if not isinstance(type, Tensor) or type.shape is None:
+        return None
+    shape = [symbolic.substitute(size, sizes) if isinstance(size, symbolic.Dim) else size for size in type.shape]
+    return tuple(size for size in shape if isinstance(size, int)) if all(isinstance(size, int) for size in shape) else None
+
+
+__all__ = ["SizeRun", "run_at_other_sizes"]

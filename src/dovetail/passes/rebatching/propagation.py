@@ -1,0 +1,279 @@
+"""Propagation of freed sizes through a graph: each node is inferred with them, compared with its old types, and repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
+from dovetail.ir.builder import describe_op
+from dovetail.ir.edit import disconnect
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import faults, infer_types, infer_values
+from dovetail.ir.substitution import map_elements
+from dovetail.ir.symbolic import Dim, Inexact
+from dovetail.ir.types import Size, Tensor, Type, View, axis_in, is_unnamed
+from dovetail.ops.tensor.gather import Gather, GatherElements
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.passes.rebatching.axes import FreedSize, carries, has_symbol
+from dovetail.passes.rebatching.bodies import SubgraphBlocker, repair_bodies
+from dovetail.passes.rebatching.operands import repair_operands
+from dovetail.passes.rebatching.repairs import ALWAYS, COORDINATES, REPAIRS, force_random
+from dovetail.passes.rebatching.requests import substitute_type
+from dovetail.passes.rebatching.sizes import SIZE_REPAIRS, carries_size
+from dovetail.passes.rebatching.state import RepairState
+
+RESTRICTED = ("Constant", "Foreign")
+SIZES_ONLY = ("Shape", "Size")
+"""Operators that read the sizes of their input alone."""
+
+
+class Blocker(NamedTuple):
+    """A node that forbids the change, its position in the graph, and why. ``is_loss``: its result has no batch axis.
+
+    ``path`` names a node of a subgraph, whose ``position`` is that of the node around it; empty for a node of the graph.
+    """
+
+    position: int
+    node: Node
+    why: str
+    is_loss: bool
+    path: str = ""
+
+
+LOSS = "its result has no axis of the new size"
+
+
+class _Outcome(NamedTuple):
+    types: list[Type]
+    values: list[Any]
+    fault: str = ""
+
+
+def propagate(state: RepairState) -> list[Blocker]:
+    """Infer and repair every node in order. Returns the nodes that forbid the change; nodes that depend on them are skipped."""
+    graph = state.graph
+    nodes, graph.nodes = graph.nodes, []
+    state.dead = {id(node) for node in nodes if not any(y.uses for y in node.outputs)}
+    poisoned: set[int] = set()
+    blockers: list[Blocker] = []
+    try:
+        for position, node in enumerate(nodes):
+            if any(id(x) in poisoned for x in node.inputs if x is not None):
+                poisoned.update(id(y) for y in node.outputs)
+            elif found := _visit(state, node):
+                blockers += [Blocker(position, item.node, item.why, item.why == LOSS, item.path) for item in found]
+                poisoned.update(id(y) for y in node.outputs)
+            graph.nodes.append(node)
+    except BaseException:
+        graph.nodes.extend(nodes[position:])
+        raise
+    sweep_nodes(graph, state.dead)
+    return blockers
+
+
+def _visit(state: RepairState, node: Node) -> list[SubgraphBlocker]:
+    """Infer a node, with repairs where needed. Returns the nodes that forbid the change: itself, or nodes of its subgraphs."""
+    if node.outputs and state.key_of(node) in state.forced:
+        force_random(state, node)
+    carrying = [freed for freed in state.freed if any(x is not None and carries(x.type, freed.name) for x in node.inputs)]
+    if type(node.op).__name__ in RESTRICTED:
+        return [SubgraphBlocker(node, "", f"the rules of {node.op} are not known")] if carrying else []
+    if carrying and node.op.holds_graphs and (inner := repair_bodies(state, node, propagate)):
+        return inner
+    fault = _infer_with_repairs(state, node, carrying)
+    return [SubgraphBlocker(node, "", fault)] if fault else []
+
+
+def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[FreedSize]) -> str:
+    """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
+    is_sized = any(x is not None and carries_size(state, x) for x in node.inputs)
+    if is_sized and (repair := SIZE_REPAIRS.get(type(node.op))) is not None:
+        _try(state, node, lambda state, node, _: repair(state, node), state.freed[0])
+    for freed in carrying:
+        if is_sized and isinstance(node.op, Reshape):
+            continue
+        if (rule := ALWAYS.get(type(node.op))) is not None:
+            _try(state, node, rule, freed)
+    outcome = _infer(state, node, node.inputs)
+    for freed in state.freed:
+        if not outcome.fault:
+            break
+        rule = REPAIRS.get(type(node.op))
+        if rule is not None and freed in carrying and _try(state, node, rule, freed):
+            outcome = _infer(state, node, node.inputs)
+        if (
+            outcome.fault
+            and not _has_coordinates(state, node, freed)
+            and not (len(state.freed) > 1 and _is_sound(state, node, freed, node.inputs))
+            and repair_operands(state, node, freed, partial(_is_sound, state, node, freed))
+        ):
+            outcome = _infer(state, node, node.inputs)
+    if outcome.fault:
+        return outcome.fault
+    for y, type_, value in zip(node.outputs, outcome.types, outcome.values, strict=True):
+        y.type, y.value = type_, value
+    _propagate_nesting(state, node)
+    _propagate_factors(state, node)
+    return ""
+
+
+def _is_sound(state: RepairState, node: Node, freed: FreedSize, inputs: Sequence[View | None]) -> bool:
+    """Return whether a node infers with ``inputs`` for one freed size, at the old values of the others."""
+    others: dict[str, Size] = {other.name: other.old for other in state.freed if other is not freed}
+    if not others:
+        return not _infer(state, node, inputs).fault
+    views = [None if x is None else View(substitute_type(x.type, others), _substitute(x.value, others)) for x in inputs]
+    return not _infer(state, node, views, [freed]).fault
+
+
+def _substitute(elements: Any, values: Mapping[str, Size]) -> Any:
+    return map_elements(elements, lambda size: symbolic.substitute(size, values))
+
+
+def _has_coordinates(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Return whether indices of the node select along the batch axis of its data: repeated, all would select one sample."""
+    op = node.op
+    if not isinstance(op, COORDINATES) or op.__dict__.get("batch_dims", 0):
+        return False
+    axes = [place.axis for place in state.axes(node.input(0), freed)]
+    return axis_in(op.axis, len(node.input(0).dims)) in axes if isinstance(op, Gather) else bool(axes)
+
+
+def _try(state: RepairState, node: Node, rule: Any, freed: FreedSize) -> bool:
+    """Apply a repair; a repair that does not apply leaves the node as it was."""
+    count = len(state.changes)
+    try:
+        return bool(rule(state, node, freed))
+    except (Inexact, DovetailError):
+        del state.changes[count:]
+        return False
+
+
+def _infer(state: RepairState, node: Node, inputs: Sequence[View | None], among: Sequence[FreedSize] | None = None) -> _Outcome:
+    """Infer a node's outputs, and compare them with their old types, for the sizes ``among`` or all freed ones."""
+    name = node.outputs[0].name if node.outputs else ""
+    try:
+        types = infer_types(node.op, tuple(inputs), name)
+        values = infer_values(node.op, tuple(inputs), types)
+    except DovetailError as error:
+        return _Outcome([], [], f"with the new sizes, {error.diagnostics[0].message}")
+    if node.op.holds_graphs and (fault := next(faults(node.op), None)) is not None:
+        return _Outcome(types, values, f"in its subgraph, {fault.diagnostics[0].message}")
+    for y, new in zip(node.outputs, types, strict=True):
+        if why := _contradiction(state, y, new):
+            return _Outcome(types, values, why)
+    if why := _partial_read(state, node, inputs, types):
+        return _Outcome(types, values, why)
+    for freed in state.freed if among is None else among:
+        if why := _loss(node, inputs, types, values, freed):
+            return _Outcome(types, values, why)
+    return _Outcome(types, values)
+
+
+def _contradiction(state: RepairState, y: Value, new: Type) -> str:
+    """Return how a new type at the old sizes contradicts the old type; empty where it does not."""
+    old = state.old_types[id(y)]
+    if not isinstance(old, Tensor) or not isinstance(new, Tensor) or old.shape is None:
+        return ""
+    if new.shape is None:
+        return "the rank of its result depends on the new size"
+    if len(new.shape) != len(old.shape):
+        return f"its result would have the rank {len(new.shape)} instead of {len(old.shape)}"
+    for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)):
+        same = state.at_old_sizes(after)
+        if isinstance(before, int) and same != before:
+            if isinstance(same, Dim) and not is_unnamed(same) and any(has_symbol(after, freed.name) for freed in state.freed):
+                continue
+            shown = "unknown" if isinstance(same, Dim) else f"{state.at_new_sizes(after)}"
+            return f"axis {axis} of its result, {before} before, would be {shown}"
+    return ""
+
+
+def _partial_read(state: RepairState, node: Node, inputs: Sequence[View | None], types: Sequence[Type]) -> str:
+    """Return that indices read as many elements of an axis as it had, while its size is new; empty where they do not."""
+    if not isinstance(node.op, Gather | GatherElements):
+        return ""
+    data, (result,) = inputs[0], types
+    old = state.old_shape(node.input(0))
+    if data is None or data.shape is None or old is None or not isinstance(result, Tensor) or result.shape is None:
+        return ""
+    axis = axis_in(node.op.axis, len(data.shape))
+    freed = next((each for each in state.freed if not each.is_batch and has_symbol(data.shape[axis], each.name)), None)
+    if freed is None or old[axis] in (0, 1) or axis >= len(result.shape) or result.shape[axis] != old[axis]:
+        return ""
+    return f"its indices read the {old[axis]} elements that axis {axis} had, which has {state.at_new_sizes(data.shape[axis])} now"
+
+
+def _loss(node: Node, inputs: Sequence[View | None], types: Sequence[Type], values: Sequence[Any], freed: FreedSize) -> str:
+    """Return that the outputs lose the samples; empty where they do not, or read sizes alone. Other sizes may be reduced."""
+    if (
+        not freed.is_batch
+        or type(node.op).__name__ in SIZES_ONLY
+        or not any(x is not None and carries(x.type, freed.name) for x in inputs)
+    ):
+        return ""
+    if any(carries(type, freed.name) for type in types) or not types:
+        return ""
+    if any(not isinstance(type, Tensor) for type in types):
+        return ""
+    if any(value is not None and any(has_symbol(item, freed.name) for item in np.ravel(value).tolist()) for value in values):
+        return ""
+    return LOSS
+
+
+def _propagate_nesting(state: RepairState, node: Node) -> None:
+    """Give merged batch axes of outputs the nesting of an input's axis of the same size."""
+    for freed in state.freed:
+        for y in node.outputs:
+            own = state.inner.get(id(y), {})
+            for place in state.axes(y, freed):
+                if (place.axis, freed.name) in own:
+                    continue
+                size = y.dims[place.axis]
+                for x in node.inputs:
+                    known = state.inner.get(id(x), {})
+                    for (axis, name), inner in known.items():
+                        assert x is not None
+                        if name == freed.name and x.dims[axis] == size:
+                            state.inner.setdefault(id(y), {})[place.axis, name] = inner
+
+
+def _propagate_factors(state: RepairState, node: Node) -> None:
+    """Give merged axes of outputs the factors of an input's axis of the same size."""
+    known = {
+        x.dims[axis]: factors
+        for x in node.inputs
+        if x is not None and isinstance(x.type, Tensor) and x.type.shape is not None
+        for axis in range(len(x.dims))
+        if (factors := state.factors.get((id(x), axis))) is not None
+    }
+    for y in node.outputs:
+        for axis, size in enumerate(y.type.shape or () if known and isinstance(y.type, Tensor) else ()):
+            if size in known and (id(y), axis) not in state.factors:
+                state.set_factors(y, axis, known[size])
+
+
+def sweep_nodes(graph: Graph, dead: set[int]) -> None:
+    """Remove the nodes that the repairs left without readers; those that had none before stay."""
+    outputs = {id(value) for value in graph.outputs}
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if id(node) in dead or any(y.uses or id(y) in outputs for y in node.outputs):
+            nodes.append(node)
+            continue
+        disconnect(node)
+        for y in node.outputs:
+            graph.release(y.name)
+    graph.nodes = nodes[::-1]
+
+
+def describe(blocker: Blocker) -> str:
+    return describe_op(blocker.node.op, blocker.node.inputs)
+
+
+__all__ = ["Blocker", "describe", "propagate", "sweep_nodes"]

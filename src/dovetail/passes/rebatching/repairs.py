@@ -1,0 +1,306 @@
+"""Repair of operators whose indices or bounds hold the old batch: Gather, GatherND, Slice, Squeeze, Expand, Resize, random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import INT64_MAX, Size, Tensor, axes_in, axis_in
+from dovetail.ops.constant import Identity
+from dovetail.ops.nn.resize import Resize
+from dovetail.ops.random import RandomNormal, RandomUniform
+from dovetail.ops.shape_values import integers_of
+from dovetail.ops.tensor.concat_split import Concat, Split
+from dovetail.ops.tensor.gather import Gather, GatherND
+from dovetail.ops.tensor.reshape import Reshape, Squeeze
+from dovetail.ops.tensor.scatter import ScatterND
+from dovetail.ops.tensor.slice import Slice
+from dovetail.ops.tensor.transpose_expand_tile import Expand
+from dovetail.passes.rebatching.axes import BatchAxis, FreedSize
+from dovetail.passes.rebatching.indices import INDEXED, elements_of_indices
+from dovetail.passes.rebatching.reshape import repair_reshape
+from dovetail.passes.rebatching.state import RepairState
+
+Repair = Callable[[RepairState, Node, FreedSize], bool]
+
+
+def repair_slice(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Let a slice that took all old samples take all new ones."""
+    data = node.input(0)
+    starts, ends = integers_of(node.input(1)), integers_of(node.input(2))
+    if starts is None or ends is None:
+        return False
+    given = node.inputs[3] if len(node.inputs) > 3 else None
+    numbers = list(range(len(starts))) if given is None else integers_of(given)
+    steps = integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else [1] * len(starts)
+    before, after = state.old_shape(data), state.old_shape(node.outputs[0])
+    if numbers is None or steps is None or before is None or after is None:
+        return False
+    axes = axes_in(numbers, len(before))
+    first: list[Size] = list(starts)
+    last: list[Size] = list(ends)
+    for place in state.axes(data, freed):
+        size = before[place.axis]
+        if place.axis not in axes or not isinstance(size, int):
+            continue
+        index = axes.index(place.axis)
+        start, end, step = slice(starts[index], ends[index], steps[index]).indices(size)
+        if step == 1 and (start, end) == (0, size):
+            last[index] = INT64_MAX
+        elif step == 1 and place.inner == 1 and start % freed.old == end % freed.old == 0 and size > freed.old:
+            first[index], last[index] = start // freed.old * freed.symbol, end // freed.old * freed.symbol
+    if (first, last) == (starts, ends):
+        return False
+    reason = "the slice takes whole batches, whose size is now that of the input"
+    state.add_change(node, f"{starts} to {ends}", f"{state.text(first)} to {state.text(last)}", reason)
+    for index, bounds in ((1, first), (2, last)):
+        state.replace_input(node, index, state.write_sizes(bounds))
+    for index in range(3, len(node.inputs)):
+        rest = integers_of(node.inputs[index])
+        if rest is not None and node.input(index).dtype.name != "i64":
+            state.replace_input(node, index, state.b.constant(np.array(rest, np.int64)))
+    return True
+
+
+def repair_squeeze(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Name the axes of a Squeeze without axes: at a batch of 1 it would remove the batch too."""
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        return False
+    old = state.old_shape(node.input(0))
+    batch = {place.axis for place in state.axes(node.input(0), freed)}
+    if old is None or not batch:
+        return False
+    axes = [axis for axis, size in enumerate(old) if size == 1 and axis not in batch]
+    state.add_change(node, "all axes of size 1", axes, "without axes it would remove the batch where that is 1")
+    if not axes:
+        _make_identity(node, node.input(0))
+        return True
+    value = state.b.constant(np.array(axes, np.int64))
+    if len(node.inputs) > 1:
+        state.replace_input(node, 1, value)
+    else:
+        node.inputs.append(value)
+        value.uses[node, 1] = None
+    return True
+
+
+def repair_expand(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Let the target of an Expand have 1 at the batch axis, which keeps the input's size."""
+    data, target = node.input(0), node.input(1)
+    wanted = integers_of(target)
+    if wanted is None:
+        return False
+    new = list(wanted)
+    for place in state.axes(data, freed):
+        index = place.axis - len(data.dims) + len(wanted)
+        old = state.old_shape(data)
+        if 0 <= index < len(wanted) and old is not None and wanted[index] == old[place.axis]:
+            new[index] = 1
+    if new == wanted and node.op.__dict__["bidirectional"]:
+        return False
+    state.add_change(node, wanted, new, "the target fixes the batch; 1 keeps the input's size")
+    node.op = Expand(bidirectional=True)
+    state.replace_input(node, 1, state.b.constant(np.array(new, np.int64)))
+    return True
+
+
+def repair_gather(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Repair a Gather along the batch axis: indices of all samples in order, or of a table with the rows of all samples."""
+    assert isinstance(node.op, Gather)
+    data, indices = node.input(0), node.input(1)
+    axis = axis_in(node.op.axis, len(data.dims))
+    place = next((place for place in state.axes(data, freed) if place.axis == axis), None)
+    numbers = integers_of(indices)
+    old = state.old_shape(data)
+    if place is None or old is None or node.op.batch_dims or not isinstance(old[axis], int) or not isinstance(place.inner, int):
+        return False
+    if numbers is not None and place.inner == 1 and numbers == list(range(freed.old)) and len(indices.dims) == 1:
+        state.add_change(node, numbers, "all samples", "the indices are those of all samples in order")
+        _make_identity(node, data)
+        return True
+    return _repair_flat_gather(state, node, freed, place)
+
+
+def _repair_flat_gather(state: RepairState, node: Node, freed: FreedSize, place: BatchAxis) -> bool:
+    """Gather within each sample where the rows of all samples lie on one axis: indices lose the offset of their sample."""
+    data, indices = node.input(0), node.input(1)
+    rows = place.inner
+    shape = indices.shape or ()
+    if not isinstance(rows, int) or rows == 1 or state.at_old_sizes(data.dims[place.axis]) != freed.old * rows or not shape:
+        return False
+    carried = [index.axis for index in state.axes(indices, freed)]
+    b = state.b
+    if carried:
+        if carried != [0] or state.choose(node, f"Gather {data.dims} {shape}", 2) == 0:
+            return False
+        offset = b.Range(b.constant(np.int64(0)), b.Squeeze(state.write_size(freed), [0]), b.constant(np.int64(1)))
+        offset = b.Multiply(offset, b.constant(np.int64(rows)))
+        offset = b.Reshape(offset, [-1, *[1] * (len(shape) - 1)])
+        if indices.dtype.name != "i64":
+            offset = b.Cast(offset, to=indices.dtype)
+        state.add_change(node, "indices of one sample", f"indices + {rows} * sample", "the rows of all samples lie on one axis")
+        state.replace_input(node, 1, b.Add(indices, offset))
+        return True
+    numbers = elements_of_indices(indices)
+    if numbers is None or numbers.shape[0] != freed.old:
+        return False
+    own = numbers - rows * np.arange(freed.old).reshape(-1, *[1] * (numbers.ndim - 1))
+    if any(not np.array_equal(own[0], row) for row in own) or own.min(initial=0) < 0 or own.max(initial=0) >= rows:
+        return False
+    sizes = [size if isinstance(size, int) else -1 for size in data.dims]
+    split = b.Reshape(data, [*sizes[: place.axis], -1, rows, *sizes[place.axis + 1 :]])
+    if place.axis != 0:
+        return False
+    state.add_change(
+        node,
+        f"indices {list(numbers.shape)} over {freed.old} * {rows} rows",
+        f"axis 1 of [*, {rows}]",
+        "the batch is on an axis of its own",
+    )
+    node.op = Gather(axis=1, bounds=node.op.__dict__["bounds"])
+    state.replace_input(node, 0, split)
+    state.replace_input(node, 1, b.constant(own[0].astype(indices.dtype.numpy)))
+    return True
+
+
+def repair_gather_nd(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Make the first component of the indices, which counts the samples, a batch axis of GatherND."""
+    assert isinstance(node.op, GatherND)
+    data, indices = node.input(0), node.input(1)
+    old = state.old_shape(indices)
+    if node.op.batch_dims or not old or old[0] != freed.old or not isinstance(old[-1], int) or old[-1] < 2:
+        return False
+    if [(place.axis, place.inner) for place in state.axes(data, freed)] != [(0, 1)]:
+        return False
+    numbers = elements_of_indices(indices)
+    if numbers is not None:
+        sample = np.arange(freed.old).reshape(-1, *[1] * (numbers.ndim - 2))
+        rows = numbers[..., 1:]
+        if not np.array_equal(numbers[..., 0] % freed.old, np.broadcast_to(sample, numbers.shape[:-1])):
+            return False
+        if any(not np.array_equal(rows[0], row) for row in rows):
+            return False
+        new: Value = state.b.constant(np.ascontiguousarray(rows, dtype=indices.dtype.numpy))
+        new = state.write_rows(new, BatchAxis(0, freed.name, 1), False)
+    else:
+        new = state.b.Slice(indices, [1], [INT64_MAX], [len(old) - 1])
+        places = [place.axis for place in state.axes(indices, freed)]
+        if places != [0]:
+            if not isinstance(new.type, Tensor) or places:
+                return False
+            new = state.write_rows(new, BatchAxis(0, freed.name, 1), False)
+    state.add_change(node, f"indices {list(old)}", state.text(new.dims), "their first component counts the samples: batch_dims=1")
+    node.op = GatherND(batch_dims=1)
+    state.replace_input(node, 1, new)
+    return True
+
+
+def repair_resize(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Resize the other axes alone: sizes of all axes hold the old batch."""
+    assert isinstance(node.op, Resize)
+    batch = {place.axis for place in state.axes(node.input(0), freed)}
+    sizes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    rank = len(node.input(0).dims)
+    axes = list(range(rank)) if node.op.axes is None else list(axes_in(node.op.axes, rank))
+    if not sizes or not batch & set(axes) or (len(node.inputs) > 3 and node.inputs[3] is not None):
+        return False
+    rest = [(axis, size) for axis, size in zip(axes, sizes, strict=True) if axis not in batch]
+    state.add_change(node, sizes, [size for _, size in rest], f"the sizes hold the batch; axes {[axis for axis, _ in rest]} stay")
+    node.op = node.op.with_(axes=tuple(axis for axis, _ in rest))
+    state.replace_input(node, 1, state.b.constant(np.array([size for _, size in rest], np.int64)))
+    return True
+
+
+def repair_concat(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Move the batch off the axis of a Concat: at a batch of 1 an optimizer removes a Transpose of axes of size 1."""
+    assert isinstance(node.op, Concat)
+    axis = axis_in(node.op.axis, len(node.input(0).dims))
+    operands = [node.input(index) for index in range(len(node.inputs))]
+    places = [state.axes(x, freed) for x in operands]
+    inners = {place.inner for found in places for place in found}
+    if len(inners) == 1 and all([place.axis for place in found] == [axis] for found in places):
+        # The operands follow each other on the axis, so that the samples of one operand are the inner ones.
+        state.inner.setdefault(id(node.outputs[0]), {})[axis, freed.name] = inners.pop()
+    on_axis = [bool(found) and [(place.axis, place.inner) for place in found] == [(axis, 1)] for found in places]
+    if freed.old != 1 or not any(on_axis) or any(found and not fits for found, fits in zip(places, on_axis, strict=True)):
+        return False
+    olds = [state.old_shape(x) or () for x in operands]
+    others = [index for index in range(len(olds[0])) if index != axis and all(old[index] == 1 for old in olds)]
+    choice = state.choose(node, f"Concat {axis} {olds}", len(others) + 1)
+    if choice == len(others):
+        return False
+    state.inner.pop(id(node.outputs[0]), None)
+    other = others[choice]
+    perm = [other if index == axis else axis if index == other else index for index in range(len(olds[0]))]
+    for index, (x, is_batch) in enumerate(zip(operands, on_axis, strict=True)):
+        moved = state.b.Transpose(x, perm) if is_batch else state.write_rows(x, BatchAxis(other, freed.name, 1), False)
+        state.replace_input(node, index, moved)
+    reason = f"joined along axis {axis}, which is not the batch: it moves to axis {other}"
+    state.add_change(node, f"batch on axis {axis}", f"batch on axis {other}", reason)
+    return True
+
+
+def repair_split(state: RepairState, node: Node, freed: FreedSize) -> bool:
+    """Let a Split into whole batches have parts of the new size."""
+    assert isinstance(node.op, Split)
+    data = node.input(0)
+    lengths = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    axis = axis_in(node.op.axis, len(data.dims))
+    place = next((place for place in state.axes(data, freed) if place.axis == axis), None)
+    if lengths is None or place is None or not isinstance(place.inner, int):
+        return False
+    step = freed.old * place.inner
+    if any(length != -1 and length % step for length in lengths):
+        return False
+    new = [length if length == -1 else length // freed.old * freed.symbol for length in lengths]
+    state.add_change(node, lengths, state.text(new), "the parts are whole batches")
+    state.replace_input(node, 1, state.write_sizes(new))
+    return True
+
+
+def force_random(state: RepairState, node: Node) -> None:
+    """Let a random operator draw numbers for each sample."""
+    axis, name = state.forced[state.key_of(node)]
+    sizes: list[Any] = list(node.outputs[0].shape or ())
+    old = list(sizes)
+    sizes[axis] = state.freed_of(name).symbol
+    state.add_change(node, old, state.text(sizes), "the random numbers of the old batch; each sample gets its own")
+    if isinstance(node.op, RANDOM):
+        state.replace_input(node, 0, state.write_sizes(sizes))
+    else:
+        row = node.input(0) if old[axis] == 1 else state.b.Slice(node.input(0), [0], [1], [axis])
+        state.replace_input(node, 0, state.b.Expand(row, state.write_sizes(sizes)))
+
+
+def _make_identity(node: Node, x: Value) -> None:
+    from dovetail.ir.edit import connect, disconnect
+
+    disconnect(node)
+    node.op = Identity()
+    node.inputs = [x]
+    connect(node)
+
+
+ALWAYS: dict[type, Repair] = {
+    Reshape: repair_reshape,
+    Squeeze: repair_squeeze,
+    Gather: repair_gather,
+    Concat: repair_concat,
+    **INDEXED,
+}
+"""Repairs of operators that infer with the new sizes and may mean something else."""
+REPAIRS: dict[type, Repair] = {
+    Slice: repair_slice,
+    Expand: repair_expand,
+    GatherND: repair_gather_nd,
+    Resize: repair_resize,
+    Split: repair_split,
+}
+"""Repairs of operators whose inference fails, or whose outputs lose the batch."""
+COORDINATES = (Gather, GatherND, ScatterND)
+"""Operators whose indices may count samples: with ``batch_dims`` 0 such indices are never repeated."""
+RANDOM = (RandomUniform, RandomNormal)
+"""Random operators that read a shape."""

@@ -1,0 +1,146 @@
+"""Verification of transformations: the result and the original run on the same random inputs, and are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.compare.verification.conversion import Difference, compare, random_outputs
+from dovetail.compare.verification.engine import run_for_verification
+from dovetail.errors import UnsupportedError
+from dovetail.ir import symbolic
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.selection import select_scope
+from dovetail.ir.types import Tensor
+from dovetail.passes.edit import add_outputs, set_outputs
+from dovetail.passes.merge import select_connections
+from dovetail.runtime.interpreter.interpret import interpret
+from dovetail.runtime.random_inputs import random_inputs
+
+
+def verify_part(
+    model: Model, part: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | None, seed: int = 0
+) -> list[Difference]:
+    """Run the whole model, and the part on the whole's intermediate values; compare the part's outputs with the whole's.
+
+    ``inputs`` and ``outputs`` are those of :func:`dovetail.extract`. Raises UnsupportedError [verify.subgraph] for a part of a
+    subgraph, which the whole runs any number of times.
+    """
+    scope, _ = select_scope(model, [*(inputs or ()), *(outputs or ())])
+    if scope.node is not None:
+        raise UnsupportedError(
+            "verify.subgraph", f"a part of {scope.description} cannot be compared: the whole model has no single value of it"
+        )
+    own = {value.name for value in model.inputs}
+    cut = [value.name for value in part.inputs if value.name not in own]
+    whole = set_outputs(model, [*cut, *(value.name for value in part.outputs)])
+    arrays = random_inputs(whole, seed=seed, distinct=True)
+    values = run_for_verification(whole, arrays)
+    found = run_for_verification(part, {value.name: {**arrays, **values}[value.name] for value in part.inputs})
+    return compare({value.name: values[value.name] for value in part.outputs}, found, random=random_outputs(part))
+
+
+def verify_merge(
+    first: Model, second: Model, merged: Model, connect: Mapping[str, str] | Iterable[tuple[str, str]] | None, seed: int = 0
+) -> list[Difference]:
+    """Run the first model, then the second on its results; compare with the merged model. ``connect`` is that of merge."""
+    connections = select_connections(first, second, connect)
+    connected = {id(x) for _, x in connections}
+    free = [value for value in second.inputs if id(value) not in connected]
+    if connections:
+        arrays = random_inputs(merged, seed=seed, distinct=True)
+        in_order = [arrays[value.name] for value in merged.inputs]
+    else:
+        # Sizes at which two models run are found more easily one by one.
+        in_order = [*random_inputs(first, seed=seed).values(), *random_inputs(second, seed=seed + 1).values()]
+        arrays = dict(zip([value.name for value in merged.inputs], in_order, strict=True))
+    of_first = dict(zip([value.name for value in first.inputs], in_order, strict=False))
+    whole = add_outputs(first, [value.name for value, _ in connections])
+    values = run_for_verification(whole, of_first)
+    of_second = dict(zip([value.name for value in free], in_order[len(first.inputs) :], strict=True))
+    of_second.update({x.name: {**of_first, **values}[value.name] for value, x in connections})
+    results = run_for_verification(second, of_second)
+    kept = len(merged.outputs) - len(second.outputs)
+    drawn = random_outputs(whole)
+    consumed = {id(value) for value, _ in connections}
+    # An output that is connected stays one where it is a state.
+    left = [value for value in first.outputs if id(value) not in consumed]
+    names = [value.name for value in (left if len(left) == kept else first.outputs)]
+    reference = dict(
+        zip(
+            [value.name for value in merged.outputs],
+            [*(values[name] for name in names[:kept]), *(results[value.name] for value in second.outputs)],
+            strict=True,
+        )
+    )
+    random = random_outputs(merged) | {value.name for value, name in zip(merged.outputs, names, strict=False) if name in drawn}
+    return compare(reference, run_for_verification(merged, arrays), random=random)
+
+
+def verify_edit(model: Model, edited: Model, renamed: Mapping[str, str], seed: int = 0) -> list[Difference]:
+    """Compare the outputs of an edited model, whose constants are the original's, with the same values of the original.
+
+    ``renamed`` maps old names to new ones. Inputs of another element type are cast to that of the original, as the edited model
+    casts them.
+    """
+    old_names = {new: old for old, new in renamed.items()}
+    wanted = [old_names.get(value.name, value.name) for value in edited.outputs]
+    original = set_outputs(model, wanted)
+    arrays = random_inputs(edited, seed=seed, distinct=True)
+    inputs = {value.name: _cast(arrays[renamed.get(value.name, value.name)], value) for value in original.inputs}
+    results = run_for_verification(original, inputs)
+    reference = {y.name: results[old.name] for y, old in zip(edited.outputs, original.outputs, strict=True)}
+    return compare(reference, run_for_verification(edited, arrays), random=random_outputs(edited))
+
+
+def _cast(array: Any, value: Value) -> Any:
+    if not isinstance(array, np.ndarray) or not isinstance(value.type, Tensor) or value.type.dtype is None:
+        return array
+    return array.astype(value.type.dtype.numpy)
+
+
+def verify_types(model: Model, inferred: Model, seed: int = 0) -> list[Difference]:
+    """Compare the outputs of an inferred model with the original's, and the types of all its values with those of the run."""
+    arrays = random_inputs(inferred, seed=seed, distinct=True)
+    rows = compare(run_for_verification(model, arrays), run_for_verification(inferred, arrays), random=random_outputs(inferred))
+    whole = copy_model(inferred)
+    whole.graph.outputs = [y for node in whole.graph.nodes for y in node.outputs if isinstance(y.type, Tensor)]
+    sizes = _sizes_of(inferred, arrays)
+    for value, array in zip(whole.outputs, interpret(whole, arrays).values(), strict=True):
+        why = _contradiction(value, array, sizes)
+        if why:
+            shape = tuple(np.shape(array))
+            rows.append(Difference(value.name, str(value.dtype), shape, np.inf, np.inf, False, why))
+    return rows
+
+
+def _sizes_of(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of the symbols of the inputs."""
+    return {
+        str(symbolic.name_of(size)): actual
+        for value in model.inputs
+        if isinstance(value.type, Tensor) and value.type.shape is not None
+        for size, actual in zip(value.type.shape, np.shape(arrays[value.name]), strict=True)
+        if not isinstance(size, int) and symbolic.name_of(size) is not None
+    }
+
+
+def _contradiction(value: Value, array: Any, sizes: Mapping[str, int]) -> str:
+    """Return how the result of a run contradicts an inferred type; empty where it does not."""
+    assert isinstance(value.type, Tensor)
+    shape = value.type.shape
+    if shape is None:
+        return ""
+    if len(shape) != np.ndim(array):
+        return f"inferred as {value.type}, a run gives {list(np.shape(array))}"
+    for size, actual in zip(shape, np.shape(array), strict=True):
+        known = size if isinstance(size, int) else symbolic.substitute(size, sizes)
+        if isinstance(known, int) and known != actual:
+            return f"inferred as {value.type}, a run gives {list(np.shape(array))}"
+    return ""
+
+
+__all__ = ["verify_edit", "verify_merge", "verify_part", "verify_types"]

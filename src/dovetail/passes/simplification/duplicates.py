@@ -1,0 +1,124 @@
+"""Pass ``duplicates``: nodes that compute the same value, and equal constants, are merged (value numbering)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import draws
+from dovetail.ir.rewrite import rewrite
+from dovetail.ir.types import Tensor
+from dovetail.ops.constant import Constant, Foreign
+from dovetail.ops.shape_values import elements_over_sizes
+from dovetail.passes.simplification.rules import Target, can_replace
+
+_SAMPLE = 64
+MAX_TEXTS = 1024
+"""Constants of more strings are not compared."""
+
+
+def merge_duplicates(graph: Graph, target: Target) -> int:
+    """Merge nodes with equal operators and inputs, integers of equal shape values, and equal constants.
+
+    Returns the number of removed nodes, constants apart. Random operators and operators with subgraphs stay.
+    """
+    merged_constants = 0
+    values: dict[Hashable, Node] = {}
+    forms = _shared_forms(graph)
+
+    def rule(b: Builder, node: Node) -> list[Value | None] | None:
+        nonlocal merged_constants
+        for key in _keys(node, forms):
+            first = values.setdefault(key, node)
+            if first is node:
+                continue
+            if not all(can_replace(b.graph, old, new) for old, new in zip(node.outputs, first.outputs, strict=True)):
+                continue
+            if isinstance(node.op, Constant):
+                merged_constants += 1
+            else:
+                target.log(node)
+            return list(first.outputs)
+        return None
+
+    return rewrite(graph, rule) - merged_constants
+
+
+def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
+    """Return what identifies the values of a node: its operator and inputs, and its shape value."""
+    op = node.op
+    if isinstance(op, Constant):
+        key = _form_of(op)
+        is_compared = key in forms and _is_comparable(op.data) and not _is_quantized(node)
+        return [("constant", *key, _digest(op.data))] if is_compared else []
+    if isinstance(op, Foreign) or op.holds_graphs or not node.inputs or draws(op, node.inputs):
+        return []
+    inputs = [0 if x is None else id(x) for x in node.inputs]
+    if None not in node.inputs and op.is_commutative(*node.inputs):
+        inputs.sort()
+    keys: list[Hashable] = []
+    if len(node.outputs) == 1 and (known := _shape_value(node.outputs[0])) is not None:
+        keys.append(known)
+    try:
+        hash(op)
+    except TypeError:
+        return keys
+    return [*keys, ("node", op, len(node.outputs), *inputs)]
+
+
+def _shape_value(value: Value) -> Hashable | None:
+    """Return the elements of an integer value as expressions over sizes; None where one of them is not known.
+
+    Elements of tensors do not count: a Cast to a narrower type, which wraps them, keeps their symbols.
+    """
+    type = value.type
+    if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer or value._value is None:
+        return None
+    elements = elements_over_sizes(value._value)
+    return None if elements is None else ("value", type.dtype.name, np.shape(value._value), elements)
+
+
+def _form_of(op: Constant) -> tuple[Hashable, ...]:
+    """Return the type of a constant and some of its elements, in which different constants usually differ."""
+    data = op.data
+    sample = b""
+    if not data.dtype.hasobject and data.size:
+        flat = data.reshape(-1) if data.flags.c_contiguous else data.ravel()
+        middle = data.size // 2
+        sample = b"".join(flat[start : start + _SAMPLE].tobytes() for start in (0, middle, max(data.size - _SAMPLE, 0)))
+    return op.dtype.name, data.shape, sample
+
+
+def _shared_forms(graph: Graph) -> set[Hashable]:
+    """Return the forms that at least two constants have: only those are read as a whole."""
+    once: set[Hashable] = set()
+    twice: set[Hashable] = set()
+    for node in graph.nodes:
+        if isinstance(node.op, Constant):
+            key = _form_of(node.op)
+            (twice if key in once else once).add(key)
+    return twice
+
+
+def _is_quantized(node: Node) -> bool:
+    """Return whether quantized operators read a constant.
+
+    onnxruntime names tensors of its own after their scales and zero points, and refuses a file where two of them are shared.
+    """
+    return any("quantiz" in type(reader.op).__module__ for reader, _ in node.outputs[0].uses)
+
+
+def _is_comparable(data: np.ndarray[Any, Any]) -> bool:
+    return not data.dtype.hasobject or data.size <= MAX_TEXTS
+
+
+def _digest(data: np.ndarray[Any, Any]) -> Hashable:
+    if data.dtype.hasobject:
+        return tuple(data.reshape(-1).tolist())
+    flat = np.ascontiguousarray(data).reshape(-1)
+    return blake2b(flat.view(np.uint8).data, digest_size=32).digest()

@@ -1,0 +1,203 @@
+"""Pass ``slices``: Slice of Slice, Slice and Split of Concat, Concat of slices, and slices that partition a tensor."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dovetail.ir import dtypes, symbolic
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.types import INT64_MAX, axis_in
+from dovetail.ops.shape_values import integers_of
+from dovetail.ops.tensor.concat_split import Concat, Split
+from dovetail.ops.tensor.slice import Slice
+from dovetail.passes.simplification.rules import Result, Rules, Target, apply_rules, is_read_once, producer
+
+
+class Cut(NamedTuple):
+    """A slice of step 1 along one axis, with constant bounds; ``stop`` may be INT64_MAX, the end."""
+
+    axis: int
+    start: int
+    stop: int
+
+
+def merge_slices(graph: Graph, target: Target) -> int:
+    """Merge slices with slices, and with the Concat and Split around them. Returns the number of replaced nodes."""
+    return apply_rules(graph, RULES, target)
+
+
+def cuts_of(node: Node) -> list[Cut] | None:
+    """Return the cuts of a Slice by axis; None where a bound is not a constant >= 0 or a step is not 1."""
+    x = node.input(0)
+    axes, steps = ([*node.inputs, None, None])[3:5]
+    starts, ends = integers_of(node.inputs[1]), integers_of(node.inputs[2])
+    if x.shape is None or starts is None or ends is None:
+        return None
+    rank = len(x.shape)
+    indices = list(range(len(starts))) if axes is None else integers_of(axes)
+    step = [] if steps is None else integers_of(steps)
+    if indices is None or step is None or any(item != 1 for item in step):
+        return None
+    cuts: list[Cut] = []
+    for start, stop, index in zip(starts, ends, indices, strict=True):
+        axis = axis_in(index, rank)
+        size = x.shape[axis]
+        if isinstance(size, int):
+            start, stop = (max(bound + size, 0) if bound < 0 else bound for bound in (start, stop))
+        if start < 0 or stop < 0:
+            return None
+        is_end = stop >= 2**31 - 1 or (isinstance(size, int) and stop >= size)
+        cuts.append(Cut(axis, start, INT64_MAX if is_end else stop))
+    return cuts
+
+
+def write_slice(b: Builder, x: Value, cuts: list[Cut]) -> Value:
+    """Write a Slice of step 1."""
+    ordered = sorted(cuts)
+    starts, stops, axes = (b.constant([cut[index] for cut in ordered], dtypes.i64) for index in (1, 2, 0))
+    return b.Slice(x, starts, stops, axes)
+
+
+def _merge_slice(b: Builder, node: Node) -> Result:
+    """Merge a Slice into the Slice or the Concat before it."""
+    cuts = cuts_of(node)
+    if cuts is None:
+        return None
+    inner = producer(node.input(0), Slice)
+    if inner is not None and is_read_once(b.graph, node.input(0)):
+        earlier = cuts_of(inner)
+        return None if earlier is None else write_slice(b, inner.input(0), _compose(earlier, cuts))
+    concat = producer(node.input(0), Concat)
+    return None if concat is None else _slice_of_concat(b, concat, cuts)
+
+
+def _compose(earlier: list[Cut], later: list[Cut]) -> list[Cut]:
+    """Return the cuts of one Slice that are those of two in a row."""
+    by_axis = {cut.axis: cut for cut in earlier}
+    for axis, start, stop in later:
+        first = by_axis.get(axis, Cut(axis, 0, INT64_MAX))
+        end = first.stop if stop == INT64_MAX else min(first.stop, first.start + stop)
+        by_axis[axis] = Cut(axis, min(first.start + start, end), end)
+    return list(by_axis.values())
+
+
+def _slice_of_concat(b: Builder, concat: Node, cuts: list[Cut]) -> Result:
+    """Return the slice of the one input of a Concat in which it lies."""
+    assert isinstance(concat.op, Concat)
+    rank = len(concat.outputs[0].dims)
+    axis = axis_in(concat.op.axis, rank)
+    cut = next((cut for cut in cuts if cut.axis == axis), None)
+    if cut is None:
+        return None
+    offset = 0
+    for position, x in enumerate(concat.inputs):
+        if x is None or x.shape is None:
+            return None
+        size = x.shape[axis]
+        is_last = position == len(concat.inputs) - 1
+        if cut.start >= offset and (is_last or (isinstance(size, int) and cut.stop <= offset + size)):
+            is_end = cut.stop == INT64_MAX or (isinstance(size, int) and cut.stop >= offset + size)
+            inner = Cut(axis, cut.start - offset, INT64_MAX if is_end else cut.stop - offset)
+            others = [other for other in cuts if other.axis != axis]
+            if inner.start == 0 and inner.stop == INT64_MAX:
+                return write_slice(b, x, others) if others else x
+            return write_slice(b, x, [*others, inner])
+        if not isinstance(size, int):
+            return None
+        offset += size
+    return None
+
+
+def _merge_concat(b: Builder, node: Node) -> Result:
+    """Flatten nested Concat, and merge adjacent parts of one tensor: the outputs of a Split, or slices."""
+    op = node.op
+    assert isinstance(op, Concat)
+    y = node.outputs[0]
+    if y.shape is None:
+        return None
+    axis = axis_in(op.axis, len(y.shape))
+    parts: list[Value] = []
+    for index in range(len(node.inputs)):
+        x = node.input(index)
+        inner = producer(x, Concat)
+        is_nested = inner is not None and getattr(inner.op.canonical(*inner.inputs), "axis", None) == axis
+        if inner is not None and is_nested and is_read_once(b.graph, x):
+            parts += [each for each in inner.inputs if each is not None]
+        elif not (x.shape is not None and x.shape[axis] == 0):
+            parts.append(x)
+    joined = _join_parts(b, parts, axis)
+    if not joined or len(joined) == len(node.inputs):
+        return None
+    return joined[0] if len(joined) == 1 else b.Concat(*joined, axis=axis)
+
+
+def _join_parts(b: Builder, parts: list[Value], axis: int) -> list[Value]:
+    joined: list[Value] = []
+    position = 0
+    while position < len(parts):
+        whole, count = _whole_split(parts, position, axis)
+        if whole is None:
+            whole, count = _adjacent_slices(b, parts, position, axis)
+        joined.append(parts[position] if whole is None else whole)
+        position += count
+    return joined
+
+
+def _whole_split(parts: list[Value], position: int, axis: int) -> tuple[Value | None, int]:
+    """Return the input of a Split all of whose outputs follow each other, and their number."""
+    split = producer(parts[position], Split)
+    if split is None or not isinstance(split.op, Split) or axis_in(split.op.axis, len(parts[position].dims)) != axis:
+        return None, 1
+    count = len(split.outputs)
+    row = parts[position : position + count]
+    if len(row) < count or any(part is not y for part, y in zip(row, split.outputs, strict=True)):
+        return None, 1
+    return split.input(0), count
+
+
+def _adjacent_slices(b: Builder, parts: list[Value], position: int, axis: int) -> tuple[Value | None, int]:
+    """Return one Slice in place of slices that follow each other in one tensor, and their number."""
+    first = _cut_along(parts[position], axis)
+    if first is None:
+        return None, 1
+    source, start, stop = first
+    count = 1
+    while position + count < len(parts) and stop != INT64_MAX:
+        following = _cut_along(parts[position + count], axis)
+        size = source.dims[axis]
+        # A slice that is clamped to a smaller size would join differently.
+        if following is None or following[0] is not source or following[1] != stop or not isinstance(size, int):
+            break
+        stop = following[2]
+        count += 1
+    if count == 1:
+        return None, 1
+    is_whole = start == 0 and stop == INT64_MAX
+    return source if is_whole else write_slice(b, source, [Cut(axis, start, stop)]), count
+
+
+def _cut_along(value: Value, axis: int) -> tuple[Value, int, int] | None:
+    node = producer(value, Slice)
+    cuts = None if node is None else cuts_of(node)
+    if node is None or cuts is None or len(cuts) != 1 or cuts[0].axis != axis:
+        return None
+    return node.input(0), cuts[0].start, cuts[0].stop
+
+
+def _split_of_concat(b: Builder, node: Node) -> Result:
+    """Return the inputs of a Concat that a Split along its axis yields again."""
+    op, concat = node.op, producer(node.input(0), Concat)
+    if concat is None or not isinstance(op, Split) or not isinstance(concat.op, Concat):
+        return None
+    rank = len(node.input(0).dims)
+    axis = axis_in(op.axis, rank)
+    if axis != axis_in(concat.op.axis, rank) or len(concat.inputs) != len(node.outputs):
+        return None
+    for y, x in zip(node.outputs, concat.inputs, strict=True):
+        if x is None or x.shape is None or y.shape is None or symbolic.equal(x.shape[axis], y.shape[axis]) is not True:
+            return None
+    return list(concat.inputs)
+
+
+RULES: Rules = {Concat: _merge_concat, Slice: _merge_slice, Split: _split_of_concat}
