@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.verification.before_and_after import run_row_major
+from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.compare.verification.conversion import random_outputs
 from dovetail.errors import DovetailError
 from dovetail.formats import reload

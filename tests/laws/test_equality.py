@@ -13,7 +13,7 @@ from case_runner import at_most, feeds, model_of
 from cases import Case
 from dovetail.compare.prove.model_terms import number_terms
 from dovetail.compare.prove.real_terms import real_terms
-from dovetail.compare.verification.before_and_after import run_row_major
+from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import DovetailError
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import draws

@@ -14,7 +14,7 @@ import dovetail
 from assertions import assert_same_bits
 from dovetail import Builder
 from dovetail.compare.prove.model_terms import number_terms
-from dovetail.compare.verification.before_and_after import run_row_major
+from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import DovetailError
 from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType

@@ -102,7 +102,7 @@ VERBS = {
 CHILD = """
 import json, os, sys, resource
 import dovetail, dovetail.cli as cli
-import dovetail.runtime.random_inputs, dovetail.compare.verification.before_and_after, dovetail.compare.diff, dovetail.compare.prove
+import dovetail.runtime.random_inputs, dovetail.compare.verification.rewrites, dovetail.compare.diff, dovetail.compare.prove
 import dovetail.runtime.compilation
 import onnx, onnxruntime, openvino
 for name in cli.COMMANDS:

@@ -15,7 +15,7 @@ import dovetail
 from dovetail import Builder
 from dovetail.cli.diff import diff
 from dovetail.compare.prove.equality_proof import REAL
-from dovetail.compare.verification import before_and_after as proofs
+from dovetail.compare.verification import rewrites as proofs
 
 ABOVE = 2**53 + 1
 """The least natural number that f64 has not."""

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.compare.verification.before_and_after import Proof
+from dovetail.compare.verification.rewrites import RewriteVerification
 from dovetail.compare.verification.conversion import Verification, runner_for, selected_outputs, verify_conversion
 from dovetail.errors import EngineError
 from dovetail.ir import symbolic
@@ -201,12 +201,12 @@ def test_compare_of_two_files_sees_special_values(name: str) -> None:
 def test_a_proof_of_an_exact_transformation_refutes_what_differs_at_special_values(name: str) -> None:
     right, wrong, kind = WRONG[name]
     one, other = model(right, kind, (40, 3)), model(wrong, kind, (40, 3))
-    assert Proof(one).refute(one.graph, one.graph, is_exact=True) == ""
-    assert Proof(one).refute(one.graph, other.graph, is_exact=True)
+    assert RewriteVerification(one).refute(one.graph, one.graph, is_exact=True) == ""
+    assert RewriteVerification(one).refute(one.graph, other.graph, is_exact=True)
 
 
 def test_a_proof_runs_at_sizes_that_differ_and_without_elements() -> None:
-    proof = Proof(model(lambda b, x: b.Relu(x), shape=("n", "h", "w")))
+    proof = RewriteVerification(model(lambda b, x: b.Relu(x), shape=("n", "h", "w")))
     shapes = [np.shape(case.inputs["x"]) for case in (*proof.cases, *proof.special_cases)]
     assert all(len(set(sizes.values())) == 3 for sizes in proof.sizes) and len(proof.sizes) == 2
     assert any(0 in shape for shape in shapes)

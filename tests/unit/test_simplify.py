@@ -22,7 +22,7 @@ from onnx.helper import get_attribute_value
 import dovetail
 from backend_data import samples
 from dovetail.cli.simplify import simplify as command
-from dovetail.compare.verification.before_and_after import run_row_major
+from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Node, Value

@@ -1,7 +1,8 @@
 """State of a model between calls, as graph inputs and outputs.
 
 A variable is a graph input with its old value, a graph output with its new value and, if it has an initial value, another output
-with that. A graph is pure and a Program stateless; a :class:`dovetail.runtime.interpreter.session.Session` keeps the states of one user.
+with that. A graph is pure and a Program stateless; a
+:class:`~dovetail.runtime.interpreter.session.Session` keeps the states of one user.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dovetail.ops.constant import Constant
 from dovetail.passes.simplification.rules import Change, Target, graphs_of
 
 if TYPE_CHECKING:
-    from dovetail.compare.verification.before_and_after import Proof
+    from dovetail.compare.verification.rewrites import RewriteVerification
     from dovetail.passes.simplification.passes import Pass
 
 MAX_RELOADS = 4
@@ -27,7 +27,7 @@ MAX_ROUNDS = 64
 
 @dataclass(slots=True)
 class PassReport:
-    """The changes of one pass in all rounds; ``reverted`` is the reason where a proof has refused the pass."""
+    """The changes of one pass in all rounds; ``reverted`` is the difference where a verification has refuted the pass."""
 
     name: str
     changes: list[Change] = field(default_factory=list)
@@ -38,8 +38,8 @@ class PassReport:
 class SimplifyReport:
     """The report of :func:`simplify`: nodes, without constants and with those of subgraphs, before and after, and each pass.
 
-    ``sizes`` are the sizes of open dimensions at which the model ran, empty where the proof needed no run, and ``notes`` what
-    could not be proved.
+    ``sizes`` are the sizes of open dimensions at which the model ran, empty where the proof
+    needed no run, and ``notes`` what could not be proved.
     ``verdict`` and ``rewrites`` are those of the proof that the result equals the model for all inputs (see
     :func:`dovetail.prove`); empty without ``prove``.
     """
@@ -96,7 +96,7 @@ def simplify(
     """
     # Deferred for start-up time: the passes import a third of the operators.
     from dovetail.compare.prove.proof import prove as prove_equal
-    from dovetail.compare.verification.before_and_after import Proof
+    from dovetail.compare.verification.rewrites import RewriteVerification
     from dovetail.passes.simplification.passes import PASSES
 
     fusions, notes = _select_fusions(model, ["all"] if fuse == "all" else list(fuse))
@@ -107,31 +107,33 @@ def simplify(
             report.notes = notes
             return new, report
         # Most results are proved for all inputs at once; passes run before and after where that fails.
-        proof = Proof(model, seed, tolerance)
+        verification = RewriteVerification(model, seed, tolerance)
         equality = prove_equal(model, new, real=True, regions=False)
-        is_refuted = equality.verdict == "real" and proof.refute(model.graph, new.graph, is_exact=False)
+        is_refuted = equality.verdict == "real" and verification.refute(model.graph, new.graph, is_exact=False)
         if not equality.is_proved or is_refuted:
-            proof = Proof(model, seed, tolerance)
-            new, report = _simplify(model, chosen, target, proof)
+            verification = RewriteVerification(model, seed, tolerance)
+            new, report = _simplify(model, chosen, target, verification)
             equality = prove_equal(model, new, real=True, regions=False)
-    report.sizes, report.notes = proof.sizes, [*notes, *proof.notes]
+    report.sizes, report.notes = verification.sizes, [*notes, *verification.notes]
     report.verdict, report.rewrites = equality.verdict, equality.rewrites
     return new, report
 
 
-def _simplify(model: Model, passes: Sequence[Pass], target: str, proof: Proof | None) -> tuple[Model, SimplifyReport]:
-    """Apply passes to a copy of a model, each of them proved by runs where there is a proof."""
+def _simplify(
+    model: Model, passes: Sequence[Pass], target: str, verification: RewriteVerification | None
+) -> tuple[Model, SimplifyReport]:
+    """Apply passes to a copy of a model, each verified by runs where ``verification`` is given."""
     new = copy_model(model)
     reports = {each.name: PassReport(each.name) for each in passes}
     types = [y.type for y in new.outputs]
     before = count_nodes(new.graph)
-    rounds = _run(new, passes, reports, proof)
+    rounds = _run(new, passes, reports, verification)
     for _ in range(MAX_RELOADS if target else 0):
         again = _reload_as(new, target)
         if again is None:
             break
         state = _state_of(again, reports)
-        rounds += _run(again, passes, reports, proof)
+        rounds += _run(again, passes, reports, verification)
         if _state_of(again, reports) == state:
             break
         new = again
@@ -191,7 +193,7 @@ def _reload_as(model: Model, format: str) -> Model | None:
         return None
 
 
-def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], proof: Proof | None) -> int:
+def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], verification: RewriteVerification | None) -> int:
     """Apply all passes in rounds until one changes nothing. Returns the number of rounds."""
     target = Target(model.format, model.versions.get("", 0) if model.format == "onnx" else 0)
     for number in range(MAX_ROUNDS):
@@ -201,22 +203,22 @@ def _run(model: Model, passes: Sequence[Pass], reports: dict[str, PassReport], p
         for each in passes:
             report = reports[each.name]
             if not report.reverted:
-                changed += _apply(model, each, target, report, proof)
+                changed += _apply(model, each, target, report, verification)
         if not changed:
             return number + 1
     return MAX_ROUNDS
 
 
-def _apply(model: Model, each: Pass, target: Target, report: PassReport, proof: Proof | None) -> int:
-    """Apply one pass to all graphs of a model, and take it back where the proof refuses it. Returns the number of changes."""
-    before = copy_graph(model.graph) if proof is not None else None
+def _apply(model: Model, each: Pass, target: Target, report: PassReport, verification: RewriteVerification | None) -> int:
+    """Apply one pass to all graphs of a model, and take it back where the verification refutes it. Returns the number."""
+    before = copy_graph(model.graph) if verification is not None else None
     target.changes = []
     changed = 0
     for graph in list(graphs_of(model.graph)):
         target.is_subgraph = graph is not model.graph
         changed += each.apply(graph, target)
-    if changed and proof is not None and before is not None:
-        reason = proof.refute(before, model.graph, is_exact=each.is_exact)
+    if changed and verification is not None and before is not None:
+        reason = verification.refute(before, model.graph, is_exact=each.is_exact)
         if reason:
             model.graph, report.reverted, report.changes = before, reason, []
             return 0

@@ -1,1 +1,1 @@
-"""What the process gives: optional packages, the native core, threads, forks, the garbage collector."""
+"""Services of the process: optional packages, the native core, threads, forks, the garbage collector."""

@@ -1,4 +1,4 @@
-"""Proof of a transformation: a model runs before and after it on seeded inputs, by the interpreter and the native engine."""
+"""Verification of rewritten graphs: both run on seeded inputs, by the interpreter and the native engine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Case:
         self.is_special = is_special
 
 
-class Proof:
+class RewriteVerification:
     """The runs of one model to which those of its transformed graphs are compared, by the native engine where it can.
 
     ``sizes`` are the open dimensions of each case, ``notes`` the reasons where a case could not run. Nothing runs before the
@@ -197,7 +197,7 @@ class Proof:
                 self._seconds = time.perf_counter() - start
             except DovetailError as error:
                 if not sizes and number == len(searches) - 1:
-                    self.notes.append(f"nothing is proved, the model does not run: [{error.code}] {error.message}")
+                    self.notes.append(f"nothing is verified, the model does not run: [{error.code}] {error.message}")
                 continue
             self._cases.append(Case(inputs, native))
             self.sizes.append(chosen)
