@@ -66,7 +66,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
 
 
 _STRICT = "dovetail.strict"
-_LIMITS = "dovetail.ir.limits"
+_LIMITS = "dovetail.limits"
 _STDIN = "dovetail.stdin"
 _FROZEN = "dovetail.frozen"
 
