@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
-from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.compare.verification.conversion import random_outputs
+from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import DovetailError
 from dovetail.formats import reload
 from dovetail.ir.dtypes import dtype

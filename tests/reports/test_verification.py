@@ -13,8 +13,8 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.compare.verification.rewrites import RewriteVerification
 from dovetail.compare.verification.conversion import Verification, runner_for, selected_outputs, verify_conversion
+from dovetail.compare.verification.rewrites import RewriteVerification
 from dovetail.errors import EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
