@@ -19,8 +19,8 @@
 
 namespace dovetail {
 
-// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.ir.dtypes. Kernels copy elements of type `other` by their size
-// alone.
+// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.ir.dtypes. Kernels copy elements of type `other` by their
+// size alone.
 enum class Element : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, other };
 Element element_of(const std::string& name);
 const char* name_of(Element element);
