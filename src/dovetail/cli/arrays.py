@@ -17,11 +17,13 @@ from dovetail.cli.output import STREAM, read_stdin
 from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model
+from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.state import own_inputs
 from dovetail.ir.symbolic import name_of
 from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
 from dovetail.ops.default_inputs import default_inputs
 from dovetail.runtime.interpreter.session import InitialStates
+from dovetail.storage.atomic_write import replace_file
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -275,9 +277,6 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
 
     Raises EngineError [array.file] for a .npy file where there is not exactly one array.
     """
-    from dovetail.ir.inputs_outputs import flatten_outputs
-    from dovetail.storage.atomic_write import replace_file
-
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
         plain.update({place: savable(each) for place, each in flatten_outputs({name: item}).items()})

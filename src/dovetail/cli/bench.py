@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.ir.symbolic import symbols
+from dovetail.ir.types import sizes_in
 
 
 @click.command()
@@ -98,9 +100,6 @@ def bench(
 
 def _open_sizes(model: Any) -> list[str]:
     """Return the names of the open dimensions of the inputs."""
-    from dovetail.ir.symbolic import symbols
-    from dovetail.ir.types import sizes_in
-
     found = (str(symbol) for value in model.inputs for size in sizes_in(value.type) for symbol in symbols(size))
     return list(dict.fromkeys(found))
 

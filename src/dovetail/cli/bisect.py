@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dovetail.cli.output import narrate, say_json, table
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, printable
 from dovetail.ir.graph import Model
 
 SUFFIXES = {"onnx": ".onnx", "openvino": ".xml", "text": ".dt"}
@@ -111,8 +111,6 @@ def _free_path(path: str) -> str:
 
 
 def _say(found: Any, command: str) -> None:
-    from dovetail.errors import printable
-
     click.echo(str(found))
     rows = [
         [name, f"{cell.absolute:.3g}", f"{cell.relative:.3g}", "-" if cell.ulp is None else f"{cell.ulp:.3g}",

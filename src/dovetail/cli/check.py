@@ -8,6 +8,7 @@ import click
 
 from dovetail.cli.output import LIMIT, STREAM, fault, limits_of_options, progress, say_json, source_of
 from dovetail.errors import printable
+from dovetail.ir.limits import counting
 
 
 @click.command()
@@ -18,7 +19,6 @@ def check(model: str, as_json: bool) -> int:
     """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
     from dovetail.formats import examine, load
     from dovetail.formats.model_source import format_of
-    from dovetail.ir.limits import counting
     from dovetail.passes.check import check_graph
 
     with progress(f"checking {model}"):

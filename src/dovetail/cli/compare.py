@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.errors import EngineError
 
 MAX_ROWS = 40
 """The most rows of the table on stdout without ``--all``."""
@@ -130,9 +131,7 @@ def compare(
 
 def _refusals(paths: Sequence[str], engines: Collection[str]) -> list[str]:
     """Return the reasons for which the runtimes of the files' formats, as far as they are among ``engines``, cannot load them."""
-    from dovetail.cli.output import STREAM
     from dovetail.compare.verification.conversion import own_runtime, runner_for
-    from dovetail.errors import EngineError
 
     found = []
     for path in paths:

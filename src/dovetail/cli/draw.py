@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from dovetail.cli.output import load, loading, narrate, progress, say_json
+from dovetail.errors import FormatError
 
 SUFFIXES = (".svg", ".png", ".html")
 MEASURES = ("time", "copied", "error", "difference")
@@ -116,8 +117,6 @@ def _difference_options(model: Any, path: str) -> dict[str, Any]:
 
 
 def _read_colors(path: str) -> dict[str, float]:
-    from dovetail.errors import FormatError
-
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(found, dict):

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, progress, say_json, table
+from dovetail.errors import printable
 
 ENGINES = ("local", "ray", "dask")
 REFRESH_SECONDS = 0.5
@@ -189,8 +190,6 @@ def _progress_bar(text: str) -> Iterator[Callable[[Any], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.text import Text
-
-    from dovetail.errors import printable
 
     with Progress(
         TextColumn("{task.fields[state]}", markup=False),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
+from dovetail.ir.dtypes import dtype
 
 
 @click.command()
@@ -71,8 +72,6 @@ def run(
 
 def _row(name: str, array: Any) -> list[Any]:
     import numpy as np
-
-    from dovetail.ir.dtypes import dtype
 
     if isinstance(array, list):
         return [name, f"sequence of {len(array)}", None, None, None]

@@ -15,6 +15,7 @@ from dovetail.ir.op import has, infer_types
 from dovetail.ir.types import Tensor, Unknown
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
 from dovetail.laws.sequences import eliminate_sequences
+from dovetail.ops.builders import zeros_like
 from dovetail.ops.constant import Foreign
 
 
@@ -160,8 +161,6 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
         if len(items) == 1:
             raise first
         raise UnsupportedError("grad.op", f"{len(items)} nodes have no gradient", diagnostics=items)
-    from dovetail.ops.builders import zeros_like
-
     for source in sources:
         gradient_of[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)
     return [gradient_of[id(source)] for source in sources]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.errors import DovetailError, UnsupportedError, printable
+from dovetail.ir import arrays
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, Windows, bodies
 from dovetail.ir.types import UNKNOWN, Tensor, Type, View
@@ -32,8 +33,6 @@ class Constant(Op, sig="-> y: any"):
         return None
 
     def evaluate(self, xp: Namespace) -> Any:
-        from dovetail.ir import arrays
-
         return arrays.from_numpy(xp, self.data)
 
     def __eq__(self, other: object) -> bool:
@@ -67,8 +66,6 @@ class DefaultInput(Op, sig="-> y: any"):
         return None
 
     def evaluate(self, xp: Namespace) -> Any:
-        from dovetail.ir import arrays
-
         return arrays.from_numpy(xp, self.default)
 
     def __eq__(self, other: object) -> bool:

@@ -14,7 +14,7 @@ from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.casts import as_type
-from dovetail.ops.shape_values import elements_of, is_size, length_of_vector
+from dovetail.ops.shape_values import elements_of, is_size, join_sizes, length_of_vector
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -203,8 +203,6 @@ class Multinomial(_Random, sig="x: F -> y: I"):
 
     def decompose(self, b: Builder, x: Value) -> Any:
         """Apply the Gumbel-max trick: the argmax of the row plus Gumbel noise."""
-        from dovetail.ops.shape_values import join_sizes
-
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         shape = join_sizes(b, [shape_value(b, x, [0]), [self.sample_size], shape_value(b, x, [1])])
         share = b.apply("RandomUniform", shape, _constant(b, 0, kind), _constant(b, 1, kind), **self.seeds())

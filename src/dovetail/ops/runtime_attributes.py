@@ -11,6 +11,7 @@ import numpy as np
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
+from dovetail.ir.evaluate import apply, type_of
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
 from dovetail.ir.signature import Signature, parse_signature
@@ -241,8 +242,6 @@ class RuntimeAttributes(Op):
         return op.value(*self.own_inputs(xs))
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
-        from dovetail.ir.evaluate import apply, type_of
-
         result = {
             name: self._attribute(name, [int(item) for item in np.asarray(x).reshape(-1).tolist()], np.shape(x))
             for name, x in zip(self.names, self.attribute_inputs(xs), strict=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dovetail.errors import EngineError, printable
+from dovetail.errors import DovetailError, EngineError, printable, raise_all
 from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import DEFAULT, active, counting
 from dovetail.ir.results import Results
@@ -288,7 +288,6 @@ class LoadedProgram(Program):
 
     def _run_overriding(self, arrays: Mapping[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
         """Run with arrays for optional inputs: in a program that has them as inputs or, where they must be constants, once."""
-        from dovetail.errors import DovetailError
         from dovetail.formats.default_inputs import freeze_defaults
         from dovetail.ops.default_inputs import open_defaults, overridden
         from dovetail.runtime.interpreter.interpret import check_defaults
@@ -372,7 +371,6 @@ def _has_subgraphs(op: Any) -> bool:
 
 def _refuse_preserved_nodes(model: Model) -> None:
     """Raise the refusal of every preserved node that the outputs depend on."""
-    from dovetail.errors import raise_all
     from dovetail.ir.builder import describe_op
 
     needed = {id(value) for value in model.graph.outputs}

@@ -11,11 +11,13 @@ import numpy as np
 from dovetail.compare.verification.conversion import compare, random_outputs
 from dovetail.compare.verification.engine import MAX_NATIVE_WEIGHTS, has_native_size
 from dovetail.errors import DovetailError
+from dovetail.ir import symbolic
 from dovetail.ir.edit import copy_model
 from dovetail.ir.evaluate import RunArrays, evaluate_node, last_readers, live_nodes
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.limits import active, counting, current
+from dovetail.ir.types import Tensor
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.program import Program
 from dovetail.runtime.random_inputs import choose_sizes, random_inputs
@@ -207,9 +209,6 @@ class RewriteVerification:
 
 def _sizes_of(model: Model, inputs: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of the open dimensions that the inputs have, as far as an axis is one symbol."""
-    from dovetail.ir import symbolic
-    from dovetail.ir.types import Tensor
-
     found: dict[str, int] = {}
     for value in model.inputs:
         shape = value.type.shape if isinstance(value.type, Tensor) else None

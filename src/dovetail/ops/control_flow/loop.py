@@ -9,6 +9,8 @@ import numpy as np
 
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.arrays import from_numpy
+from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Node
 from dovetail.ir.limits import Usage, bytes_of, counting
 from dovetail.ir.op import check_inputs
@@ -272,8 +274,6 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
 
     def _empty_scan_outputs(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
         """Return the empty scan outputs of a loop without trips: unknown sizes are 0."""
-        from dovetail.ir.arrays import from_numpy
-        from dovetail.ir.edit import copy_graph
         from dovetail.ir.evaluate import type_of
 
         views = [View(type_of(x), None) for x in inputs]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.ir import arrays, symbolic
+from dovetail.ir.op import default_types
 from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST, BroadcastingOp, Elementwise, is_float, scalar_like, unbroadcast
 from dovetail.ops.elementwise.operand_laws import BOOLEANS, both
@@ -262,8 +263,6 @@ class Where(
 
     def types(self, condition: View, x: View, y: View) -> Any:
         # Selection needs no arithmetic, so types stored as codes are allowed.
-        from dovetail.ir.op import default_types
-
         return default_types(self, (condition, x, y))
 
     def evaluate(self, xp: Namespace, condition: Array, x: Array, y: Array) -> Any:

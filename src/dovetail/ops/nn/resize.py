@@ -13,7 +13,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
 from dovetail.ir.limits import current, refuse_array, refuse_memory, refuse_table
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, View, axes_in
+from dovetail.ir.types import Tensor, Unknown, View, axes_in
 from dovetail.ops.nn.interpolation import (
     COORDINATES,
     NEAREST,
@@ -238,8 +238,6 @@ class Resize(
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 
     def _rows(self, x: Array, sizes: Array | None, scales: Array | None, roi: Array | None) -> list[ResizeAxis]:
-        from dovetail.ir.types import Tensor
-
         view = View(Tensor(arrays.element(x), tuple(x.shape)))
         views = [
             None if item is None or not np.size(item) else View(Tensor(None, np.shape(item)), np.asarray(item))

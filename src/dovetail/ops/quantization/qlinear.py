@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes
+from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, broadcast, dtype_in
@@ -251,8 +252,6 @@ class QLinearGlobalAveragePool(
             return quantize(xp, arrays.cast(xp, total, dtypes.f32) * factor, zero_point_f32(xp, zy), kind)
 
     def decompose(self, b: Builder, x: Value, sx: Value, zx: Value, sy: Value, zy: Value) -> Any:
-        from dovetail.ir.builder import shape_value
-
         axes = self._axes(len(x.dims))
         steps = subtract_zero_point_value(b, x, as_scalar_value(b, zx))
         total = b.Cast(b.ReduceSum(steps, list(axes), keepdims=True), to=dtypes.f32)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.ir.dtypes import DType
+from dovetail.ir.evaluate import constant_value
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ops.constant import Identity
@@ -189,9 +190,6 @@ class _Cell:
         raise _Mismatch
 
     def _constant(self, value: Value) -> Any:
-        # Deferred: the interpreter imports the operators.
-        from dovetail.ir.evaluate import constant_value
-
         return constant_value(self._outer.get(id(value)) or value)
 
     def _behind_identity(self, value: Value) -> Value:

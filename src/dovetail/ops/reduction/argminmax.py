@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.errors import RuleError
 from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ir.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, axis_in
@@ -85,8 +86,6 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
 
 def _axis_size(b: Builder, x: Value, axis: int) -> Any:
     """Return the size of an axis, an index beyond all of its elements, as a vector of one element."""
-    from dovetail.ir.builder import shape_value
-
     return shape_value(b, x, [axis])
 
 

@@ -13,7 +13,7 @@ from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, axes_in, is_static, static
-from dovetail.ops.shape_values import elements_of, integers_of, is_size, length_of_vector
+from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size, length_of_vector
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -175,8 +175,6 @@ class DFT(
         return (*shape, 1 if self.onesided and self.inverse else 2)
 
     def evaluate(self, xp: Namespace, x: Array, axes: Array, lengths: Array | None = None) -> Any:
-        from dovetail.ops.shape_values import host_view_of
-
         axes_view: Any = host_view_of(axes)
         plan = self.plan(x.shape[:-1], axes_view, host_view_of(lengths), self.onesided and self.inverse)
         assert plan is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import Size, View, axis_in, static
 from dovetail.ops.shape_values import join_sizes, view_of
@@ -61,8 +62,6 @@ def _reshape_to(b: Builder, value: Value, sizes: Sequence[Size], x: Value, facto
 
 def _size_value(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
     """Return a symbolic size that is a size of ``x``, or one multiplied or divided by a factor, as a vector of one."""
-    from dovetail.ir.builder import shape_value
-
     for axis, known in enumerate(x.dims):
         if symbolic.equal(known, size) is True:
             return shape_value(b, x, [axis])

@@ -8,10 +8,11 @@ import numpy as np
 
 from dovetail.errors import RuleError
 from dovetail.ir import arrays, symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree, axis_in
 from dovetail.ops.builders import zeros_like
-from dovetail.ops.shape_values import elements_of
+from dovetail.ops.shape_values import elements_of, indices_of_axis, join_sizes
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 if TYPE_CHECKING:
@@ -130,7 +131,6 @@ class Gather(
         return xp.where(xp.reshape(inside, shape), result, xp.zeros_like(result))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value) -> Any:
-        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import gradient_of_gather
 
         axis = axis_in(self.axis, len(data.dims))
@@ -183,9 +183,6 @@ def _mask_out_of_range(b: Builder, g: Any, x: Value, indices: Value, axis: int, 
 
 def _with_batch_coordinates(b: Builder, indices: Value, x: Value, batch: int) -> Any:
     """Prepend the coordinates of the first ``batch`` axes to the coordinate tuples of ``indices``."""
-    from dovetail.ir.builder import shape_value
-    from dovetail.ops.shape_values import indices_of_axis, join_sizes
-
     rank = len(indices.dims)
     shape = join_sizes(b, [shape_value(b, indices, range(rank - 1)), 1])
     columns = []

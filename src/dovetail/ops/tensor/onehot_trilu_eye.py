@@ -11,7 +11,7 @@ from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, View, axis_in, dtype_in, total
-from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size
+from dovetail.ops.shape_values import elements_of, host_view_of, indices_of_axis, integers_of, is_size
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -111,8 +111,6 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
 
     def decompose(self, b: Builder, input: Value, k: Value | None = None) -> Any:
         """Select by a mask: column - row is at least (without ``upper``: at most) k."""
-        from dovetail.ops.shape_values import indices_of_axis
-
         rows, columns = (indices_of_axis(b, input, len(input.dims) - 2 + index) for index in (0, 1))
         distance = b.Subtract(columns, b.Unsqueeze(rows, [1]))
         limit = b.constant([0]) if k is None else b.Reshape(k, [1])
@@ -148,7 +146,5 @@ class EyeLike(Op, sig="input: T -> output: T1", onnx="EyeLike-9,22(input; dtype?
 
     def decompose(self, b: Builder, input: Value) -> Any:
         """Compare column and row indices."""
-        from dovetail.ops.shape_values import indices_of_axis
-
         rows, columns = (indices_of_axis(b, input, axis) for axis in (0, 1))
         return b.Cast(b.Equal(b.Subtract(columns, b.Unsqueeze(rows, [1])), self.k), to=self.dtype or input.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Windows
 from dovetail.ir.types import INT64_MAX, View, axes_in, static
 from dovetail.ops.builders import zeros_like
@@ -128,7 +129,6 @@ class Pad(
             new = b.Pad(zeros_like(b, data), pads, one, axes)
             gradient = b.ReduceSum(b.Multiply(g, new), keepdims=False)
             return [*gradients, b.Reshape(gradient, list(static(constant_value.shape))), *rest]
-        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import gradient_of_gather
 
         rows = None if data.shape is None else self._pads_by_axis(data, pads, axes)

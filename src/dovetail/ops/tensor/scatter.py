@@ -326,8 +326,6 @@ def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any)
 
     ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
     """
-    from dovetail.ir.builder import shape_value
-
     count, rank = len(indices.dims), len(g.dims) - len(indices.dims) + 1
     others = [*range(axis), *range(axis + count, rank - 1 + count)]
     order = [*range(axis, axis + count), *others]
@@ -402,8 +400,6 @@ class TensorScatter(
         return arrays.scatter_along(xp, past_cache, arrays.from_numpy(xp, wide, past_cache), update, axis)
 
     def decompose(self, b: Builder, past_cache: Value, update: Value, write_indices: Value | None = None) -> Any:
-        from dovetail.ir.builder import shape_value
-
         rank = len(past_cache.dims)
         axis = axis_in(self.axis, rank)
         count = update.dims[axis]

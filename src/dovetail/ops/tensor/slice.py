@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes, symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import INT64_MAX, View, agree, axes_in, axis_in, dtype_in, static
 from dovetail.ops.shape_values import (
@@ -168,7 +169,6 @@ class Slice(
         axes: Value | None = None,
         steps: Value | None = None,
     ) -> Any:
-        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import gradient_of_gather
 
         rows = self._bounds(data, starts, ends, axes, steps)

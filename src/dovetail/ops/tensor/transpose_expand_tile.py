@@ -10,9 +10,19 @@ import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import View, broadcast_size, static
-from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size, length_of_vector, shape_of_rank, view_of
+from dovetail.ops.shape_values import (
+    as_i64,
+    elements_of,
+    host_view_of,
+    integers_of,
+    is_size,
+    length_of_vector,
+    shape_of_rank,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -236,9 +246,7 @@ class Tile(
         return arrays.tile(xp, input, with_leading_ones(counts, rank))
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, repeats: Value) -> Any:
-        from dovetail.ir.builder import shape_value
         from dovetail.ops.builders import reshape_like
-        from dovetail.ops.shape_values import as_i64
 
         sizes, counts = shape_value(b, input), integers_of(repeats)
         rank = len(y.dims)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.ir.edit import connect, disconnect
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import INT64_MAX, Size, Tensor, axes_in, axis_in
 from dovetail.ops.constant import Identity
@@ -276,8 +277,6 @@ def force_random(state: RepairState, node: Node) -> None:
 
 
 def _make_identity(node: Node, x: Value) -> None:
-    from dovetail.ir.edit import connect, disconnect
-
     disconnect(node)
     node.op = Identity()
     node.inputs = [x]

@@ -14,7 +14,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, F
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.ir import dtypes
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Node, Value
@@ -174,8 +174,6 @@ def _state_type(type: Type, item: ForeignValue) -> Type:
         return type
     if type.shape is None:
         return item.type or type
-    from dovetail.ir import symbolic
-
     name = item.names[0] if item.names else item.key
     return Tensor(type.dtype, tuple(symbolic.symbol(f"?{name}@loop.{axis}") for axis in range(len(type.shape))))
 

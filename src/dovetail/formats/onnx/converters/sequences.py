@@ -12,7 +12,7 @@ from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.ir import dtypes
+from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import rename, replace_uses
 from dovetail.ir.graph import Node, Value
@@ -93,8 +93,6 @@ def import_sequence_map(ctx: ImportContext) -> list[Value]:
 
 def _element_type(type: Type, name: str) -> Type:
     """Return the type of one element, with a new symbol for each size that differs between elements."""
-    from dovetail.ir import symbolic
-
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     sizes = (symbolic.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(type.shape))

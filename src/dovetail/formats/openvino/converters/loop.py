@@ -15,7 +15,7 @@ from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_graph, remove_dead, set_input
+from dovetail.ir.edit import copy_graph, remove_dead, replace_uses, set_input
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import bodies
@@ -166,8 +166,6 @@ class _LoopImporter:
         return number
 
     def _replace(self, old: Value, new: Value) -> None:
-        from dovetail.ir.edit import replace_uses
-
         replace_uses(self.body, old, new)
         self.results = {layer: new if value is old else value for layer, value in self.results.items()}
 

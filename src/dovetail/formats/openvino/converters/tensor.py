@@ -11,7 +11,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir import dtypes, symbolic
-from dovetail.ir.builder import Builder
+from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
 from dovetail.ir.types import INT64_MAX
@@ -100,8 +100,6 @@ def legalize_pad(b: Builder, node: Node) -> Any:
 
 def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
     """Write a pad value that is computed at run time by Where: OpenVINO's CPU plugin takes 0 for it."""
-    from dovetail.ir.builder import shape_value
-
     ones = b.Expand(b.constant(np.array(1, np.int32)), shape_value(b, x))
     inside = b.Equal(b.Pad(ones, pads), b.constant(np.array(1, np.int32)))
     result: Value = b.Where(inside, b.Pad(x, pads), value)
