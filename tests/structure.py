@@ -91,14 +91,6 @@ def deferred_imports() -> Iterator[str]:
     yield from (f"{path}:{item.lineno} {ast.unparse(item)}" for path, item in _deferred())
 
 
-def deferred_imports_without_reason() -> Iterator[str]:
-    """Those without a comment on their line or on the line above."""
-    for path, item in _deferred():
-        lines = (PACKAGE / path).read_text("utf-8").splitlines()
-        if not any("#" in line for line in lines[max(0, item.lineno - 2) : item.lineno]):
-            yield f"{path}:{item.lineno} {ast.unparse(item)}"
-
-
 def _deferred() -> Iterator[tuple[str, ast.ImportFrom | ast.Import]]:
     for path, tree in trees().items():
         functions = [item for item in ast.walk(tree) if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -185,7 +177,7 @@ MEASURES: dict[str, Callable[[], Iterator[str]]] = {
     each.__name__: each
     for each in (
         entries, modules, lines_of_code, operator_tables, error_codes, option_declarations, deferred_imports,
-        deferred_imports_without_reason, circles, untyped_parameters, typed_parameters, public_functions_without_example,
+        circles, untyped_parameters, typed_parameters, public_functions_without_example,
     )
 }  # fmt: skip
 

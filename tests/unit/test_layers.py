@@ -132,10 +132,38 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
-def _imported_modules(path: Path) -> Iterator[str]:
-    """The modules that a module imports, deferred imports included, imports for types alone not."""
-    for node, _ in import_statements(syntax_tree(path)):
-        if isinstance(node, ast.ImportFrom):
+def test_an_import_inside_a_function_leaves_a_module_unloaded_or_closes_a_cycle() -> None:
+    at_the_top = {name: set(_imported_modules(path, deferred=False)) | _packages_of(name) for name, path in MODULES.items()}
+    loaded = {name: _reached(at_the_top, name) for name in MODULES}
+    wanton = [
+        f"{path.relative_to(PACKAGE.parent)}: {target}"
+        for name, path in MODULES.items()
+        for target in sorted(set(_imported_modules(path, deferred=True)))
+        if target in loaded[name] and name not in loaded[target]
+    ]
+    assert wanton == [], "imports of modules that are loaded anyway belong at the top of the file"
+
+
+def _packages_of(name: str) -> set[str]:
+    """The packages around a module, which are loaded before it."""
+    parts = name.split(".")
+    return {".".join(parts[:count]) for count in range(1, len(parts))}
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    rest = [start]
+    while rest:
+        new = graph.get(rest.pop(), set()) - found
+        found |= new
+        rest += new
+    return found
+
+
+def _imported_modules(path: Path, deferred: bool | None = None) -> Iterator[str]:
+    """The modules that a module imports, for types alone not: all, or those of its functions, or those of its top."""
+    for node, is_late in import_statements(syntax_tree(path)):
+        if isinstance(node, ast.ImportFrom) and deferred in (None, is_late):
             package = (node.module or "").removeprefix("dovetail").removeprefix(".")
             for alias in node.names:
                 name = f"{package}.{alias.name}".removeprefix(".")
