@@ -7,7 +7,8 @@ since a peer may end it. A ratio below 1 means that dovetail is faster than the 
 profile: the three kernels that take the most time. Models that no peer runs are named and left out of the mean.
 
 --sizes: models with open sizes, at sizes drawn with seed 0 around those of their two inputs (batches up to 16), as
-bench/sizes.py measures. The ratio is that of sizes that are new to the engines.
+bench/sizes.py measures. The ratio is that of sizes that are new to the engines,
+without the calls that made a plan.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ def measured_at_sizes(facts: dict[str, Any], threads: int, calls: int) -> list[d
             "new of seen": ours.new / ours.seen if ours.new and ours.seen else None,
             "p99 of median": p99,
             "plans": ours.plans,
+            "planning": ours.planning,
         }
     ]
 
@@ -157,7 +159,7 @@ def text(row: dict[str, Any]) -> str:
     if row.get("sizes"):
         parts = (("seen", "seen"), ("new of seen", "new of seen"), ("p99 of median", "p99"))
         ratio += "".join(f", {word} {row[key]:.2f}" for key, word in parts if row[key] is not None)
-        ratio += f", {row['sizes']} sizes, {row['plans']} plans"
+        ratio += f", {row['sizes']} sizes, {row['plans']} plans in {row['planning']:.2f} s"
     return f"{row['model']:40} {row['threads']} threads  {times}  {ratio}  {profile(row)}".rstrip()
 
 

@@ -181,16 +181,16 @@ def test_streams_belong_to_throughput(model: str, said: Any) -> None:
 @needs_peers
 @pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
 def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, said: Any) -> None:
-    code, out, err = said(file, "--sizes", "n=2..6", "--steps", "12", "--json")
+    code, out, err = said(file, "--sizes", "n=2..40", "--steps", "12", "--json")
     found = json.loads(out)
     sizes = [row["n"] for row in found["sizes"]]
-    assert code == 0 and found["agrees"] and len(sizes) == 12 and set(sizes) <= {2, 3, 4, 5, 6}
+    assert code == 0 and found["agrees"] and len(sizes) == 12 and set(sizes) <= set(range(2, 41))
     ours, *others = found["engines"]
     assert [item["engine"] for item in others] == list(benchmark.PEERS)
-    assert 0 < ours["plans"] <= len(set(sizes)) if native_core.is_compiled else ours["plans"] == 0
+    assert 0 < ours["plans"] < len(set(sizes)) if native_core.is_compiled else ours["plans"] == 0
+    assert (ours["planning"] > 0) == native_core.is_compiled
     for item in others:
-        assert item["seen_ratio"] == pytest.approx(ours["seen"] / item["seen"])
-        assert item["new_ratio"] == pytest.approx(ours["new"] / item["new"]) and item["new"] <= item["new_p99"]
+        assert item["seen_ratio"] > 0 and item["new_ratio"] > 0 and item["new"] <= item["new_p99"]
     assert ("conversion to ONNX" in err) == (file == "small.xml")
 
 

@@ -135,7 +135,10 @@ def _sizes(
     narrate(
         f"medians (99th percentiles) of {steps} calls, seed {seed}, {threads} thread{'s' if threads > 1 else ''}; {machine()}"
     )
-    narrate(f"dovetail made {rows[0].plans} plans; ratio: dovetail's time over that engine's, below 1 where dovetail is faster")
+    from dovetail.report.text import duration
+
+    narrate(f"dovetail made {rows[0].plans} plans, in calls that took {duration(rows[0].planning)} and are not in the table")
+    narrate("ratio: the median of dovetail's time over that engine's, call by call; below 1 where dovetail is faster")
     agrees = all(row.agrees is not False for row in rows)
     if as_json:
         found = [dataclasses.asdict(row) for row in rows]

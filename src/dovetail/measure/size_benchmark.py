@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ Caches = Mapping[str, str]
 class SizeMeasurement:
     """Times of one engine, in seconds: the median and the 99th percentile of calls whose sizes are new to it, and of the others.
 
+    The calls in which dovetail made a plan are not among them, in no engine: ``planning`` has their seconds.
+
     A ratio is the median, over the calls, of dovetail's time divided by that of the engine for the same inputs. ``plans``: the
     plans that dovetail made.
     """
@@ -46,6 +48,7 @@ class SizeMeasurement:
     seen_ratio: float | None = None
     agrees: bool | None = None
     plans: int | None = None
+    planning: float | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -71,7 +74,7 @@ def measure_sizes(
     names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     program = compile(model, threads=threads, reuse_caches=reuse_caches)
     caches = {cache.input: cache.output for cache in find_caches(model)} if reuse_caches else {}
-    found: list[_Contender] = [_Contender("dovetail", ours(program))]
+    found: list[_Contender] = [_Contender("dovetail", ours(program), plans=lambda: program.statistics.plans)]
     failed: list[SizeMeasurement] = []
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
         for engine in peers:
@@ -89,19 +92,20 @@ def measure_sizes(
                 found.remove(entrant)
                 failed.append(SizeMeasurement(entrant.engine, entrant.runner.name, notes=(error.message,)))
         _interleave(found, feeds, caches)
-    first = found[0]
-    rows = [each.measurement(first, program.statistics.plans if each is first else None) for each in found]
-    return rows + failed
+    return [each.measurement(found[0]) for each in found] + failed
 
 
 class _Contender:
-    def __init__(self, engine: str, runner: Runner, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, engine: str, runner: Runner, notes: tuple[str, ...] = (), plans: Callable[[], int] | None = None) -> None:
         self.engine = engine
         self.runner = runner
         self.notes = notes
+        self.plans = plans
         self.new: list[float] = []
         self.seen: list[float] = []
         self.agrees = True
+        self.planned: list[int] = []
+        """The places in ``new`` of the calls that made a plan."""
         self._kept: dict[str, Any] = {}
 
     def start(self) -> None:
@@ -114,9 +118,7 @@ class _Contender:
         results = []
         for feed, row in zip(feeds, times, strict=True):
             given = {**feed, **self._kept}
-            start = time.perf_counter()
-            found = self.runner.run(given)
-            row.append(time.perf_counter() - start)
+            found = self._time(lambda given=given: self.runner.run(given), row)  # type: ignore[misc]
             self._kept = {name: found[output] for name, output in caches.items()}
             results.append(found)
         return results
@@ -125,21 +127,27 @@ class _Contender:
         """Run one turn, and add the time of each call to its list of ``times``. Returns the outputs."""
         time.sleep(REST)
         for feed, row in zip(feeds, times, strict=True):
-            call = self.runner.call(feed)
-            start = time.perf_counter()
-            call()
-            row.append(time.perf_counter() - start)
+            self._time(self.runner.call(feed), row)
         return [self.runner.run(feed) for feed in feeds]
 
-    def measurement(self, first: _Contender, plans: int | None) -> SizeMeasurement:
-        (new, new_p99), (seen, seen_p99) = _quantiles(self.new), _quantiles(self.seen)
-        is_peer = self is not first
-        ratios = [_ratio(first.new, self.new), _ratio(first.seen, self.seen)] if is_peer else [None, None]
-        agrees = self.agrees if is_peer else None
-        return SizeMeasurement(
-            self.engine, self.runner.name, new, new_p99, seen, seen_p99,
-            ratios[0], ratios[1], agrees, plans, self.notes + self.runner.notes,
-        )  # fmt: skip
+    def _time(self, call: Callable[[], Any], row: list[float]) -> Any:
+        before = self.plans() if self.plans else 0
+        start = time.perf_counter()
+        result = call()
+        row.append(time.perf_counter() - start)
+        if self.plans and row is self.new and self.plans() > before:
+            self.planned.append(len(row) - 1)
+        return result
+
+    def measurement(self, first: _Contender) -> SizeMeasurement:
+        """Return the times of the calls in which ``first`` made no plan."""
+        own, reference = ([t for place, t in enumerate(x.new) if place not in first.planned] for x in (self, first))
+        (new, new_p99), (seen, seen_p99) = _quantiles(own), _quantiles(self.seen)
+        notes = self.notes + self.runner.notes
+        row = SizeMeasurement(self.engine, self.runner.name, new, new_p99, seen, seen_p99, notes=notes)
+        if self.plans:
+            return replace(row, plans=self.plans(), planning=sum(self.new[place] for place in self.planned))
+        return replace(row, new_ratio=_ratio(reference, own), seen_ratio=_ratio(first.seen, self.seen), agrees=self.agrees)
 
 
 def _interleave(entrants: Sequence[_Contender], feeds: Sequence[Feed], caches: Caches) -> None:
