@@ -231,7 +231,7 @@ def test_the_command_says_where_a_difference_begins(chain: Path, tmp_path: Path)
     other.write_bytes(chain_proto(0.3).SerializeToString())
     page, colors = tmp_path / "page.html", tmp_path / "errors.json"
     np.savez(tmp_path / "x.npz", x=X)
-    options = ["--engines", "native", "--inputs", str(tmp_path / "x.npz"), "--html", str(page), "--colors", str(colors)]
+    options = ["--engines", "native", "--input", str(tmp_path / "x.npz"), "--html", str(page), "--colors", str(colors)]
     done = run_command(str(chain), "--with", str(other), *options, "--json")
     facts = json.loads(done.stdout)
     assert done.returncode == 1 and facts["first"] == {"native (other)": "norm"} and not facts["agrees"]

@@ -8,30 +8,31 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 from dovetail.ir.symbolic import symbols
 from dovetail.ir.types import sizes_in
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("--against", metavar="ENGINE,...", help="onnxruntime, openvino (default: those that are installed).")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of every engine (default: DOVETAIL_THREADS, else all).")
+@options.threads
 @click.option("--rounds", default=21, show_default=True, type=click.IntRange(min=1), help="Runs of each engine that count.")
 @click.option("--throughput", is_flag=True, help="Items per second on all cores, of items that do not depend on each other.")
 @click.option("--streams", type=click.IntRange(min=1), help="With --throughput: items of dovetail at a time (default: auto).")
 @click.option("--no-memory", is_flag=True, help="Start no process of its own for each engine's memory.")
-@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@options.inputs
+@options.shapes
+@options.dims
 @click.option("--sizes", "ranges", multiple=True, metavar="NAME=LOW..HIGH", help="Sizes that change from call to call.")
 @click.option(
     "--grow", "growing", multiple=True, metavar="NAME", help="A size that grows by 1 at each call, from its --dim or 1."
 )
 @click.option("--steps", type=click.IntRange(min=1), help="With --sizes and --grow: calls (default: 64).")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def bench(
     model: str,
     against: str | None,

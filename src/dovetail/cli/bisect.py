@@ -72,7 +72,7 @@ def _write(found: Any, path: str, tolerance: float | None) -> str:
         base = _save(found.reference_part, _free_path(f"{stem}.reference{os.path.splitext(path)[1]}"))
         words = ["dovetail", "compare", base, "--with", path]
     engines = found.engine if found.reference_part is not None else f"{found.reference},{found.engine}"
-    words += ["--engines", engines, "--reference", found.reference, "--inputs", arrays]
+    words += ["--engines", engines, "--reference", found.reference, "--input", arrays]
     if found.is_amplified:
         largest = max((cell.relative for cell in found.values.values()), default=0.0)
         words += ["--tolerance", f"{largest / 2:.3g}"]

@@ -6,15 +6,16 @@ import os
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import LIMIT, STREAM, fault, limits_of_options, progress, say_json, source_of
 from dovetail.errors import printable
 from dovetail.ir.limits import counting
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @LIMIT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def check(model: str, as_json: bool) -> int:
     """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
     from dovetail.formats import examine, load

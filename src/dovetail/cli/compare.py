@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 from dovetail.errors import EngineError
 
@@ -32,11 +33,11 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("--engines", metavar="ENGINE,...", help="interpreter, native, onnxruntime, openvino [all that are installed].")
 @click.option("--reference", metavar="ENGINE", help="The engine that the others are compared with [interpreter].")
 @click.option("--with", "other", type=click.Path(), metavar="FILE", help="Run the engines on this model instead of MODEL.")
-@click.option("-i", "--inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs (.npz, .npy); random ones for the rest.")
+@options.inputs
 @click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator that is wrong given right inputs.")
 @click.option("--part", type=click.Path(), metavar="FILE", help="The file for that operator, beside its .npz [part.onnx].")
 @click.option("--memory", type=Bytes(), help="Run slices of the graph, so that the process stays below this: 500MB.")
@@ -45,12 +46,12 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @click.option("--all", "is_all", is_flag=True, help="Print every value, not only the first and the differing ones.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write a page with the plot of the error over depth.")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="Write errors by node, for draw --color error --colors FILE.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of the engines.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@options.shapes
+@options.dims
+@options.threads
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def compare(
     model: str,
     engines: str | None,

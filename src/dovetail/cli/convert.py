@@ -9,6 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.proofs import as_data, prove_conversion
 from dovetail.cli.transformation import FileOptions, saving
@@ -34,7 +35,7 @@ def _command_that_finds_it(
     )
     words = ["dovetail", "compare", source, "--engines", engine, "--reference", reference]
     words += ["--with", target] if failed.file == target else []
-    for flag, texts in (("--inputs", inputs), ("--dim", dims)):
+    for flag, texts in (("--input", inputs), ("--dim", dims)):
         words += [word for text in texts for word in (flag, text)]
     words += ["--seed", str(seed)] if seed else []
     words += ["--tolerance", f"{tolerance:g}"] if tolerance is not None else []
@@ -42,7 +43,7 @@ def _command_that_finds_it(
 
 
 @click.command()
-@click.argument("source", type=click.Path())
+@options.source
 @click.argument("target", type=click.Path())
 @saving
 @click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
@@ -55,10 +56,10 @@ def _command_that_finds_it(
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs for --verify; random ones for the rest."
 )
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension, for --verify.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@options.dims
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def convert(
     source: str,
     target: str,

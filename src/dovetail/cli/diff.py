@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 from dovetail.cli.proofs import check_certificate_file, prove_files
 
@@ -21,9 +22,9 @@ from dovetail.cli.proofs import check_certificate_file, prove_files
 @click.option("--real", is_flag=True, help="With --prove: equal as real numbers too; floats round.")
 @click.option("--certificate", type=click.Path(), metavar="FILE", help="With --prove: write what proves it (.json).")
 @click.option("--check-certificate", "checked", type=click.Path(), metavar="FILE", help="Check a proof again, without searching.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs of --prove.")
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def diff(
     a: str,
     b: str,

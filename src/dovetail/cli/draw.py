@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import load, loading, narrate, progress, say_json
 from dovetail.errors import FormatError
 
@@ -17,7 +18,7 @@ MEASURES = ("time", "copied", "error", "difference")
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("-o", "target", required=True, type=click.Path(), help="The file to write: .svg, .png or .html.")
 @click.option("--color", type=click.Choice(MEASURES), help="Colour boxes by time or copied bytes, or name what --colors has.")
 @click.option("--colors", type=click.Path(), metavar="FILE", help="A JSON object with a number for each node name.")
@@ -25,12 +26,12 @@ MEASURES = ("time", "copied", "error", "difference")
 @click.option("--boxes", default=150, show_default=True, type=click.IntRange(min=1), help="Open modules up to this many boxes.")
 @click.option("--depth", type=click.IntRange(min=0), help="Open modules down to this depth instead.")
 @click.option("--zoom", default=1.0, show_default=True, type=click.FloatRange(0.01, 16), help="Pixels of a PNG for each unit.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input, for --color.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension, for --color.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of the timed runs.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the random inputs.")
+@options.shapes
+@options.dims
+@options.threads
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def draw(
     model: str,
     target: str,

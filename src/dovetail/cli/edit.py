@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
 from dovetail.cli.transformation import (
     FileOptions,
@@ -23,8 +24,8 @@ from dovetail.ir.graph import Model
 
 
 @click.command()
-@click.argument("source", type=click.Path())
-@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@options.source
+@options.target
 @click.option("--constant", "constants", multiple=True, metavar="NAME=FILE|NUMBER", help="Other elements of a constant: .npy.")
 @click.option("--input-type", "types", multiple=True, metavar="NAME=TYPE", help="Another element type of an input, with a Cast.")
 @click.option("--output", "outputs", multiple=True, metavar="NAME", help="Make a value an output, after those there are.")
@@ -34,7 +35,7 @@ from dovetail.ir.graph import Model
 @saving
 @verifying
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def edit(
     source: str,
     target: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
 from dovetail.cli.transformation import (
     FileOptions,
@@ -17,18 +18,18 @@ from dovetail.cli.transformation import (
 
 
 @click.command()
-@click.argument("source", type=click.Path())
+@options.source
 @click.option(
     "--from", "sources", multiple=True, metavar="NAME[,NAME...]", help="The inputs of the part (default: graph inputs)."
 )
 @click.option(
     "--to", "targets", multiple=True, metavar="NAME[,NAME...]", help="The outputs of the part (default: graph outputs)."
 )
-@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@options.target
 @saving
 @verifying
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def extract(
     source: str,
     sources: tuple[str, ...],

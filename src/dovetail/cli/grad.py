@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
 
 
 @click.command()
-@click.argument("source", type=click.Path())
+@options.source
 @click.argument("target", type=click.Path())
 @click.option("--of", help="The value to differentiate (default: the only output).")
 @click.option("--wrt", multiple=True, help="With respect to this input, weight or value (default: all float inputs).")
 @click.option("--opset", type=int, help="The ONNX opset to write.")
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
     """Write a model that computes a value of SOURCE and its gradients, in either format. - is stdin, or ONNX on stdout."""
     from dovetail.formats import save

@@ -6,17 +6,18 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, is_strict, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.transformation import FileOptions, rows_as_json, saving, say_differences, verifying
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("-o", "--output", metavar="FILE", help="Write the model with its inferred types, in the format of the suffix.")
 @saving
 @verifying
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def infer(model: str, output: str | None, file_options: FileOptions, verify: bool, seed: int, as_json: bool) -> int:
     """Infer the type, shape and shape value of every value of MODEL, as expressions over the dimensions of its inputs.
 

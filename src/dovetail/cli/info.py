@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import load, loading, say_json, table
 from dovetail.errors import printable
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def info(model: str, as_json: bool) -> int:
     """Print inputs, outputs, operators by count, parameters and bytes of MODEL."""
     from dovetail.report.model_summary import summarize

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, progress, say_json, table
 from dovetail.errors import printable
 
@@ -21,7 +22,7 @@ TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 
 
 @click.command("map")
-@click.argument("model", type=click.Path())
+@options.model
 @click.argument("source", metavar="INPUT", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The folder of the results.")
 @click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs the workers.")
@@ -45,7 +46,7 @@ TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 @click.option("--max-shard-size", metavar="SIZE", help="Tensors: a file ends before it exceeds this, such as 5GB.")
 @click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="Tensors: a bound of the process.")
 @LIMIT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 @click.pass_context
 def map(
     context: click.Context,

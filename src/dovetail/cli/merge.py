@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
 from dovetail.cli.transformation import FileOptions, narrate_warnings, rows_as_json, saving, say_differences, verifying
 from dovetail.ir.graph import Model
@@ -18,11 +19,11 @@ from dovetail.ir.graph import Model
 @click.option("--side-by-side", is_flag=True, help="Connect nothing.")
 @click.option("--prefix-first", default="", metavar="TEXT", help="Put TEXT before all names of FIRST.")
 @click.option("--prefix-second", default="", metavar="TEXT", help="Put TEXT before all names of SECOND.")
-@click.option("-o", "target", required=True, type=click.Path(), help="The file to write; its suffix names the format.")
+@options.target
 @saving
 @verifying
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def merge(
     first: str,
     second: str,

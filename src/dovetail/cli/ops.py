@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import say_json, table
 
 
 @click.command()
 @click.option("--format", "format", type=click.Choice(["onnx", "openvino"]), help="List the operators of a format instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def ops(format: str | None, as_json: bool) -> int:
     """List the operators: element types, gradient, native kernel, versions in ONNX and OpenVINO.
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import load, loading, narrate, progress, say_json, table
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write a page with a picture of the arena over time.")
 @click.option(
     "--elide",
@@ -19,14 +20,14 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json, tabl
     show_default=True,
     help="Plan movement away where that is quicker, wherever it is possible, or nowhere.",
 )
-@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
+@options.inputs
+@options.shapes
+@options.dims
+@options.threads
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Runs that are timed; 0: none.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the random inputs.")
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def plan(
     model: str,
     html: str | None,

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 
 SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
@@ -14,19 +15,19 @@ SUFFIXES = {".json": "trace", ".html": "html", ".svg": "svg"}
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option(
     "-o", "--output", type=click.Path(), metavar="FILE", help="Write a trace (.json), a page (.html) or a picture (.svg)."
 )
-@click.option("--engines", default="native", show_default=True, metavar="ENGINE,...", help="native, onnxruntime, openvino.")
-@click.option("--runs", type=click.IntRange(min=1), help="Timed runs of each engine (default: two seconds, 1 to 20).")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
-@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@options.engines
+@options.runs
+@options.threads
+@options.inputs
+@options.shapes
+@options.dims
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def profile(
     model: str,
     output: str | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.proofs import VERDICTS
 from dovetail.cli.transformation import FileOptions, saving
@@ -13,7 +14,7 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 
 
 @click.command()
-@click.argument("source", type=click.Path())
+@options.source
 @click.option("-o", "--output", "target", required=True, type=click.Path(), help="The file to write; - is ONNX on stdout.")
 @click.option(
     "--dim",
@@ -28,9 +29,9 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs of SOURCE to make the samples of; else random."
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@options.seed
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def rebatch(
     source: str,
     target: str,

@@ -6,11 +6,12 @@ import sys
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, say_json, table
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("--check", "command", required=True, metavar="COMMAND", help="The command that fails; {} is the model's path.")
 @click.option("-o", "target", required=True, type=click.Path(), help="The file to write: .onnx or .xml.")
 @click.option("--exit-code", type=click.IntRange(min=1), help="The exit code that is the failure [any but 0].")
@@ -19,7 +20,7 @@ from dovetail.cli.output import STREAM, load, loading, narrate, say_json, table
 )
 @click.option("--runs", default=1000, show_default=True, type=click.IntRange(min=1), help="The most runs of the command.")
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def reduce(model: str, command: str, target: str, exit_code: int | None, timeout: float, runs: int, as_json: bool) -> int:
     """Write the smallest model on which a command still fails: fewer nodes, then smaller sizes, then simpler weights.
 

@@ -7,20 +7,21 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 from dovetail.ir.dtypes import dtype
 
 
 @click.command()
-@click.argument("model", type=click.Path())
-@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="An input from .npy, or several from .npz.")
+@options.model
+@options.inputs
 @click.option("-o", "--output", type=click.Path(), help="Write the outputs to .npz (or one to .npy).")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@options.dims
+@options.seed
 @click.option("--engine", type=click.Choice(("auto", "native", "interpreter")), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
+@options.threads
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def run(
     model: str,
     inputs: tuple[str, ...],

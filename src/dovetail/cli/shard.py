@@ -7,6 +7,7 @@ from math import prod
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import load, loading, narrate, progress, say_json, table
 
 TENSORS = ("tensor", "kind", "shape", "PartitionSpec", "reason")
@@ -14,16 +15,16 @@ COLLECTIVES = ("collective", "node", "count", "bytes")
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("--mesh", required=True, metavar="NAME=SIZE,...", help="The axes of the mesh: data=2,model=4.")
 @click.option(
     "--spec", "specs", multiple=True, metavar="PATTERN=AXIS,...", help="Another spec of tensors: 'dense*=-,model' (- is None)."
 )
-@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="An input from .npy, or several from .npz.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
+@options.inputs
+@options.dims
 @click.option("--device", help="The platform of the devices: cpu, gpu, tpu [JAX's first].")
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def shard(
     model: str,
     mesh: str,

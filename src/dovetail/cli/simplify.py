@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table, target_of
 from dovetail.cli.proofs import VERDICTS
 from dovetail.cli.transformation import FileOptions, saving, split_names
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@options.model
 @click.option("-o", "--output", "target", type=click.Path(), required=True, help="The file to write (.onnx, .xml), or -.")
 @click.option("--keep", multiple=True, metavar="PASS", help="Apply this pass, and no other that is not named.")
 @click.option("--skip", multiple=True, metavar="PASS", help="Leave this pass out.")
@@ -27,11 +28,11 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     type=click.FloatRange(min=0),
     help="Allowed difference for --prove as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp].",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs for --prove.")
+@options.seed
 @click.option("--types", is_flag=True, help="Write all types and default attributes into an ONNX file.")
 @saving
 @loading
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every changed node.")
+@options.as_json
 def simplify(
     model: str,
     target: str,

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli import options
 from dovetail.cli.output import STREAM, differences, narrate, table
 from dovetail.ir.graph import Model
 from dovetail.storage.deviations import summarize
@@ -21,7 +22,6 @@ _WEIGHTS = click.option(
     "--weights", type=click.Choice(["safetensors"]), help="Put the weights into one safetensors file beside the model."
 )
 _VERIFY = click.option("--verify", is_flag=True, help="Run the result and the original on random inputs, and compare.")
-_SEED = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the inputs for --verify.")
 _COMMA = re.compile(r"(?<!\\),")
 
 
@@ -82,7 +82,7 @@ def split_pairs(texts: Sequence[str], option: str, *, at_first: bool = False) ->
 
 def verifying(command: Any) -> Any:
     """Add the options ``--verify`` and ``--seed``."""
-    return _VERIFY(_SEED(command))
+    return _VERIFY(options.seed(command))
 
 
 def say_differences(rows: Sequence[Any], *, as_json: bool, to_stdout: bool) -> int:
