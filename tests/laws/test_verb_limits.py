@@ -92,6 +92,7 @@ VERBS = {
     "rebatch": ["rebatch m.onnx --dim 0=2 -o new.onnx"],
     "reduce": ["reduce m.onnx --check 'false {{}}' -o new.onnx"],
     "report": ["report m.onnx -o new.html"],
+    "reshard": ["reshard m.onnx weights.safetensors -o moved"],
     "run": ["run m.onnx", "run m.onnx --engine interpreter"],
     "shard": ["shard m.onnx --mesh a=1"],
     "show": ["show m.onnx"],

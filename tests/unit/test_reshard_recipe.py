@@ -1,4 +1,4 @@
-"""Recipes of dovetail.reshard, with torch on whole tensors as the oracle, and `dovetail map` over tensors."""
+"""Recipes of dovetail.reshard, with torch on whole tensors as the oracle, and `dovetail reshard`."""
 
 from __future__ import annotations
 
@@ -163,14 +163,18 @@ def test_tensors_that_differ_between_ranks_need_an_axis(source: Path) -> None:
     assert code_of({}, source) in ("reshard.replica", "reshard.tensor")
 
 
-def test_dovetail_map_over_tensors(source: Path) -> None:
+def test_dovetail_reshard(source: Path) -> None:
     path = source.parent / "recipe.toml"
     path.write_text(RECIPE.replace('"*.qkv.weight" = 0\n', "", 1))
-    command = [sys.executable, "-m", "dovetail", "map", str(path), str(source), "-o", str(source.parent / "out")]
+    command = [sys.executable, "-m", "dovetail", "reshard", str(path), str(source), "-o", str(source.parent / "out")]
     done = subprocess.run([*command, "--json", "--memory", "300MB"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["files"] == ["consolidated.00.safetensors", "consolidated.01.safetensors"]
     for options, code in ((["--batch", "3"], 2), (["--shards", "7", "--restart"], 5), ([], 6)):
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
+    command[3] = "map"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "dovetail reshard" in done.stderr
+    command[3] = "reshard"
     path.write_text("ranks = ")
     assert "reshard.recipe" in subprocess.run([*command, "--restart"], capture_output=True, text=True, check=False).stderr

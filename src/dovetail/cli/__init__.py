@@ -32,6 +32,7 @@ COMMANDS = {
     "rebatch": "Change the batch or other input sizes, repair baked constants, compare each sample.",
     "reduce": "Write the smallest model on which a command still fails.",
     "report": "Write one page about a model: operators, shapes, memory, profile, faults, formats.",
+    "reshard": "Split, merge, transpose and fuse tensors of safetensors files, in bounded memory.",
     "run": "Run a model on given or random inputs.",
     "shard": "Propose how JAX splits a model over devices, and list the collectives.",
     "simplify": "Remove nodes that compute nothing of their own, with proof if asked.",
@@ -40,7 +41,8 @@ COMMANDS = {
 
 SECTIONS = {
     "Look at a model": ("check", "draw", "info", "infer", "ops", "report", "show"),
-    "Run and measure": ("bench", "map", "plan", "profile", "run", "shard"),
+    "Run and measure": ("bench", "plan", "profile", "run", "shard"),
+    "Work on data": ("map", "reshard"),
     "Compare models": ("compare", "diff", "reduce"),
     "Write a new model": ("convert", "edit", "extract", "grad", "merge", "rebatch", "simplify"),
 }

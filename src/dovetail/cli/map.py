@@ -12,13 +12,11 @@ from typing import Any
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, progress, say_json, table
+from dovetail.cli.output import LIMIT, is_quiet, limits_of_options, narrate, say_json, table
 from dovetail.errors import printable
 
 ENGINES = ("local", "ray", "dask")
 REFRESH_SECONDS = 0.5
-ROW_OPTIONS = ("engine", "address", "workers", "batch", "columns", "constants", "format", "cast", "part_rows", "max_errors")
-TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 
 
 @click.command("map")
@@ -42,14 +40,9 @@ TENSOR_OPTIONS = ("shards", "max_shard_size", "memory")
 @click.option("--part-rows", type=click.IntRange(min=1), help="Rows that are written together [from their time and size].")
 @click.option("--max-errors", type=click.IntRange(min=0), help="End the job when more rows are at fault.")
 @click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
-@click.option("--shards", type=click.IntRange(min=1), help="Tensors: the number of files.")
-@click.option("--max-shard-size", metavar="SIZE", help="Tensors: a file ends before it exceeds this, such as 5GB.")
-@click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="Tensors: a bound of the process.")
 @LIMIT
 @options.as_json
-@click.pass_context
 def map(
-    context: click.Context,
     model: str,
     source: str,
     output: str,
@@ -70,36 +63,18 @@ def map(
     part_rows: int | None,
     max_errors: int | None,
     restart: bool,
-    shards: int | None,
-    max_shard_size: str | None,
-    memory: str,
     as_json: bool,
 ) -> int:
     """Run MODEL on every row of INPUT (parquet, .npy, .npz, zarr or images: a file or a folder), by several processes.
 
     The results are files in the folder OUTPUT, each with the numbers of its rows; rows at fault are listed in OUTPUT/_errors.
     The same command resumes a job that was interrupted: each row is written exactly once.
-
-    Where INPUT is a .safetensors file or a folder of them, MODEL is a graph of movement operators over its tensors, or a recipe
-    (.toml), and OUTPUT has the tensors of the result. --keep names tensors by shell patterns.
     """
-    # Deferred for start-up time: each of them imports what the other does not need.
-    from dovetail.data.tensors.reshard import is_tensor_job, reshard
-
-    is_about_tensors = is_tensor_job(model, source)
-    _refuse_options(context, ROW_OPTIONS if is_about_tensors else TENSOR_OPTIONS, "rows" if is_about_tensors else "tensors")
-    if is_about_tensors:
-        with progress(f"{model} on {source}"):
-            result = reshard(
-                model, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
-                restart=restart,
-            )  # fmt: skip
-        if as_json:
-            say_json("map", model=model, input=source, **result.to_json())
-        else:
-            click.echo(result.to_text())
-        return 0
     from dovetail.data.rows.map_rows import map_rows
+    from dovetail.data.tensors.reshard import is_tensor_job
+
+    if is_tensor_job(model, source):
+        raise click.UsageError("tensors of safetensors files are not rows; did you mean dovetail reshard?")
 
     try:
         with _progress_bar(f"{model} on {source}") as show:
@@ -131,16 +106,6 @@ def map(
     )
     table((engine, ""), rows)
     return 0
-
-
-def _refuse_options(context: click.Context, names: tuple[str, ...], subject: str) -> None:
-    """Raise UsageError for options that are about rows where the job is about tensors, or the reverse."""
-    from click.core import ParameterSource
-
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(each for each in context.command.params if each.name == name)
-            raise click.UsageError(f"{option.opts[0]} is for jobs over {subject}")
 
 
 def _columns_of(pairs: tuple[str, ...]) -> dict[str, str]:

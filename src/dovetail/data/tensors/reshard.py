@@ -69,7 +69,7 @@ class ReshardReport:
 
 
 def is_tensor_job(model: StrPath, input: StrPath) -> bool:
-    """Test whether ``dovetail map MODEL INPUT`` is about tensors and not rows: a recipe, or an input of safetensors files."""
+    """Test whether a model and its input are for ``reshard`` and not for ``map``: a recipe, or an input of safetensors files."""
     return os.fspath(model).endswith(".toml") or is_tensor_path(input)
 
 

@@ -1,0 +1,51 @@
+"""dovetail reshard."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli import options
+from dovetail.cli.output import progress, say_json
+
+
+@click.command()
+@click.argument("graph", type=click.Path())
+@click.argument("source", metavar="INPUT", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The folder of the results.")
+@click.option("--shards", type=click.IntRange(min=1), help="The number of files.")
+@click.option("--max-shard-size", metavar="SIZE", help="A file ends before it exceeds this, such as 5GB.")
+@click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="A bound of the process.")
+@click.option("--keep", multiple=True, metavar="PATTERN", help="Tensors that are copied to the results, by a shell pattern.")
+@click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
+@options.threads
+@options.as_json
+def reshard(
+    graph: str,
+    source: str,
+    output: str,
+    shards: int | None,
+    max_shard_size: str | None,
+    memory: str,
+    keep: tuple[str, ...],
+    restart: bool,
+    threads: int | None,
+    as_json: bool,
+) -> int:
+    """Write the outputs of a graph of movement operators over the tensors of INPUT, a .safetensors file or a folder of them.
+
+    GRAPH is a model, or a recipe (.toml). Tensors are copied from file to file in bounded memory. The same command resumes a
+    job that was interrupted.
+    """
+    # Deferred for start-up time.
+    from dovetail.data.tensors import reshard as tensors
+
+    with progress(f"{graph} on {source}"):
+        report = tensors.reshard(
+            graph, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
+            restart=restart,
+        )  # fmt: skip
+    if as_json:
+        say_json("reshard", graph=graph, input=source, **report.to_json())
+    else:
+        click.echo(report.to_text())
+    return 0
