@@ -2,7 +2,7 @@
 
     python bench/device_files.py FOLDER ... [--backends jax torch] [--seconds S] [--jobs N] [--models TEXT]
 
-A folder is the corpus of docs/corpus.md, or build/zoo of docs/zoo.md. Prints a line for each file and backend that
+A folder is the corpus of docs/corpus.md, or build/zoo of docs/measurements/zoo.md. Prints a line for each file and backend that
 does not agree, and the counts: "agrees" with onnxruntime or with the interpreter, refused (by code), "slow" beyond S seconds.
 Where low precision makes engines differ, three times the distance of onnxruntime from the interpreter agrees (docs/corpus.md).
 """

@@ -131,7 +131,7 @@ def measure_netron(path: Path, folder: Path, limit: float) -> dict[str, Any]:
 
 
 def text(row: dict[str, Any]) -> str:
-    """The row of the table of docs/performance.md."""
+    """The row of the table of docs/measurements/pictures.md."""
     cells = [row["model"], f"{row['nodes']:,}", f"{row['drawn']:,}"]
     cells += [f"{row[f'{kind}_seconds']:.2f} s, {row[f'{kind}_bytes'] / 1e3:,.0f} kB" for kind in ("svg", "open", "png", "html")]
     cells.append(row.get("netron") or f"{row['netron_seconds']:.2f} s, {row['netron_bytes'] / 1e3:,.0f} kB")

@@ -97,7 +97,7 @@ def count_slices(trace: str) -> str:
 
 
 def write_profile(name: str, folder: Path, threads: int, data: bytes, feed: Mapping[str, Any]) -> str:
-    """Write ``dovetail profile`` in all engines and ``dovetail report``; the row of the table of docs/performance.md."""
+    """Write ``dovetail profile`` in all engines and ``dovetail report``; the row of the table of docs/measurements/reports.md."""
     stem = "".join(character if character.isalnum() else "-" for character in name)
     path = folder / f"{stem}.onnx"
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Run every benchmark and write what it measured into docs/performance.md, between the marks of its tables.
+"""Run every benchmark and write what it measured into docs/measurements/, between the marks of its tables.
 
     python bench/tables.py [NAME ...] [--quick]
 
@@ -24,7 +24,7 @@ from dovetail.ir.host.native_core import instruction_set
 from dovetail.measure.benchmark import machine
 
 BENCH = Path(__file__).resolve().parent
-PAGE = BENCH.parent / "docs" / "performance.md"
+PAGES = BENCH.parent / "docs" / "measurements"
 Rows = list[list[str]]
 
 
@@ -173,19 +173,21 @@ def markdown(rows: Rows) -> str:
 
 
 def write(name: str, rows: Rows) -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    page, text = next(
+        (path, text) for path in sorted(PAGES.glob("*.md")) if f"<!-- /{name} " in (text := path.read_text(encoding="utf-8"))
+    )
     mark = f"{name} {instruction_set()}"
     table = f"<!-- {mark} -->\n{machine()}:\n\n{markdown(rows)}\n<!-- /{mark} -->"
     own = list(re.finditer(rf"<!-- {mark} -->.*?<!-- /{mark} -->", text, flags=re.DOTALL))
     others = list(re.finditer(rf"<!-- /{name} \w+ -->", text))
-    if len(own) > 1 or not others:
-        raise SystemExit(f"{PAGE.name} has {len(own)} places for the table {mark}, {len(others)} for {name}")
+    if len(own) > 1:
+        raise SystemExit(f"{page.name} has {len(own)} places for the table {mark}")
     if own:
         start, end = own[0].span()
     else:
         start = end = others[-1].end()
         table = f"\n\n{table}"
-    PAGE.write_text(text[:start] + table + text[end:], encoding="utf-8")
+    page.write_text(text[:start] + table + text[end:], encoding="utf-8")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@
 Fills build/zoo, which git ignores, where it is not filled: wheels that carry models (zoo_wheels.txt) into a folder of their own,
 without dependencies; exports of torch modules (zoo_modules.py); estimators (zoo_estimators.py) by an environment of their own.
 What cannot be installed is said and left out. Then each model is asked what tests/models/zoo_cells.py asks; the answers go to
-build/zoo/results.json, and with --page into docs/zoo.md.
+build/zoo/results.json, and with --page into docs/measurements/zoo.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zoo_inputs import write_inputs
 
 ZOO = ROOT / "build" / "zoo"
 BENCH = ROOT / "bench"
-PAGE = ROOT / "docs" / "zoo.md"
+PAGE = ROOT / "docs" / "measurements" / "zoo.md"
 QUESTIONS = "models.zoo_cells"
 COLUMNS = (
     "load", "check", "infer", "native", "onnxruntime", "OpenVINO", "sizes", "to IR", "and back", "newer opset", "older opset",
@@ -111,7 +111,7 @@ def _write_index() -> None:
 
 
 def page(table: dict[str, Cells], origins: dict[str, str]) -> str:
-    """docs/zoo.md."""
+    """docs/measurements/zoo.md."""
     wheels = sorted({origin for origin in origins.values() if " " in origin})
     trained = sum(" " in origins[name] for name in table)
     peers = ", ".join(f"{name} {metadata.version(name)}" for name in ("onnxruntime", "openvino", "onnx"))
