@@ -69,6 +69,7 @@ VERBS = {
     "plan m.onnx --html new.html": ["new.html"],
     "profile m.onnx -o new.html": ["new.html"],
     "report m.onnx -o new.html": ["new.html"],
+    "reshard m.onnx weights.safetensors -o moved": [],
     "draw m.onnx -o new.svg": ["new.svg"],
     "diff m.onnx other.onnx": [],
     "diff m.onnx m.onnx --prove --certificate new.json": ["new.json"],

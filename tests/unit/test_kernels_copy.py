@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)
     code = "import test_kernels_copy as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
     code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000); it.check_turns(40, 6)"
-    path = os.pathsep.join([os.path.dirname(os.path.dirname(native_core.__file__)), *sys.path])
+    path = os.pathsep.join([str(Path(native_core.__file__).parents[3]), *sys.path])
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": path}, cwd=here, check=True
     )

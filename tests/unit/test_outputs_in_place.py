@@ -149,7 +149,7 @@ def test_results_in_another_instruction_set(isa: str) -> None:
     if native_core.core().isa() == isa:
         pytest.skip("the test above runs this instruction set")
     here = Path(__file__).parent
-    path = os.pathsep.join([str(Path(native_core.__file__).parents[1]), *sys.path])
+    path = os.pathsep.join([str(Path(native_core.__file__).parents[3]), *sys.path])
     environment = {**os.environ, "DOVETAIL_ISA": isa, "DOVETAIL_VERIFY": "1", "PYTHONPATH": path}
     subprocess.run(
         [sys.executable, "-c", "import test_outputs_in_place as it; it.check_models()"], env=environment, cwd=here, check=True
