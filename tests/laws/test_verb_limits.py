@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from safetensors.numpy import save_file
 
 from dovetail.cli import COMMANDS
 from hostile_models import FLOAT, INT64, declared, integers, model_of, node
@@ -142,6 +143,8 @@ def test_a_verb_holds_the_limits_of_memory_and_time(tmp_path: Path, name: str) -
     for file in ("m.onnx", "copy.onnx"):
         (tmp_path / file).write_bytes(model.SerializeToString())
     np.save(tmp_path / "rows.npy", np.ones((5, 4), np.float32))
+    inputs = {value.name: np.ones(1, np.float32) for value in model.graph.input}
+    save_file(inputs, tmp_path / "weights.safetensors")
     names = {"{x}": model.graph.input[0].name, "{y}": model.graph.output[0].name}
     commands = []
     for verb, lines in VERBS.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import dovetail
 from dovetail import cli
@@ -50,6 +51,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_model(tmp_path / "m.onnx")
     write_model(tmp_path / "other.onnx", seed=1)
     np.save(tmp_path / "rows.npy", np.ones((5, 40), np.float32))
+    save_file({"w": np.ones((4, 6), np.float32)}, tmp_path / "weights.safetensors")
+    with dovetail.Builder("moved") as b:
+        b.output("t", b.Transpose(b.input("w", "f32", (4, 6)), [1, 0]))
+    dovetail.save(b.model, tmp_path / "moved.onnx")
     for name in FOREIGN:
         (tmp_path / name).write_bytes(b"of another tool: " + name.encode())
     monkeypatch.chdir(tmp_path)
@@ -69,7 +74,7 @@ VERBS = {
     "plan m.onnx --html new.html": ["new.html"],
     "profile m.onnx -o new.html": ["new.html"],
     "report m.onnx -o new.html": ["new.html"],
-    "reshard m.onnx weights.safetensors -o moved": [],
+    "reshard moved.onnx weights.safetensors -o parts": None,
     "draw m.onnx -o new.svg": ["new.svg"],
     "diff m.onnx other.onnx": [],
     "diff m.onnx m.onnx --prove --certificate new.json": ["new.json"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dovetail.cli import options
-from dovetail.cli.output import progress, say_json
+from dovetail.cli.output import load, loading, progress, say_json
 
 
 @click.command()
@@ -17,7 +17,8 @@ from dovetail.cli.output import progress, say_json
 @click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="A bound of the process.")
 @click.option("--keep", multiple=True, metavar="PATTERN", help="Tensors that are copied to the results, by a shell pattern.")
 @click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
-@options.threads
+@click.option("--threads", type=click.IntRange(min=1), help="Threads that copy [one for each core, at most 4].")
+@loading
 @options.as_json
 def reshard(
     graph: str,
@@ -39,9 +40,10 @@ def reshard(
     # Deferred for start-up time.
     from dovetail.data.tensors import reshard as tensors
 
+    model = graph if graph.endswith(".toml") else load(graph)
     with progress(f"{graph} on {source}"):
         report = tensors.reshard(
-            graph, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
+            model, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
             restart=restart,
         )  # fmt: skip
     if as_json:

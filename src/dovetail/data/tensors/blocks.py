@@ -19,6 +19,7 @@ from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.ir.builder import describe_op
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.limits import current
 from dovetail.ir.op import Op, Window, Windows, has
 from dovetail.ir.types import Unknown, static
 from dovetail.ops.constant import Constant, Identity
@@ -230,6 +231,7 @@ def move_blocks(window: Window, blocks: Sequence[Block], shape: Sequence[int]) -
     low, high = _extent(window.source_offset, window.sizes, window.source_strides)
     moved: list[Block] = []
     for block in blocks:
+        current().check_time()
         first, last = _extent(block.target_offset, block.sizes, block.target_strides)
         if last < low or high < first:
             continue

@@ -110,7 +110,8 @@ def reshard(
             assert recipe is not None
             model = graph_of(recipe, tensors)
         graph = specialize(model, tensors)
-        composition = compose_blocks(graph, {value.name: tensors.tensors[_stored_name(value)] for value in graph.inputs})
+        with counting(model.limits):
+            composition = compose_blocks(graph, {value.name: tensors.tensors[_stored_name(value)] for value in graph.inputs})
         for y in composition.outputs:
             y.name = y.name.removeprefix(OUTPUT_PREFIX)
         outputs = [*composition.outputs, *_kept_tensors(keep, tensors, composition)]
