@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,35 @@ def test_new_sizes_and_seen_ones_are_timed_apart(file: str, model: str, said: An
     for item in others:
         assert item["seen_ratio"] > 0 and item["new_ratio"] > 0 and item["new"] <= item["new_p99"]
     assert ("conversion to ONNX" in err) == (file == "small.xml")
+
+
+def test_a_ratio_is_the_median_over_the_calls_that_made_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of n elements takes 2n s in dovetail, which plans in every third call, and 1 + n s in the peer."""
+    clock, calls = [0.0], [0]
+    monkeypatch.setattr(size_benchmark.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(size_benchmark.time, "sleep", lambda _: None)
+
+    def contender(factor: int, constant: int, plans: Callable[[], int] | None = None) -> Any:
+        def call(feed: Any) -> Callable[[], None]:
+            def run() -> None:
+                calls[0] += plans is not None
+                clock[0] += constant + factor * len(feed["x"])
+
+            return run
+
+        runner = SimpleNamespace(call=call, run=lambda feed: {"y": feed["x"]}, name="", notes=())
+        return size_benchmark._Contender("", runner, plans=plans)
+
+    ours, peer = contender(2, 0, lambda: calls[0] // 3), contender(1, 1)
+    sizes = (1, 9, 4, 30, 2, 8, 7)
+    size_benchmark._interleave([ours, peer], [{"x": np.zeros(size, np.float32)} for size in sizes], {})
+    first, second = ours.measurement(ours), peer.measurement(ours)
+    # The third and the sixth call plan, and the sizes of the last one are seen before the measurement.
+    new = (1, 9, 30, 2)
+    assert first.planning == 2 * (4 + 8) and first.plans == 4
+    assert first.new == np.median([2 * size for size in new]) and second.new == np.median([1 + size for size in new])
+    assert second.new_ratio == pytest.approx(np.median([2 * size / (1 + size) for size in new]))
+    assert second.seen_ratio == pytest.approx(np.median([2 * size / (1 + size) for size in (7, *sizes)]))
 
 
 def test_a_size_that_grows_is_one_more_at_each_call(model: str, said: Any) -> None:
