@@ -109,18 +109,19 @@ def circles() -> Iterator[str]:
             if isinstance(item, ast.ImportFrom) and (item.module or "").split(".")[0] == "dovetail":
                 parts = (item.module or "").split(".")[1:]
                 graph.setdefault(name, set()).update([parts[0]] if parts else [alias.name for alias in item.names])
-    reached = {name: _reached(graph, name) for name in graph}
-    groups = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
+    targets = {name: reached(graph, name) for name in graph}
+    groups = {frozenset(other for other in targets[name] if name in targets.get(other, ())) for name in graph}
     yield from sorted(" ".join(sorted(group)) for group in groups if len(group) > 1)
 
 
-def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    found, rest = set(), [start]
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """The names that a graph of imports leads to from one of them."""
+    found: set[str] = set()
+    rest = [start]
     while rest:
-        for name in graph.get(rest.pop(), ()):
-            if name not in found and name in graph:
-                found.add(name)
-                rest.append(name)
+        new = graph.get(rest.pop(), set()) - found
+        found |= new
+        rest += new
     return found
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import dovetail
+from structure import reached
 
 PACKAGE = Path(dovetail.__file__).parent
 
@@ -134,7 +135,7 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_an_import_inside_a_function_leaves_a_module_unloaded_or_closes_a_cycle() -> None:
     at_the_top = {name: set(_imported_modules(path, deferred=False)) | _packages_of(name) for name, path in MODULES.items()}
-    loaded = {name: _reached(at_the_top, name) for name in MODULES}
+    loaded = {name: reached(at_the_top, name) for name in MODULES}
     wanton = [
         f"{path.relative_to(PACKAGE.parent)}: {target}"
         for name, path in MODULES.items()
@@ -148,16 +149,6 @@ def _packages_of(name: str) -> set[str]:
     """The packages around a module, which are loaded before it."""
     parts = name.split(".")
     return {".".join(parts[:count]) for count in range(1, len(parts))}
-
-
-def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    found: set[str] = set()
-    rest = [start]
-    while rest:
-        new = graph.get(rest.pop(), set()) - found
-        found |= new
-        rest += new
-    return found
 
 
 def _imported_modules(path: Path, deferred: bool | None = None) -> Iterator[str]:
