@@ -173,9 +173,11 @@ def markdown(rows: Rows) -> str:
 
 
 def write(name: str, rows: Rows) -> None:
-    page, text = next(
-        (path, text) for path in sorted(PAGES.glob("*.md")) if f"<!-- /{name} " in (text := path.read_text(encoding="utf-8"))
-    )
+    pages = [path for path in PAGES.glob("*.md") if f"<!-- /{name} " in path.read_text(encoding="utf-8")]
+    if len(pages) != 1:
+        raise SystemExit(f"{len(pages)} pages of {PAGES} have a table {name}")
+    page = pages[0]
+    text = page.read_text(encoding="utf-8")
     mark = f"{name} {instruction_set()}"
     table = f"<!-- {mark} -->\n{machine()}:\n\n{markdown(rows)}\n<!-- /{mark} -->"
     own = list(re.finditer(rf"<!-- {mark} -->.*?<!-- /{mark} -->", text, flags=re.DOTALL))

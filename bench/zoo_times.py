@@ -7,8 +7,7 @@ since a peer may end it. A ratio below 1 means that dovetail is faster than the 
 profile: the three kernels that take the most time. Models that no peer runs are named and left out of the mean.
 
 --sizes: models with open sizes, at sizes drawn with seed 0 around those of their two inputs (batches up to 16), as
-bench/sizes.py measures. The ratio is that of sizes that are new to the engines,
-without the calls that made a plan.
+bench/sizes.py measures. The ratio is that of sizes that are new to the engines, without the calls that made a plan.
 """
 
 from __future__ import annotations

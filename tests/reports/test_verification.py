@@ -19,7 +19,7 @@ from dovetail.errors import EngineError
 from dovetail.ir import symbolic
 from dovetail.ir.graph import Model
 from dovetail.passes.rebatching.axes import FreedSize
-from dovetail.passes.rebatching.verification import draw_samples, prove
+from dovetail.passes.rebatching.verification import draw_samples, verify_batches
 from dovetail.runtime.random_inputs import random_inputs
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
@@ -205,10 +205,10 @@ def test_a_proof_of_an_exact_transformation_refutes_what_differs_at_special_valu
     assert RewriteVerification(one).refute(one.graph, other.graph, is_exact=True)
 
 
-def test_a_proof_runs_at_sizes_that_differ_and_without_elements() -> None:
-    proof = RewriteVerification(model(lambda b, x: b.Relu(x), shape=("n", "h", "w")))
-    shapes = [np.shape(case.inputs["x"]) for case in (*proof.cases, *proof.special_cases)]
-    assert all(len(set(sizes.values())) == 3 for sizes in proof.sizes) and len(proof.sizes) == 2
+def test_a_verification_runs_at_sizes_that_differ_and_without_elements() -> None:
+    verification = RewriteVerification(model(lambda b, x: b.Relu(x), shape=("n", "h", "w")))
+    shapes = [np.shape(case.inputs["x"]) for case in (*verification.cases, *verification.special_cases)]
+    assert all(len(set(sizes.values())) == 3 for sizes in verification.sizes) and len(verification.sizes) == 2
     assert any(0 in shape for shape in shapes)
 
 
@@ -227,4 +227,4 @@ def test_a_new_batch_in_which_one_sample_reaches_another_is_refuted() -> None:
     mixed = model(lambda b, x: b.Add(b.Relu(x), b.Multiply(b.ReduceSum(x, [0], keepdims=True), 0.0)), shape=("n", 30))
     symbol = symbolic.symbol("n")
     samples = draw_samples(one, [FreedSize(symbol, 1, symbol, True)], {0: (symbol, 30)}, 8, 0, None)
-    assert not all(row.agrees for row in prove(one, mixed, 1, samples, {"y": [(0, 1)]}, (1, 3, 8)))
+    assert not all(row.agrees for row in verify_batches(one, mixed, 1, samples, {"y": [(0, 1)]}, (1, 3, 8)))

@@ -118,7 +118,7 @@ class Op:
 
     @property
     def first_capture(self) -> int:
-        """The index of the first input that the subgraphs read unchanged, from which on all are; 0 without subgraphs."""
+        """The index of the first input that the subgraphs capture; the inputs after it are captured too."""
         return 0
 
     def __init_subclass__(

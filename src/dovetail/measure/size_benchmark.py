@@ -32,7 +32,7 @@ Caches = Mapping[str, str]
 class SizeMeasurement:
     """Times of one engine, in seconds: the median and the 99th percentile of calls whose sizes are new to it, and of the others.
 
-    The calls in which dovetail made a plan are not among them, in no engine: ``planning`` has their seconds.
+    Calls in which dovetail made a plan are left out for all engines; ``planning`` is the sum of their seconds.
 
     A ratio is the median, over the calls, of dovetail's time divided by that of the engine for the same inputs. ``plans``: the
     plans that dovetail made.

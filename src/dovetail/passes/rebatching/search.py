@@ -34,8 +34,8 @@ from dovetail.passes.rebatching.verification import (
     compare_samples,
     draw_samples,
     find_differences,
-    prove,
     run_both,
+    verify_batches,
     worst_rows,
 )
 from dovetail.runtime.random_inputs import random_inputs
@@ -308,7 +308,7 @@ class Search:
         """Compare the outputs; by the interpreter where random numbers must be the same in both models."""
         old = self.batches[0].old
         if not random_outputs(self.original):
-            return prove(self.original, attempt.model, old, self._samples(), outputs, self._sizes())
+            return verify_batches(self.original, attempt.model, old, self._samples(), outputs, self._sizes())
         rows = []
         for size in self._sizes():
             runs = self._run(attempt, size)

@@ -1,4 +1,4 @@
-"""Proof of a new batch: each sample through the original model at its own batch, all of them through the new one."""
+"""Verification of a new batch: each sample through the original model at its own batch, all of them through the new one."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def chunks_of(count: int, batch: int) -> list[list[int]]:
     return [[index % count for index in range(start, start + batch)] for start in range(0, count, batch)]
 
 
-def prove(
+def verify_batches(
     original: Model, new: Model, batch: int, samples: Samples, outputs: Mapping[str, Axes], sizes: Sequence[int]
 ) -> list[SampleComparison]:
     """Run both models in the native engine; compare each output sample by sample. Stops at a run that fails."""
@@ -138,7 +138,7 @@ def prove(
             whole = dict(program(samples.take(range(size))))
         except DovetailError as error:
             if samples.ordinary is not None:
-                return prove(original, new, batch, samples.ordinary, outputs, sizes)
+                return verify_batches(original, new, batch, samples.ordinary, outputs, sizes)
             why = f"{error.diagnostics[0].message}{error.diagnostics[0].location}"
             return [*rows, SampleComparison("", size, "", np.inf, np.inf, 0, False, why)]
         chunks = chunks_of(size, batch)
@@ -149,7 +149,7 @@ def prove(
                 except DovetailError:
                     if samples.ordinary is None:
                         raise
-                    return prove(original, new, batch, samples.ordinary, outputs, sizes)
+                    return verify_batches(original, new, batch, samples.ordinary, outputs, sizes)
         for name, array in whole.items():
             references = [runs[tuple(chunk)][name] for chunk in chunks]
             rows.append(compare_samples(name, references, array, outputs.get(name, []), batch, size))
@@ -320,7 +320,7 @@ __all__ = [
     "compare_samples",
     "draw_samples",
     "find_differences",
-    "prove",
     "run_both",
+    "verify_batches",
     "worst_rows",
 ]
