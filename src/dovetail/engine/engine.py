@@ -12,6 +12,7 @@ import numpy as np
 
 from dovetail.engine.memory.tensor import TensorMap, as_row_major, is_array
 from dovetail.engine.parametric_plan import (
+    MAX_PLANS,
     MAX_SYMBOLS,
     NoCommonPlan,
     ParametricPlan,
@@ -48,8 +49,8 @@ from dovetail.ir.types import Tensor, Type
 MAX_PARAMETRIC_PLANS = 16
 """The maximum number of parametric plans that an engine caches; the least recently used is dropped."""
 
-LEVELS = 4
-"""The most ranges of a size, as ``ranges_of`` returns them."""
+RangeKey = tuple[tuple[tuple[str, SizeRange], ...], tuple[tuple[str, int], ...]]
+"""The ranges of the sizes that change, and the other sizes."""
 MAX_COUNTS = 4096
 """The ranges whose plans an engine counts."""
 OWN_PLANS = {1: 1, 2: 3, 3: 8, 4: 12}
@@ -99,10 +100,10 @@ class Engine:
         self._is_partitioned = native_core.is_compiled and partition_at_data_sizes(self.graph)
         self._constants = constants_of(self.graph)
         self._shape_nodes = ShapeTensorNodes(self.graph, self._constants)
-        self._parametric_plans: OrderedDict[Any, ParametricPlan | None] = OrderedDict()
+        self._parametric_plans: OrderedDict[RangeKey, ParametricPlan | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._changing: set[str] = set()
-        self._plans_in: dict[Any, int] = {}
+        self._plans_in: dict[RangeKey, int] = {}
         self.plan_recorder: PlanRecorder | None = outer.plan_recorder if outer else None
         self.range_recorder: PlanRecorder | None = None
         self._new_ranges: list[ParametricPlan] = []
@@ -279,34 +280,39 @@ class Engine:
         for names in (changing, *(((name,) for name in changing) if len(changing) > 1 else ())):
             if not 1 <= len(names) <= MAX_SYMBOLS:
                 continue
-            is_known = False
-            for level in range(LEVELS):
-                is_known, plan = self._parametric_plan(names, sizes, level, is_awaited)
+            is_known = True
+            for ranges in self._levels(names, sizes):
+                others = tuple(sorted((name, size) for name, size in sizes.items() if name not in ranges))
+                key = (tuple(ranges.items()), others)
+                # The plans of all levels count, so that no level waits for as many again after a wider one is refused.
+                is_due = key in self._parametric_plans or self._is_due(key, ranges) or is_awaited
+                is_known = is_known and is_due
+                if not is_known:
+                    continue
+                plan = self._parametric_plan(key, ranges, dict(others))
                 if plan is not None:
                     yield plan
-                if not is_known:
-                    break
             if not is_known:
                 break
 
-    def _parametric_plan(
-        self, names: tuple[str, ...], sizes: dict[str, int], level: int, is_awaited: bool
-    ) -> tuple[bool, ParametricPlan | None]:
-        """Return the parametric plan in ``names`` for the ranges of these sizes, the first element false before it is made.
-
-        Unless it ``is_awaited``, the first plans in these ranges are for their own sizes: it costs as much as several.
-        """
+    def _levels(self, names: tuple[str, ...], sizes: dict[str, int]) -> Iterator[dict[str, SizeRange]]:
+        """Yield the different ranges of some sizes, the widest first."""
         pieces = self._shape_nodes.pieces
         of_sizes = {name: ranges_of(sizes[name], pieces.get(name, WHOLE)) for name in names}
-        ranges = {name: found[min(level, len(found) - 1)] for name, found in of_sizes.items()}
-        others = {name: size for name, size in sizes.items() if name not in ranges}
-        key = (tuple(ranges.items()), tuple(sorted(others.items())))
+        for level in range(max(map(len, of_sizes.values()))):
+            yield {name: found[min(level, len(found) - 1)] for name, found in of_sizes.items()}
+
+    def _is_due(self, key: RangeKey, ranges: dict[str, SizeRange]) -> bool:
+        """Count a plan in some ranges; return whether a parametric plan is due, which costs as much as several or is refused."""
+        if len(self._plans_in) > MAX_COUNTS:
+            self._plans_in.clear()
+        self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
+        plans = count_plans(ranges.values())
+        return plans > MAX_PLANS or count > OWN_PLANS[len(ranges)] + plans // OWN_PART
+
+    def _parametric_plan(self, key: RangeKey, ranges: dict[str, SizeRange], others: dict[str, int]) -> ParametricPlan | None:
+        """Return the parametric plan for some ranges, made if need be; None where their sizes have none."""
         if key not in self._parametric_plans:
-            if len(self._plans_in) > MAX_COUNTS:
-                self._plans_in.clear()
-            self._plans_in[key] = count = self._plans_in.get(key, 0) + 1
-            if count <= OWN_PLANS[len(names)] + count_plans(ranges.values()) // OWN_PART and not is_awaited:
-                return False, None
             self._parametric_plans[key] = self._make_parametric_plan(ranges, others)
             self._serve_range(self._parametric_plans[key])
             while len(self._parametric_plans) > MAX_PARAMETRIC_PLANS:
@@ -314,7 +320,7 @@ class Engine:
                 if self.fast_calls is not None:
                     self.fast_calls.discard_range(dropped)
         self._parametric_plans.move_to_end(key)
-        return True, self._parametric_plans[key]
+        return self._parametric_plans[key]
 
     def _serve_range(self, plan: ParametricPlan | None) -> None:
         """Let the fast calls make the programs of a parametric plan."""

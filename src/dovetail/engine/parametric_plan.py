@@ -231,6 +231,8 @@ def make_parametric_plan(
         raise NoCommonPlan("a range has too few sizes")
     if not shape_nodes.are_left_to_kernels(ranges.keys()):
         raise NoCommonPlan("constants of a plan follow from the sizes")
+    if (count := count_plans(ranges.values())) > MAX_PLANS:
+        raise NoCommonPlan(f"the divisions of the sizes demand {count} plans")
     for size in size_expressions(graph):
         if not is_polynomial(size, ranges, others):
             raise NoCommonPlan("a shape is unknown" if size is None else f"the size {size} is no polynomial")
