@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.measure.benchmark import REST
 
 THREADS = int(os.environ["DOVETAIL_THREADS"])
 LARGE, PAST_CACHES = 8 << 20, 64 << 20
@@ -233,6 +232,9 @@ def prepared(cell: Cell) -> dict[str, Call]:
 def timed(groups: list[dict[str, Call]], seconds: float) -> list[dict[str, float]]:
     """Medians of interleaved runs, each after a rest and calls that do not count. Who takes four times its group's best stops."""
     repeats = [{name: _repeats(call) for name, call in calls.items()} for calls in groups]
+    # Deferred: bench/builds.py reads the cells in checkouts whose modules have other names.
+    from dovetail.measure.benchmark import REST
+
     samples: list[dict[str, list[float]]] = [{name: [] for name in calls} for calls in groups]
     start, rounds = time.perf_counter(), 0
     while rounds < 5 or time.perf_counter() - start < seconds:

@@ -14,13 +14,11 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
-
-from dovetail.measure.benchmark import PEERS, median_times
-from dovetail.runtime.peers import Runner, is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models
@@ -57,13 +55,19 @@ def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def engines(model: onnx.ModelProto, threads: int) -> dict[str, Runner]:
+def engines(model: onnx.ModelProto, threads: int) -> dict[str, Any]:
     """The model in every engine that is installed."""
     data = model.SerializeToString()
+    # Deferred: bench/builds.py reads the cells in checkouts whose modules have other names.
+    from dovetail.measure.benchmark import PEERS
+    from dovetail.runtime.peers import is_installed, runner
+
     return {name: runner(name, data, threads) for name in ("dovetail", *PEERS) if is_installed(name)}
 
 
 def main() -> None:
+    from dovetail.measure.benchmark import median_times
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
