@@ -225,6 +225,12 @@ def test_a_name_of_no_pass_is_refused() -> None:
     assert caught.value.code == "simplify.pass"
 
 
+@pytest.mark.parametrize(("name", "suggestion"), [("dead_cod", "dead_code"), ("duplicates", "common_subexpressions")])
+def test_a_misspelt_or_earlier_name_of_a_pass_gets_a_suggestion(name: str, suggestion: str) -> None:
+    with pytest.raises(RuleError, match=f"got '{name}': did you mean '{suggestion}'"):
+        dovetail.simplify(Builder("g").model, keep=["dead_code", name])
+
+
 def test_the_command_reports_each_changed_node(tmp_path: Path) -> None:
     text, _, expected = GRAPHS["identities"]
     onnx.save(onnx.parser.parse_model(f"{HEADER} {text}"), tmp_path / "m.onnx")

@@ -12,6 +12,7 @@ from dovetail.ir.edit import copy_graph, copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.infer import infer_graph, keep_names, pure_inference
 from dovetail.ir.limits import counting
+from dovetail.ir.suggestions import closest
 from dovetail.ops.constant import Constant
 from dovetail.passes.simplification.rules import Change, Target, graphs_of
 
@@ -150,7 +151,7 @@ def _select(known: Collection[str], keep: Iterable[str] | None, skip: Iterable[s
     unknown = [name for name in (*(kept or ()), *skipped) if name not in known]
     if unknown:
         names = ", ".join(map(repr, dict.fromkeys(unknown)))
-        raise RuleError("simplify.pass", f"a pass must be one of {', '.join(known)}, got {names}")
+        raise RuleError("simplify.pass", f"a pass must be one of {', '.join(known)}, got {names}{closest(unknown[0], known)}")
     return [name for name in known if (kept is None or name in kept) and name not in skipped]
 
 
@@ -160,7 +161,8 @@ def _select_fusions(model: Model, names: list[str]) -> tuple[list[Pass], list[st
 
     unknown = [name for name in names if name not in FUSIONS and name != "all"]
     if unknown:
-        raise RuleError("simplify.fuse", f"a fusion must be one of {', '.join(FUSIONS)}, or all, got {', '.join(unknown)}")
+        text = f"{', '.join(unknown)}{closest(unknown[0], FUSIONS)}"
+        raise RuleError("simplify.fuse", f"a fusion must be one of {', '.join(FUSIONS)}, or all, got {text}")
     found, notes = [], []
     opset = model.versions.get("", 0)
     for name, fusion in FUSIONS.items():

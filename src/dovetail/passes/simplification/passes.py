@@ -36,21 +36,21 @@ class Pass(NamedTuple):
 PASSES = {
     each.name: each
     for each in (
-        Pass("duplicates", merge_duplicates),
-        Pass("conditions", inline_conditions),
-        Pass("identities", remove_identities),
-        Pass("constants", fold_constants),
-        Pass("shapes", fold_known_values),
-        Pass("algebra", simplify_algebra),
-        Pass("reshapes", merge_reshapes),
-        Pass("transposes", merge_transposes),
-        Pass("expands", remove_expands),
-        Pass("slices", merge_slices),
-        Pass("partitions", split_partitions),
-        Pass("weights", fold_into_weights, is_exact=False),
-        Pass("products", merge_products, is_exact=False),
-        Pass("gemm", fuse_gemm, is_exact=False),
-        Pass("dead", remove_dead_nodes),
+        Pass("common_subexpressions", merge_duplicates),
+        Pass("dead_branches", inline_conditions),
+        Pass("nop_elimination", remove_identities),
+        Pass("constant_folding", fold_constants),
+        Pass("shape_folding", fold_known_values),
+        Pass("algebraic_simplification", simplify_algebra),
+        Pass("reshape_fusion", merge_reshapes),
+        Pass("transpose_fusion", merge_transposes),
+        Pass("expand_elimination", remove_expands),
+        Pass("slice_fusion", merge_slices),
+        Pass("slices_to_split", split_partitions),
+        Pass("weight_folding", fold_into_weights, is_exact=False),
+        Pass("horizontal_fusion", merge_products, is_exact=False),
+        Pass("gemm_fusion", fuse_gemm, is_exact=False),
+        Pass("dead_code", remove_dead_nodes),
     )
 }
 """The passes by name, in the order in which a round applies them."""
