@@ -144,7 +144,9 @@ def test_an_object_of_no_library_is_refused() -> None:
 
 
 def test_texts_come_out_as_objects() -> None:
-    assert arrays.to_numpy(np.array(["a", "bc"])).dtype == object
+    texts = arrays.to_numpy(np.array([["a", "bc"], ["", "\u00e9 "]]))
+    assert texts.dtype == object and texts.tolist() == [["a", "bc"], ["", "\u00e9 "]]
+    assert {type(text) for text in texts.flat} == {str}
 
 
 # Movement

@@ -150,7 +150,8 @@ def test_an_input_without_rows_names_the_option(tmp_path: Path) -> None:
 def test_rows_that_are_combined_are_refused_with_constants_too(tmp_path: Path) -> None:
     nodes = [helper.make_node("CumSum", ["x", "axis"], ["y"])]
     path = write(tmp_path / "sum.onnx", nodes, [("x", F32, ["n", 3]), ("axis", I64, [])], [("y", F32, ["n", 3])])
-    assert mapper_of(path, constants={"axis": 1})({"x": rows(4)})["y"].shape == (4, 3)
+    found = mapper_of(path, constants={"axis": 1})({"x": rows(4)})
+    assert_close(found, {"y": np.cumsum(rows(4), axis=1)})
     with pytest.raises(EngineError, match=r"batch\.rows"):
         mapper_of(path, constants={"axis": 0})({"x": rows(4)})
 

@@ -321,4 +321,6 @@ def test_the_command_writes_a_file_and_a_report(tmp_path: Path) -> None:
 
 def test_the_new_symbol_is_the_callers() -> None:
     new, _ = rebatch(heads(1), {"0": "N"})
-    assert new.inputs[0].shape and symbolic.bounds(new.inputs[0].shape[0]) == (0, None)
+    (x,), (y,) = new.inputs, new.outputs
+    assert (str(x.type), str(y.type)) == ("f32[N, 6, 8]", "f32[N, 6, 8]")
+    assert x.shape and symbolic.bounds(x.shape[0]) == (0, None)
