@@ -14,13 +14,12 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
-.PHONY: help demo check test lint models model-table native quick bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small bench-map fuzz sanitize install clean
+.PHONY: help demo test test-all lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-start bench-throughput bench-load bench-layers bench-arrays bench-elementwise bench-indexed bench-small bench-map fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
-	@echo "make check         the inner loop: lint, types, unit tests, every law over one case of each operator"
-	@echo "make quick         the tests of check, without lint and types"
-	@echo "make test          every law over every case and all tests, but for the slow ones"
+	@echo "make test          the short suite, in 5 minutes: every law over one case of each operator, a sample of all other tests"
+	@echo "make test-all      every law over every case and all tests, but for the slow ones"
 	@echo "make models        the slow tests: whole networks, other instruction sets, very large graphs"
 	@echo "make lint          ruff, mypy and clang-format"
 	@echo "make model-table   the worst difference of every way through the nine light models"
@@ -47,28 +46,11 @@ demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
 	@$(venv) native/python/build_backend.py
 
-# The unit tests of what most changes touch; tests/README.md has the tiers and their times.
-checked := layers public_interface error_codes documents gaps op_mapping catalog engine fusion aliasing arena in_place \
-	plan_facts plan_copies specialization files onnx_codec openvino_codec kernels_conv kernels_matmul elementwise native
-
-quick_tests = $(venv) -m pytest $(parallel) --quick -m "not slow and not whole_model" \
-	$$(grep -l "^test_case = hold" tests/laws/*.py) tests/laws/test_refusals.py $(checked:%=tests/unit/test_%.py)
-
-# The tests of `make check` alone, which need no tool of `lint`.
-quick: .venv/.installed-$(EXTRAS)
-	$(quick_tests)
-
-# mypy has one core beside the tests.
-check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
-	$(venv) -m ruff check
-	$(venv) -m ruff format --check
-	.venv/bin/clang-format --dry-run --Werror $(native_sources)
-	@mkdir -p build
-	@$(venv) -m mypy >build/mypy.log 2>&1 & mypy=$$!; \
-		$(quick_tests); status=$$?; \
-		wait $$mypy || { cat build/mypy.log; exit 1; }; exit $$status
-
+# The seed of SEED= chooses the sample again that a run printed; without it the commit does.
 test: .venv/.installed-$(EXTRAS)
+	$(venv) -m pytest $(parallel) --short $(SEED:%=--seed %) -m "not slow"
+
+test-all: .venv/.installed-$(EXTRAS)
 	$(venv) -m pytest $(parallel) -m "not slow"
 
 # Only the files that have such tests are collected.

@@ -8,18 +8,20 @@ oracle that it compared with. Every outcome is recorded as a property of the ite
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import pytest
 
-from case_runner import CASES, at_most, over
+from case_runner import CASES
 from cases import Case
 
 PROPERTY = "law"
-is_quick = False
-"""Whether each law runs over one case of each operator, and slow laws over none: ``--quick``."""
+seed: int | None = None
+"""Chooses the case of each operator that a law runs over in the short suite; None: every law runs over every case."""
 excluded: set[str] = set()
 """Names of laws that run over no case."""
 
@@ -58,14 +60,16 @@ def law(cases: Sequence[tuple[str, Case]] = CASES, is_slow: bool = False) -> Cal
 
 def hold(*laws: Law) -> Any:
     """A parametrised test with one item per case, which runs each of ``laws`` that has this case."""
-    members = [{id(case) for _, case in _chosen(law)} for law in laws]
-    ordered = [row for row in CASES if any(id(row[1]) in ids for ids in members)]
+    members = [(law, {id(case) for _, case in _chosen(law)}) for law in laws]
+    rows = [(row, [law for law, ids in members if id(row[1]) in ids]) for row in CASES]
 
-    @over(ordered)
-    def test(case: Case, request: pytest.FixtureRequest) -> None:
+    # The laws are a parameter, so that a collected item names them.
+    @pytest.mark.parametrize(
+        ("case", "laws"), [pytest.param(case, laws, id=f"{family}: {case}") for (family, case), laws in rows if laws]
+    )
+    def test(case: Case, laws: list[Law], request: pytest.FixtureRequest) -> None:
         word = request.config.getoption("--law")
-        chosen = [law for law, ids in zip(laws, members, strict=True) if id(case) in ids and word in law.name]
-        _run(case, chosen, request)
+        _run(case, [law for law in laws if word in law.name], request)
 
     # law_coverage.py reads the laws of a file from its test; a function has no declared attribute of that name.
     test.laws = laws  # type: ignore[attr-defined]
@@ -75,9 +79,26 @@ def hold(*laws: Law) -> Any:
 def _chosen(law: Law) -> Sequence[tuple[str, Case]]:
     if law.name in excluded:
         return []
-    if not is_quick:
-        return law.cases
-    return [] if law.is_slow else at_most(1, law.cases)
+    return law.cases if seed is None else sample(law.cases, seed)
+
+
+def sample(cases: Iterable[tuple[str, Case]], seed: int) -> list[tuple[str, Case]]:
+    """One case of each operator; laws over different cases of an operator choose the same one where all of them have it."""
+    ranks = _ranks(seed)
+    first: dict[type, tuple[str, Case]] = {}
+    for row in sorted(cases, key=lambda row: ranks[id(row[1])]):
+        first.setdefault(type(row[1].op), row)
+    return list(first.values())
+
+
+@cache
+def _ranks(seed: int) -> dict[int, bytes]:
+    return {id(case): rank(seed, f"{family}: {case}") for family, case in CASES}
+
+
+def rank(seed: int, name: str) -> bytes:
+    """The position of ``name`` in the random order of ``seed``."""
+    return blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
 
 
 def _run(case: Case, laws: Sequence[Law], request: pytest.FixtureRequest) -> None:

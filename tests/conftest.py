@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 import case_laws
+from cases import Case
 from dovetail.ir.host import native_core
 from optional_packages import OPTIONAL_PACKAGES
 
@@ -72,6 +75,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"dovetail: {native_core.build()}; oracles: {', '.join(map(_presence, ORACLES))}")
+        if case_laws.seed is not None:
+            reporter.write_line(f"dovetail: the short suite with --short --seed {case_laws.seed}")
     missing = [name for name in sorted({*ORACLES, *OPTIONAL_PACKAGES}) if not find_spec(name)]
     if missing and os.environ.get("DOVETAIL_REQUIRE_ORACLES", "0") not in ("", "0"):
         pytest.exit(f"DOVETAIL_REQUIRE_ORACLES is set and these are missing: {', '.join(missing)}", returncode=1)
@@ -80,14 +85,34 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", default="1/1", metavar="K/N", help="run the Kth of every N tests of each function (K from 1)")
     parser.addoption("--law", default="", metavar="WORD", help="run only laws over cases whose name contains WORD")
-    parser.addoption("--quick", action="store_true", help="run each law over one case of each operator, slow laws over none")
+    parser.addoption("--short", action="store_true", help="run each law over one case of each operator, and a few of the other tests")
+    parser.addoption("--seed", type=int, help="choose the tests of --short (default: by the hash of the commit)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    case_laws.is_quick = config.getoption("--quick")
+    if config.getoption("--short"):
+        # The workers of xdist get the options of this process.
+        if config.option.seed is None:
+            config.option.seed = _commit_seed()
+        case_laws.seed = config.option.seed
+
+
+def _commit_seed() -> int:
+    """The first digits of the commit's hash; 0 outside of a checkout."""
+    try:
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout[:7], 16)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+
+
+SHORT_COUNT = 4
+"""Items of a parametrized function in the short suite."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if case_laws.seed is not None:
+        items[:] = short_suite(items, case_laws.seed)
     first, _, step = config.getoption("--sample").partition("/")
     if step == "1":
         return
@@ -99,3 +124,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kept.append(item)
         counts[function] += 1
     items[:] = kept
+
+
+def short_suite(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Of each function that runs over cases one item of each operator, of each other function ``SHORT_COUNT`` items."""
+    groups: dict[tuple[str, type | None], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        case = parameters.get("case")
+        operator = type(case.op) if isinstance(case, Case) else None
+        groups[item.nodeid if "laws" in parameters else item.nodeid.partition("[")[0], operator].append(item)
+    kept: set[pytest.Item] = set()
+    for (_, operator), members in groups.items():
+        members.sort(key=lambda item: case_laws.rank(seed, item.nodeid))
+        kept.update(members[: SHORT_COUNT if operator is None else 1])
+    return [item for item in items if item in kept]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The quick tier on every Python from 3.11 up that this machine has, beside the one of .venv: a native core with warnings as
+# The short suite on every Python from 3.11 up that this machine has, beside the one of .venv: a native core with warnings as
 # errors, by g++ and, where it is installed, by clang++. Each Python has a copy of the tree in build/pythons.
 #
 #     tests/pythons.sh [3.13 ...]      the named versions alone
@@ -35,5 +35,5 @@ for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
     rm -rf "$copy" && mkdir -p "$copy"
     git ls-files -z | tar -c --null -T - | tar -x -C "$copy"
     echo "== Python $version, $compiler"
-    (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" && make quick)
+    (cd "$copy" && CXX=$compiler make install PYTHON="${pythons[$version]}" && make test)
 done
