@@ -85,7 +85,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", default="1/1", metavar="K/N", help="run the Kth of every N tests of each function (K from 1)")
     parser.addoption("--law", default="", metavar="WORD", help="run only laws over cases whose name contains WORD")
-    parser.addoption("--short", action="store_true", help="run each law over one case of each operator, and a few of the other tests")
+    parser.addoption(
+        "--short", action="store_true", help="run each law over one case of each operator, and a few of the other tests"
+    )
     parser.addoption("--seed", type=int, help="choose the tests of --short (default: by the hash of the commit)")
 
 
@@ -97,8 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
         case_laws.seed = config.option.seed
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if case_laws.seed is not None and {"failed", "error"} & terminalreporter.stats.keys():
+        terminalreporter.write_line(f"The same tests again: make test SEED={case_laws.seed}, or --short --seed {case_laws.seed}")
+
+
 def _commit_seed() -> int:
-    """The first digits of the commit's hash; 0 outside of a checkout."""
+    """Return the first digits of the commit's hash; 0 outside of a checkout."""
     try:
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
         return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout[:7], 16)
@@ -107,7 +114,7 @@ def _commit_seed() -> int:
 
 
 SHORT_COUNT = 4
-"""Items of a parametrized function in the short suite."""
+"""The most items of a parametrized function in the short suite."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -127,7 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def short_suite(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    """Of each function that runs over cases one item of each operator, of each other function ``SHORT_COUNT`` items."""
+    """Choose one item of each operator of functions over cases, and ``SHORT_COUNT`` items of each other function."""
     groups: dict[tuple[str, type | None], list[pytest.Item]] = defaultdict(list)
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
