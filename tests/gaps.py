@@ -74,7 +74,7 @@ class Gaps:
                     self.known[item.nodeid] = gap
                     item.add_marker(pytest.mark.xfail(reason=gap.reason, strict=True))
         # Where single tests are asked for, the rest of their file is not collected; the short suite is a sample.
-        if not config.getoption("--short") and not any("::" in str(argument) for argument in config.args):
+        if not config.getoption("--short", False) and not any("::" in str(argument) for argument in config.args):
             self.stale = unfitting(self.gaps, [item.nodeid for item in items])
 
     @pytest.hookimpl(wrapper=True)
