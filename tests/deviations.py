@@ -138,7 +138,7 @@ add(
     "value declared twice, another type", "value.repeated", OPENVINO,
     lambda: model(chain("Neg", "Exp"), value_info=[info("t1"), info("t1", kind=TensorProto.INT64)]),
 )  # fmt: skip
-add("value without a name declared", "value.name", BOTH, lambda: model(chain("Neg"), value_info=[info("")]))
+add("value without a name declared", "name.missing", BOTH, lambda: model(chain("Neg"), value_info=[info("")]))
 add("value of negative size declared", "type.dims", BOTH, lambda: model(chain("Neg", "Exp"), value_info=[info("t1", (-2, 3))]))
 add(
     "value of too many elements declared",
@@ -174,7 +174,7 @@ add(
 )  # fmt: skip
 add(
     "initializer without a name",
-    "value.name",
+    "name.missing",
     BOTH,
     lambda: changed(model(chain("Neg")), lambda m: m.graph.initializer.append(tensor("", [1]))),
 )
@@ -248,16 +248,16 @@ add(
     lambda: changed(one("Softmax", axis=1), lambda m: setattr(m.graph.node[0].attribute[0], "ref_attr_name", "q")),
 )  # fmt: skip
 _POOL = {"x": (1, 1, 5, 5), "y": 4, "kernel_shape": [2, 2], "strides": [2, 2]}
-add("pads beside auto_pad", "window.pads", BOTH, lambda: one("MaxPool", auto_pad="SAME_UPPER", pads=[1, 1, 1, 1], **_POOL))
+add("pads beside auto_pad", "attribute.conflict", BOTH, lambda: one("MaxPool", auto_pad="SAME_UPPER", pads=[1, 1, 1, 1], **_POOL))
 add("empty auto_pad", "attribute.value", BOTH, lambda: one("MaxPool", auto_pad="", **_POOL))
 add("inputs left out after the last", "node.inputs", OPENVINO, lambda: model([helper.make_node("Neg", ["x", "", ""], ["y"])]))
 add("outputs left out after the last", "node.outputs", OPENVINO, lambda: model([helper.make_node("Neg", ["x"], ["y", ""])]))
 add("too many inputs", "node.inputs", OPENVINO, lambda: model([helper.make_node("Neg", ["x", "x"], ["y"])]), False)
-add("bound of shape [1]: Clip", "input.rank", BOTH, lambda: one("Clip", inits=[tensor("lo", [0])]))
-add("axis of shape [1]: CumSum", "input.rank", BOTH, lambda: one("CumSum", inits=[tensor("a", [1], np.int64)], opset=14))
+add("bound of shape [1]: Clip", "shape.rank", BOTH, lambda: one("Clip", inits=[tensor("lo", [0])]))
+add("axis of shape [1]: CumSum", "shape.rank", BOTH, lambda: one("CumSum", inits=[tensor("a", [1], np.int64)], opset=14))
 
 
-@case("signal of rank 2: STFT", "fourier.rank")
+@case("signal of rank 2: STFT", "shape.rank")
 def _stft() -> Any:
     inits = [tensor("s", 1, np.int64), tensor("w", [1, 1]), tensor("n", 2, np.int64)]
     return model([helper.make_node("STFT", ["x", "s", "w", "n"], ["y"])], y=4, opset=17, initializer=inits)
@@ -335,7 +335,7 @@ def _function_attribute() -> Any:
     return proto
 
 
-@case("function without a name", "function.name")
+@case("function without a name", "name.missing")
 def _function_name() -> Any:
     proto = model(chain("Neg"))
     proto.functions.append(
@@ -378,35 +378,35 @@ def ir(name: str, code: str, pattern: str, replacement: str, taken: bool = True,
     add(f"IR: {name}", code, accepted, lambda: text, taken)
 
 
-ir("unknown attribute of net", "ir.attribute-unknown", "<net ", '<net foo="1" ')
-ir("unknown attribute of a layer", "ir.attribute-unknown", '<layer id="2"', '<layer id="2" precision="FP32"')
-ir("unknown attribute of a port", "ir.attribute-unknown", ' names="s"', ' names="s" foo="1"')
-ir("unknown attribute of an edge", "ir.attribute-unknown", "<edge ", '<edge foo="1" ')
-ir("unknown attribute of a Parameter", "ir.attribute-unknown", '<data shape="2,3"', '<data foo="1" shape="2,3"')
-ir("unknown attribute of a Const", "ir.attribute-unknown", ' offset="0"', ' offset="0" foo="1"')
+ir("unknown attribute of net", "ir.unknown", "<net ", '<net foo="1" ')
+ir("unknown attribute of a layer", "ir.unknown", '<layer id="2"', '<layer id="2" precision="FP32"')
+ir("unknown attribute of a port", "ir.unknown", ' names="s"', ' names="s" foo="1"')
+ir("unknown attribute of an edge", "ir.unknown", "<edge ", '<edge foo="1" ')
+ir("unknown attribute of a Parameter", "ir.unknown", '<data shape="2,3"', '<data foo="1" shape="2,3"')
+ir("unknown attribute of a Const", "ir.unknown", ' offset="0"', ' offset="0" foo="1"')
 ir("unknown attribute of an operator", "attribute.unknown", '<data axis="1"', '<data axis="1" foo="1"', False)
-ir("unknown element in net", "ir.element-unknown", "<rt_info />", "<rt_info /><statistics />")
-ir("unknown element in layers", "ir.element-unknown", "<layers>", "<layers><foo />")
-ir("unknown element in edges", "ir.element-unknown", "<edges>", "<edges><foo />")
-ir("unknown element in a port", "ir.element-unknown", 'names="s">', 'names="s"><foo />')
-ir("unknown element in a layer", "ir.element-unknown", '<data axis="1" />', '<data axis="1" /><blobs />', False)
-ir("pre-processing", "ir.element-unknown", "<layers>", '<pre-process reference-layer-name="x" /><layers>', False)
-ir("stray text", "ir.text", "<edges>", "<edges>hello")
-ir("two rt_info in net", "ir.element-repeated", "<rt_info />", "<rt_info /><rt_info />")
-ir("two rt_info in a layer", "ir.element-repeated", '<data axis="1" />', '<data axis="1" /><rt_info /><rt_info />')
-ir("two data in a layer", "ir.element-repeated", '<data axis="1" />', '<data axis="1" /><data axis="0" />', False)
-ir("port with a range of sizes", "ir.dims", 'names="s"><dim>2</dim>', 'names="s"><dim>1..4</dim>')
-ir("port of too many elements", "ir.dims", 'names="s"><dim>2</dim>', 'names="s"><dim>9223372036854775807</dim>')
-ir("port of negative size", "ir.dims", 'names="s"><dim>2</dim>', 'names="s"><dim>-7</dim>', False, NOBODY)
+ir("unknown element in net", "ir.unknown", "<rt_info />", "<rt_info /><statistics />")
+ir("unknown element in layers", "ir.unknown", "<layers>", "<layers><foo />")
+ir("unknown element in edges", "ir.unknown", "<edges>", "<edges><foo />")
+ir("unknown element in a port", "ir.unknown", 'names="s">', 'names="s"><foo />')
+ir("unknown element in a layer", "ir.unknown", '<data axis="1" />', '<data axis="1" /><blobs />', False)
+ir("pre-processing", "ir.unknown", "<layers>", '<pre-process reference-layer-name="x" /><layers>', False)
+ir("stray text", "ir.unknown", "<edges>", "<edges>hello")
+ir("two rt_info in net", "ir.repeated", "<rt_info />", "<rt_info /><rt_info />")
+ir("two rt_info in a layer", "ir.repeated", '<data axis="1" />', '<data axis="1" /><rt_info /><rt_info />')
+ir("two data in a layer", "ir.repeated", '<data axis="1" />', '<data axis="1" /><data axis="0" />', False)
+ir("port with a range of sizes", "ir.number", 'names="s"><dim>2</dim>', 'names="s"><dim>1..4</dim>')
+ir("port of too many elements", "ir.number", 'names="s"><dim>2</dim>', 'names="s"><dim>9223372036854775807</dim>')
+ir("port of negative size", "ir.number", 'names="s"><dim>2</dim>', 'names="s"><dim>-7</dim>', False, NOBODY)
 ir("word in capitals", "attribute.value", '"numpy"', '"NUMPY"')
 ir("float for an integer", "attribute.value", '<data axis="1"', '<data axis="1.0"', False)
 ir("attribute missing", "attribute.missing", '<data axis="1" />', "", False)
-ir("constant with bytes to spare", "ir.constant-size", 'size="24"', 'size="28"')
-ir("constant with too few bytes", "ir.constant-size", 'size="24"', 'size="20"', False, NOBODY)
-ir("two layers of one id", "ir.layer-repeated", '<layer id="3"', '<layer id="2"', False, NOBODY)
+ir("constant with bytes to spare", "ir.constant", 'size="24"', 'size="28"')
+ir("constant with too few bytes", "ir.constant", 'size="24"', 'size="20"', False, NOBODY)
+ir("two layers of one id", "ir.repeated", '<layer id="3"', '<layer id="2"', False, NOBODY)
 ir(
     "two edges to one port",
-    "ir.edge-repeated",
+    "ir.repeated",
     "</edges>",
     '<edge from-layer="0" from-port="0" to-layer="2" to-port="0" /></edges>',
     False,

@@ -48,7 +48,7 @@ public:
     std::size_t scratch_bytes() const override { return 64; }
 
     void run(const Run& run) const override {
-        if (x_.count() == 0) return run.fail("quantize.empty");
+        if (x_.count() == 0) return run.fail("shape.empty");
         const int threads = run.pool->threads();
         for (int worker = 0; worker < threads; ++worker) range_of(run, worker) = {kInfinity, -kInfinity};
         for_each_task(run, [&](const std::byte* from, std::byte*, std::int64_t count, int worker) {

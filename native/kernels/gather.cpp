@@ -59,7 +59,7 @@ private:
     template <typename Index>
     void run_with(const Run& run) const {
         const IndexReader<Index> reader(plan_.coordinates, plan_.coordinate_stride, plan_.wraps);
-        if (!plan_.zeros && !are_in_range(run, index_space_, run.at(indices_), reader)) return run.fail("array.index-range");
+        if (!plan_.zeros && !are_in_range(run, index_space_, run.at(indices_), reader)) return run.fail("index.range");
         if (is_empty_) return;
         const std::int64_t count = slices_.count(), bytes = count * (rows_ * row_.size * slice_.run + kIndexCost);
         const std::int64_t slices_per_task = bytes < static_cast<std::int64_t>(kMinThreadedBytes) ? count : ceil_div(count, 16);

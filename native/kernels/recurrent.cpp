@@ -73,7 +73,7 @@ public:
     void run(const Run& run) const override {
         if (has_lengths_)
             for (std::int64_t row = 0; row < batch_; ++row)
-                if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("recurrent.lengths");
+                if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("attribute.range");
         // All rows of a batch are quantized together.
         const std::int64_t blocks = is_quantized_ ? 1 : ceil_div(batch_, kMaxBatchRows), sequences = directions_ * blocks;
         const std::int64_t bytes = gates_ * hidden_ * hidden_ * (is_quantized_ ? 1 : 4);

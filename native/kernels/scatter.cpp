@@ -95,7 +95,7 @@ private:
     template <typename Index>
     void run_with(const Run& run) const {
         const IndexReader<Index> reader(plan_.coordinates, plan_.coordinate_stride, plan_.wraps);
-        if (!are_in_range(run, index_space_, run.at(indices_), reader)) return run.fail("array.index-range");
+        if (!are_in_range(run, index_space_, run.at(indices_), reader)) return run.fail("index.range");
         if (!is_in_place(run)) copy_.run(run.bases, run.pool);
         std::byte* to = run.at(to_);
         const std::byte* updates = run.at(updates_);

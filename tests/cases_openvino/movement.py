@@ -166,7 +166,7 @@ ROWS: list[Row] = [
         "Range-4",
         tuple(fixed(np.float32(x)) for x in (1.2, 5.5, 1)),
         {"output_type": "i64"},
-        refused="range.type: where floats become whole numbers the specification leaves open",
+        refused="type.class: where floats become whole numbers the specification leaves open",
     ),
     Row("Range-4", tuple(np.array(x, np.int64) for x in (1, 10, 3)), {"output_type": "i64"}, "of bounds from run time"),
     *(

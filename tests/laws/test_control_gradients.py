@@ -330,7 +330,7 @@ def test_parts_of_two_rows(is_reversed: bool, trips: int | None, file: str, runt
         t = Concat <axis = 0> (u, x)
     }}>
 }}""",
-            "grad.types",
+            "type.unknown",
         ),
         (
             f"""main (int64 trips, float[3] x) => (float[3] y) {{
@@ -341,7 +341,7 @@ def test_parts_of_two_rows(is_reversed: bool, trips: int | None, file: str, runt
         t = Mul (s, r)
     }}>
 }}""",
-            "grad.draws",
+            "grad.op",
         ),
     ],
 )

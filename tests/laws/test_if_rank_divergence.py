@@ -172,7 +172,7 @@ def refusal(text: str, folder: Path) -> dovetail.DovetailError:
 
 def test_a_result_of_two_ranks_is_refused_by_name(tmp_path: Path) -> None:
     error = refusal(f"main (float[a, b] x) => (float[?] y) {{ {squeezed('x', 's', 1)}\n y = Relu (s) }}", tmp_path)
-    assert (error.code, error.node) == ("if.rank", "s")
+    assert (error.code, error.node) == ("op.unsayable", "s")
 
 
 def test_too_many_combinations_of_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_too_many_combinations_of_ranks_are_refused(tmp_path: Path, monkeypatch:
     lines = [squeezed("x", "u", 0), squeezed("u", "v", 0), squeezed("v", "w", 0)]
     last = "flat = Constant <value = int64[1] {-1}> ()\n y = Reshape (w, flat)"
     error = refusal(f"main (float[a, b, c, d] x) => (float[?] y) {{ {' '.join(lines)}\n {last} }}", tmp_path)
-    assert error.code == "if.rank"
+    assert error.code == "op.unsayable"
 
 
 WEIGHTED = f"""main (float[a, b] x, float[a, b] v) => (float[p] y, float[?] s) {{
@@ -247,4 +247,4 @@ def test_a_gradient_beside_a_result_of_two_ranks(tmp_path: Path) -> None:
     np.testing.assert_allclose(inside["grad:x"], 2 * slope, rtol=1e-4, atol=1e-6)
     with pytest.raises(dovetail.UnsupportedError) as caught:
         dovetail.grad(model, of="y", wrt=["k"])
-    assert caught.value.code == "grad.types"
+    assert caught.value.code == "type.unknown"

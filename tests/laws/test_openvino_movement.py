@@ -141,7 +141,7 @@ def test_what_openvino_writes_means_what_it_computes(name: str, dynamic: bool, t
     try:
         ours = dovetail.run(dovetail.load(path), inputs)["y"]
     except DovetailError as error:
-        assert error.code == "gather.rank" and dynamic, error
+        assert error.code == "type.unknown" and dynamic, error
         pytest.skip(str(error))
     # Open ranks, which some of these lead to, OpenVINO does not run.
     theirs = run_openvino(saved(tmp_path, write, *arrays), arrays)

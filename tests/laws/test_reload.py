@@ -109,5 +109,5 @@ def test_an_input_without_an_element_type(tmp_path: Path) -> None:
     assert reloaded(b.model, tmp_path) == ["xml"]
     with pytest.raises(UnsupportedError) as caught:
         dovetail.save(b.model, tmp_path / "m.onnx")
-    assert (caught.value.code, caught.value.node) == ("type.missing", "x")
+    assert (caught.value.code, caught.value.node) == ("type.element", "x")
     assert not (tmp_path / "m.onnx").exists()

@@ -99,7 +99,7 @@ def test_equal_pieces(format: str, version: int, shape: Any, count: int, axis: i
 def test_a_dimension_that_does_not_divide_is_refused(format: str, version: int, shape: Any, count: int) -> None:
     """SEMANTICS: without lengths the dim must divide by the number of outputs; Split-1: num_splits must divide."""
     # The newest ONNX cuts such a dimension raggedly: there is no way to say there that it is refused.
-    refused(equal(format, version, f32(*shape), count), "split.divide", silent=True, other=format == "onnx")
+    refused(equal(format, version, f32(*shape), count), "shape.multiple", silent=True, other=format == "onnx")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -152,8 +152,8 @@ def test_the_axis_lies_in_the_rank(format: str, version: int, axis: int) -> None
 def test_a_scalar_cannot_be_cut(format: str, version: int) -> None:
     """SEMANTICS: -rank..rank-1."""
     x = np.float32(1).reshape(())
-    refused(explicit(format, version, x, (1,)), "shape.scalar", silent=True)
-    refused(ragged(x, 1) if version == 18 else equal(format, version, x, 1), "shape.scalar", silent=True)
+    refused(explicit(format, version, x, (1,)), "shape.rank", silent=True)
+    refused(ragged(x, 1) if version == 18 else equal(format, version, x, 1), "shape.rank", silent=True)
 
 
 @explicit_forms
@@ -295,8 +295,8 @@ def test_at_most_one_minus_1_and_nothing_below(lengths: Any) -> None:
 def test_the_number_of_outputs_is_the_number_of_lengths(format: str, version: int, count: int) -> None:
     """SEMANTICS: the number of outputs is the number of lengths; count == outputs."""
     through = (KNOWN, STORED, OPEN, LATE)
-    refused(explicit(format, version, f32(6), (4, 2), outputs=count), "split.outputs", through=through)
-    refused(explicit(format, version, f32(6), (4, 2), outputs=count), "split.outputs", through=(RANKLESS,), silent=True)
+    refused(explicit(format, version, f32(6), (4, 2), outputs=count), "split.sizes", through=through)
+    refused(explicit(format, version, f32(6), (4, 2), outputs=count), "split.sizes", through=(RANKLESS,), silent=True)
 
 
 @pytest.mark.parametrize(("format", "version"), EXPLICIT[3:])
@@ -371,8 +371,8 @@ def test_an_axis_that_arrives_at_run_time_is_the_axis(axis: int) -> None:
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
 def test_num_splits_is_at_least_1(count: int) -> None:
     """SEMANTICS: Split-1: num_splits >= 1."""
-    refused(replace(equal("openvino", 1, f32(6), 1), attributes={"num_splits": count}), "split.outputs")
-    refused(ragged(f32(6), count, outputs=1), "split.outputs")
+    refused(replace(equal("openvino", 1, f32(6), 1), attributes={"num_splits": count}), "split.sizes")
+    refused(ragged(f32(6), count, outputs=1), "split.sizes")
 
 
 @pytest.mark.parametrize("count", [1, 3, 2**31, 2**62])
@@ -455,13 +455,13 @@ def test_what_is_left_out_of_a_split() -> None:
 @pytest.mark.parametrize(("size", "count"), [(2, 4), (5, 4), (1, 3), (3, 5)])
 def test_in_18_no_piece_is_negative(size: int, count: int) -> None:
     """SEMANTICS: 18: only the last may be smaller, never negative."""
-    refused(ragged(f32(size), count), "split.divide", silent=True)
+    refused(ragged(f32(size), count), "shape.multiple", silent=True)
 
 
 def test_18_takes_exactly_one_of_lengths_and_num_outputs() -> None:
     """SEMANTICS: 18: exactly one of split / num_outputs."""
-    refused(explicit("onnx", 18, f32(6), (4, 2)).with_(num_outputs=2), "split.outputs")
-    refused(equal("onnx", 18, f32(6), 2), "split.outputs")
+    refused(explicit("onnx", 18, f32(6), (4, 2)).with_(num_outputs=2), "split.sizes")
+    refused(equal("onnx", 18, f32(6), 2), "split.sizes")
 
 
 @pytest.mark.parametrize("version", [1, 2, 11, 13])

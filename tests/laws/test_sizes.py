@@ -274,7 +274,7 @@ WRONG_SIZES += [{"batch": 1, "t": 1, "past": past} for past in (-1, "2", 1.5, No
 def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(EngineError) as raised:
         dovetail.compile(decoder(), "native", sizes=[sizes])
-    assert raised.value.code == "engine.option"
+    assert raised.value.code == "argument.value"
 
 
 def test_a_range_with_sizes_that_are_refused() -> None:
@@ -310,5 +310,5 @@ def test_a_step_that_fails_at_a_size_of_a_range() -> None:
                 program(x, np.array([0, size]))
             with pytest.raises(EngineError) as wanted:
                 dovetail.compile(b.model, "native", threads=1)(x, np.array([0, size]))
-            assert str(raised.value) == str(wanted.value) and raised.value.code == "array.index-range"
+            assert str(raised.value) == str(wanted.value) and raised.value.code == "index.range"
     assert program.statistics.ranges == 1

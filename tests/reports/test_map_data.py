@@ -46,7 +46,7 @@ def test_rows_without_bytes_are_counted_before_a_job_starts(model: Path, tmp_pat
         b.output("y", b.Relu(b.input("x", "f32", ("rows", 0))))
     dovetail.save(b.model, tmp_path / "empty.onnx")
     bomb = npy_of_shape(tmp_path / "bomb.npy", (10**12, 0))
-    assert code_of(run, tmp_path / "empty.onnx", bomb, tmp_path / "out") == "dataset.size"
+    assert code_of(run, tmp_path / "empty.onnx", bomb, tmp_path / "out") == "file.size"
     few = npy_of_shape(tmp_path / "few.npy", (10, 0))
     assert run(tmp_path / "empty.onnx", few, tmp_path / "out").rows == 10
 
@@ -54,7 +54,7 @@ def test_rows_without_bytes_are_counted_before_a_job_starts(model: Path, tmp_pat
 def test_chunks_that_are_missing_have_no_rows_without_end(model: Path, tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     zarr.create_array(tmp_path / "bomb.zarr", shape=(10**12, 4), chunks=(1000, 4), dtype="f4")
-    assert code_of(run, model, tmp_path / "bomb.zarr", tmp_path / "out") == "dataset.size"
+    assert code_of(run, model, tmp_path / "bomb.zarr", tmp_path / "out") == "file.size"
 
 
 def test_a_column_of_another_kind_is_refused_before_it_is_decoded(
@@ -105,7 +105,7 @@ def test_an_input_that_changes_in_place_ends_the_job(model: Path, tmp_path: Path
     if is_restored:
         os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
     runner = PartRunner(job)
-    assert code_of(runner.run, 0, 16, 16) == "dataset.changed"
+    assert code_of(runner.run, 0, 16, 16) == "file.changed"
 
 
 def write_rows(path: Path, rows: np.ndarray[Any, Any]) -> None:
@@ -128,7 +128,7 @@ def test_an_edited_record_does_not_resume_and_a_restart_replaces_it(model: Path,
     record = json.loads(path.read_text())
     for name, value in (("part_rows", 8), ("block_rows", 1), ("rows", 50)):
         path.write_text(json.dumps({**record, name: value}))
-        assert code_of(run, model, tmp_path / "rows.npy", out) == "job.record"
+        assert code_of(run, model, tmp_path / "rows.npy", out) == "folder.resume"
     assert run(model, tmp_path / "rows.npy", out, restart=True).rows == 100
     assert run(model, tmp_path / "rows.npy", out).skipped_parts == 7
 
@@ -151,7 +151,7 @@ def test_a_malformed_record_is_an_error_of_the_record(model: Path, tmp_path: Pat
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_job.json").write_bytes(text.encode("latin-1"))
     for restart in (False, True):
-        assert code_of(run, model, tmp_path / "rows.npy", tmp_path / "out", restart=restart) == "job.record"
+        assert code_of(run, model, tmp_path / "rows.npy", tmp_path / "out", restart=restart) == "folder.resume"
 
 
 def test_the_index_of_pictures_removes_no_file_outside_the_folder(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_index_of_pictures_removes_no_file_outside_the_folder(tmp_path: Path
     (tmp_path / "mine.png").write_bytes(b"mine")
     (tmp_path / "out" / "_rows").mkdir(parents=True)
     (tmp_path / "out" / "_rows" / "part-00000.jsonl").write_text('{"pictures": ["../mine.png"]}\n')
-    with pytest.raises(FormatError, match=r"\[job.record\]"):
+    with pytest.raises(FormatError, match=r"\[folder.resume\]"):
         ImageSink(tmp_path / "out", 1, 1).remove()
     assert (tmp_path / "mine.png").read_bytes() == b"mine"
 
@@ -171,5 +171,5 @@ def test_a_malformed_fault_is_an_error_of_the_record(tmp_path: Path) -> None:
     (tmp_path / "_errors").mkdir()
     for line in ("[1]\n", '{"row": 1}\n', "[" * 100_000 + "\n"):
         (tmp_path / "_errors" / "part-00000.jsonl").write_text(line)
-        with pytest.raises((FormatError, EngineError), match=r"\[job.record\]"):
+        with pytest.raises((FormatError, EngineError), match=r"\[folder.resume\]"):
             list(NpySink(tmp_path, 1, 1).faults())

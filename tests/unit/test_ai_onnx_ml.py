@@ -82,8 +82,8 @@ def test_a_feature_is_not_counted_from_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "code"),
     [
-        ({"keys_int64s": [1]}, "label.table"),
-        ({"keys_int64s": [1], "keys_strings": ["a"], "values_int64s": [1]}, "label.table"),
+        ({"keys_int64s": [1]}, "attribute.conflict"),
+        ({"keys_int64s": [1], "keys_strings": ["a"], "values_int64s": [1]}, "attribute.conflict"),
         ({"keys_strings": ["a"], "values_int64s": [1]}, "type.disagree"),
         ({"keys_int64s": [1, 2], "values_int64s": [1]}, "shape.disagree"),
     ],
@@ -109,4 +109,4 @@ def test_a_transform_that_no_specification_defines_is_refused(tmp_path: Path) ->
         onnx.save(model("TreeEnsemble", 5, x, **columns, **leafs, **tensors, post_transform=transform), tmp_path / "a.onnx")
         with pytest.raises(dovetail.UnsupportedError) as caught:
             dovetail.load(tmp_path / "a.onnx", strict=True)
-        assert caught.value.code == "tree.transform"
+        assert caught.value.code == "op.unsupported"

@@ -82,14 +82,14 @@ def test_ir_is_loaded_from_bytes_with_weights(tmp_path: Path) -> None:
         assert str(dovetail.load(stream)) == expected
     with pytest.raises(dovetail.FormatError) as caught:
         dovetail.load(path.read_bytes())
-    assert caught.value.code == "weights.missing"
+    assert caught.value.code == "path.missing"
 
 
 @pytest.mark.parametrize("source", [5, None, ["m.onnx"], object(), io.StringIO("text")])
 def test_other_sources_are_refused(source: Any) -> None:
     with pytest.raises(dovetail.FormatError) as caught:
         dovetail.load(source)
-    assert caught.value.code == "source.type"
+    assert caught.value.code == "argument.type"
 
 
 def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "unknown": ("input.unknown", lambda p: p(x=X, z=Z, u=X)),
     "missing": ("input.missing", lambda p: p(x=X)),
     "text": ("input.dtype", lambda p: p(x="abc", z=Z)),
-    "object": ("input.array", lambda p: p(x=object(), z=Z)),
+    "object": ("input.type", lambda p: p(x=object(), z=Z)),
     "short out": ("output.array", lambda p: p(X, Z, out=[None])),
     "out of a wrong type": ("output.array", lambda p: p(X, Z, out=5)),
     "out of a wrong shape": ("output.array", lambda p: p(X, Z, out=[None, np.empty((3, 2), "f4")])),
@@ -169,10 +169,10 @@ WRONG_CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "unknown out": ("output.unknown", lambda p: p(X, Z, out={"u": X})),
     "unknown result": ("output.unknown", lambda p: p(X, Z)["u"]),
     "position beyond the results": ("output.unknown", lambda p: p(X, Z)[2]),
-    "threads": ("engine.threads", lambda p: dovetail.compile(p.model, threads=0)),
-    "threads of a wrong type": ("engine.threads", lambda p: dovetail.compile(p.model, engine="native", threads="two")),
-    "engine": ("engine.unknown", lambda p: dovetail.compile(p.model, engine="fast")),
-    "elide": ("engine.option", lambda p: dovetail.compile(p.model, engine="native", elide="some")),
+    "threads": ("argument.value", lambda p: dovetail.compile(p.model, threads=0)),
+    "threads of a wrong type": ("argument.value", lambda p: dovetail.compile(p.model, engine="native", threads="two")),
+    "engine": ("argument.value", lambda p: dovetail.compile(p.model, engine="fast")),
+    "elide": ("argument.value", lambda p: dovetail.compile(p.model, engine="native", elide="some")),
 }
 
 

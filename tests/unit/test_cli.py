@@ -172,7 +172,7 @@ def test_names_are_only_names(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     found = ran("convert", "m.onnx", "m.xml")
     if "\x1b" in name:
         # XML has no way to say it.
-        assert found.code == 4 and "[ir.character]" in found.err
+        assert found.code == 4 and "[name.invalid]" in found.err
     else:
         assert [x.name for x in dovetail.load("m.xml").inputs] == [name]
     assert not Path("pwned").exists()

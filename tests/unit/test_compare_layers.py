@@ -243,9 +243,9 @@ def test_the_command_says_where_a_difference_begins(chain: Path, tmp_path: Path)
 
 def test_wrong_requests_have_codes(chain: Path) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("engine.unknown", {"engines": ["tensorrt"]}),
-        ("engine.unknown", {"engines": ["interpreter"]}),
-        ("comparison.value", {"values": ["nothing"]}),
+        ("argument.value", {"engines": ["tensorrt"]}),
+        ("argument.value", {"engines": ["interpreter"]}),
+        ("name.unknown", {"values": ["nothing"]}),
         ("input.unknown", {"inputs": {"z": X}}),
         ("run.time", {"limits": 0.0}),
     ]

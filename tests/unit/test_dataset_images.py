@@ -129,8 +129,8 @@ def test_images_that_cannot_be_decoded_are_faults(tmp_path: Path) -> None:
     assert block.faults == open_source(tmp_path).read(0, source.rows).faults
     assert not [fault.message for fault in block.faults if "<" in fault.message]
     assert {fault.file: fault.code for fault in block.faults} == {
-        "bomb.png": "dataset.size",
-        "bigger.png": "dataset.size",
+        "bomb.png": "file.size",
+        "bigger.png": "file.size",
         "cut.png": "dataset.unreadable",
         "empty.jpg": "dataset.unreadable",
         "text.gif": "dataset.unreadable",
@@ -225,7 +225,7 @@ def test_a_folder_of_images_is_mapped(tmp_path: Path) -> None:
         (6, "class/6.png", "batch.shape"),
     ]
     resumed = CliRunner().invoke(dovetail_command, [*command[:-4], "--image-scale", "0.25"])
-    assert isinstance(resumed.exception, EngineError) and resumed.exception.code == "job.changed"
+    assert isinstance(resumed.exception, EngineError) and resumed.exception.code == "folder.resume"
     assert "option images" in resumed.exception.message
     wrong = CliRunner().invoke(dovetail_command, [*command[:-4], "--image-mean", "1;2"])
     assert wrong.exit_code == 2

@@ -105,7 +105,7 @@ HOSTILE = {
     "objects": "dataset.type",
     "lengths": "dataset.schema",
     "header": "dataset.unreadable",
-    "bomb": "dataset.size",
+    "bomb": "file.size",
 }
 
 

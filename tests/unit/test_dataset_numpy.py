@@ -89,10 +89,10 @@ HOSTILE = {
     "empty": (b"", "dataset.unreadable"),
     "text": (b"a,b,c\n1,2,3\n", "dataset.unreadable"),
     "scalar": (header("{'descr': '<f4', 'fortran_order': False, 'shape': ()}\n") + b"1234", "dataset.unreadable"),
-    "negative": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4)}\n"), "dataset.size"),
+    "negative": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4)}\n"), "file.size"),
     "too short": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,)}\n") + b"1234", "dataset.unreadable"),
-    "absurd": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4)}\n"), "dataset.size"),
-    "absurd, no bytes": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 0)}\n"), "dataset.size"),
+    "absurd": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4)}\n"), "file.size"),
+    "absurd, no bytes": (header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 0)}\n"), "file.size"),
     "fields": (header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n") + b"1234", "dataset.type"),
     "code": (header("{'descr': __import__('os'), 'fortran_order': False, 'shape': (1,)}\n"), "dataset.unreadable"),
     "nested": (header("(" * 9000), "dataset.unreadable"),
@@ -142,7 +142,7 @@ def test_a_dataset_must_be_of_one_kind_and_schema(tmp_path: Path) -> None:
     assert code() == "dataset.kind"
     with pytest.raises(FileNotFoundError) as caught:
         open_source(tmp_path / "nothing")
-    assert caught.value.code == "dataset.missing"
+    assert caught.value.code == "file.missing"
 
 
 def test_an_unknown_column_and_range_are_refused(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_an_unknown_column_and_range_are_refused(tmp_path: Path) -> None:
     for start, stop in [(-1, 2), (2, 1), (0, 4)]:
         with pytest.raises(EngineError) as caught:
             open_source(tmp_path).read(start, stop)
-        assert caught.value.code == "dataset.range"
+        assert caught.value.code == "argument.value"
 
 
 def test_links_stay_in_the_folder(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_file_that_is_gone_or_changed_stops_the_job(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(EngineError) as caught:
             source.read(0, 3)
-        assert caught.value.code == "dataset.changed" and caught.value.file == "0.npy"
+        assert caught.value.code == "file.changed" and caught.value.file == "0.npy"
         (tmp_path / "0.npy").unlink(missing_ok=True)
 
 
@@ -251,4 +251,4 @@ def test_values_that_one_array_cannot_hold_are_refused(tmp_path: Path) -> None:
     assert caught.value.code == "dataset.output"
     with pytest.raises(EngineError) as caught:
         open_sink(tmp_path, "csv", rows=2, part_rows=2)
-    assert caught.value.code == "dataset.format"
+    assert caught.value.code == "argument.value"

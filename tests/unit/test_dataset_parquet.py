@@ -59,7 +59,7 @@ def test_a_range_holds_the_rows_that_pyarrow_reads(
         good = [row for row in range(start, stop) if expected[row]["n"] is not None]
         assert block.rows.tolist() == good
         assert [fault.row for fault in block.faults] == [row for row in range(start, stop) if row not in good]
-        assert all(fault.code == "dataset.null" and fault.file == source.file_of(fault.row) for fault in block.faults)
+        assert all(fault.code == "batch.missing" and fault.file == source.file_of(fault.row) for fault in block.faults)
         if good:
             assert block.columns["x"].dtype == np.float32
             assert block.columns["x"].tolist() == [expected[row]["x"] for row in good]
@@ -109,7 +109,7 @@ def test_faults_of_nested_lists_are_of_their_rows(tmp_path: Path) -> None:
     block = open_source(tmp_path, ["x"]).read(0, 6)
     assert block.rows.tolist() == [0, 5]
     codes = {fault.row: fault.code for fault in block.faults}
-    assert codes == {1: "dataset.ragged", 2: "dataset.null", 3: "dataset.null", 4: "dataset.null"}
+    assert codes == {1: "batch.shape", 2: "batch.missing", 3: "batch.missing", 4: "batch.missing"}
 
 
 def test_files_of_pandas_are_read(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_footer_with_an_absurd_number_of_rows_is_refused(tmp_path: Path) -> No
     path.write_bytes(data[: -8 - length] + absurd + struct.pack("<i", len(absurd)) + b"PAR1")
     with pytest.raises(FormatError) as caught:
         open_source(path)
-    assert caught.value.code in ("dataset.unreadable", "dataset.size")
+    assert caught.value.code in ("dataset.unreadable", "file.size")
 
 
 @pytest.mark.parametrize("keep", [(), ("s",)])
@@ -255,7 +255,7 @@ def test_a_dictionary_that_decodes_to_too_much_is_a_fault(tmp_path: Path, keep: 
     texts = pa.DictionaryArray.from_arrays(np.zeros(20_000, np.int32), ["x" * 1_000_000])
     pq.write_table(pa.table({"s": texts, "n": np.arange(20_000)}), tmp_path / "x.parquet", compression="zstd")
     source = open_source(tmp_path, ["n"] if keep else ["s"], keep=keep)
-    assert {fault.code for fault in source.read(0, 20_000).faults} == {"dataset.size"}
+    assert {fault.code for fault in source.read(0, 20_000).faults} == {"file.size"}
     block = source.read(10_000, 10_002)
     assert [len(text) for text in (block.kept["s"].to_pylist() if keep else block.columns["s"])] == [1_000_000] * 2
 
@@ -269,7 +269,7 @@ def test_lists_that_decode_to_too_much_are_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(parquet_files, "MAX_LIST_BYTES", 1 << 20)
     with pytest.raises(FormatError) as caught:
         open_source(tmp_path)
-    assert caught.value.code == "dataset.size"
+    assert caught.value.code == "file.size"
 
 
 def test_a_file_that_changed_is_no_fault(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_file_that_changed_is_no_fault(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1, 2], "other": [3, 4]}), path)
     with pytest.raises(EngineError) as caught:
         source.read(0, 1)
-    assert caught.value.code == "dataset.changed"
+    assert caught.value.code == "file.changed"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_chunk_that_is_gone_stops_the_job(tmp_path: Path) -> None:
     (tmp_path / "x" / "c" / "1").unlink()
     with pytest.raises(EngineError) as caught:
         source.read(0, 30)
-    assert caught.value.code == "dataset.changed" and caught.value.file == "c/1"
+    assert caught.value.code == "file.changed" and caught.value.file == "c/1"
 
 
 def test_codecs_that_execute_code_are_refused(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_codecs_that_execute_code_are_refused(tmp_path: Path) -> None:
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
-    "rows": ({"shape": [1 << 62]}, "dataset.size"),
-    "chunk": ({"chunks": [1 << 40]}, "dataset.size"),
+    "rows": ({"shape": [1 << 62]}, "file.size"),
+    "chunk": ({"chunks": [1 << 40]}, "file.size"),
     "negative": ({"shape": [-3]}, "dataset."),
     "no chunk": ({"chunks": [0]}, "dataset."),
     "scalar": ({"shape": [], "chunks": []}, "dataset.unreadable"),
@@ -159,7 +159,7 @@ def test_a_bomb_is_not_decoded(tmp_path: Path, name: str) -> None:
         bomb = b"\x28\xb5\x2f\xfd\x00\x88" + block * 1000
     (tmp_path / "x" / "1").write_bytes(bomb)
     block = open_source(tmp_path / "x").read(0, 20)
-    assert block.rows.tolist() == list(range(10)) and {fault.code for fault in block.faults} == {"dataset.size"}
+    assert block.rows.tolist() == list(range(10)) and {fault.code for fault in block.faults} == {"file.size"}
 
 
 def test_a_bomb_in_a_shard_is_not_decoded(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_a_bomb_in_a_shard_is_not_decoded(tmp_path: Path) -> None:
     data[frames[1] + 4] |= 3 << 6
     path.write_bytes(data)
     block = open_source(tmp_path / "x").read(0, 40)
-    assert block.rows.tolist() == list(range(20)) and {fault.code for fault in block.faults} == {"dataset.size"}
-    assert open_source(tmp_path / "x").read(32, 33).faults[0].code == "dataset.size"
+    assert block.rows.tolist() == list(range(20)) and {fault.code for fault in block.faults} == {"file.size"}
+    assert open_source(tmp_path / "x").read(32, 33).faults[0].code == "file.size"
     assert open_source(tmp_path / "x").read(21, 22).columns["array"].tolist() == [21]
 
 
@@ -202,7 +202,7 @@ def test_files_outside_and_too_long_are_not_read(tmp_path: Path) -> None:
     chunk = tmp_path / "x" / "c" / "1"
     chunk.write_bytes(bytes(3 << 20))
     block = open_source(tmp_path / "x").read(0, 30)
-    assert {fault.code for fault in block.faults} == {"dataset.size"} and len(block.rows) == 20
+    assert {fault.code for fault in block.faults} == {"file.size"} and len(block.rows) == 20
     chunk.unlink()
     (tmp_path / "secret").write_bytes(b"1")
     chunk.symlink_to(tmp_path / "secret")

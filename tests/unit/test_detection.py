@@ -112,4 +112,4 @@ def test_proposals_whose_overlap_falls_from_box_to_box_are_refused(tmp_path: Pat
     (tmp_path / "model.xml").write_text(said.replace('nms_eta="1"', 'nms_eta="0.5"'))
     with pytest.raises(UnsupportedError) as caught:
         dovetail.load(str(tmp_path / "model.xml"), strict=True)
-    assert caught.value.code == "detection.soft"
+    assert caught.value.code == "op.unsupported"

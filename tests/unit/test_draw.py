@@ -343,18 +343,18 @@ def test_colors_combine_and_have_a_legend() -> None:
     model = branches()
     text = draw_model(model, colors={"a": 1.0, "b": 3e-3}, measure="time", unit="s").svg()
     assert "time up to 1e+03 ms" in text and "#7f0000" in text
-    with pytest.raises(DovetailError, match=r"draw\.colors"):
+    with pytest.raises(DovetailError, match=r"argument\.type"):
         draw_model(model, colors={"a": "much"})  # type: ignore[dict-item]
-    with pytest.raises(DovetailError, match=r"draw\.boxes"):
+    with pytest.raises(DovetailError, match=r"argument\.value"):
         draw_model(model, boxes=0)
-    with pytest.raises(DovetailError, match=r"draw\.zoom"):
+    with pytest.raises(DovetailError, match=r"argument\.value"):
         draw_model(model).png(zoom=1000)
 
 
 @pytest.mark.parametrize("library", ["fast_sugiyama", "resvg_py"])
 def test_a_missing_library_is_an_error_with_a_code(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(DovetailError, match=r"draw\.library"):
+    with pytest.raises(DovetailError, match=r"extra\.missing"):
         draw_model(branches()).png()
     assert ("<svg" in branches()._repr_html_()) == (library != "fast_sugiyama")
 
@@ -364,7 +364,7 @@ def skip_without_font() -> None:
     try:
         draw_model(branches()).png()
     except DovetailError as error:
-        if error.code != "draw.fonts":
+        if error.code != "extra.missing":
             raise
         pytest.skip("the machine has no font")
 
@@ -374,7 +374,7 @@ def test_a_png_without_fonts_is_an_error_with_a_code(monkeypatch: pytest.MonkeyP
     skip_without_font()
     assert draw_model(branches()).png().startswith(b"\x89PNG")
     monkeypatch.setattr(resvg, "svg_to_bytes", partial(resvg.svg_to_bytes, skip_system_fonts=True))
-    with pytest.raises(DovetailError, match=r"draw\.fonts"):
+    with pytest.raises(DovetailError, match=r"extra\.missing"):
         draw_model(branches()).png()
 
 
@@ -406,7 +406,7 @@ def test_the_command_takes_colors_from_a_file(tmp_path: Path, capsys: pytest.Cap
         with pytest.raises(SystemExit) as ended:
             main([*arguments, *last])
         assert ended.value.code == code
-    assert "draw.colors" in capsys.readouterr().err
+    assert "argument.type" in capsys.readouterr().err
 
 
 def command(*arguments: object) -> int:

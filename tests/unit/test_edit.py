@@ -69,14 +69,14 @@ def test_metadata(tmp_path: Path, model: dovetail.Model) -> None:
     ("verb", "argument", "codes"),
     [
         ("rename_values", {"xx": "a", "q": "b"}, ["name.unknown", "name.unknown"]),
-        ("rename_values", {"x": "y", "z": ""}, ["name.taken", "name.type"]),
+        ("rename_values", {"x": "y", "z": ""}, ["name.taken", "argument.type"]),
         ("add_outputs", ["hh"], ["name.unknown"]),
         ("drop_outputs", ["h", "x"], ["output.unknown", "output.unknown"]),
-        ("drop_outputs", ["y", "z"], ["output.none"]),
+        ("drop_outputs", ["y", "z"], ["graph.outputs"]),
         ("replace_constants", {"h": 1, "x": 2}, ["constant.computed", "constant.computed"]),
         ("replace_constants", {"w": np.zeros(4)}, ["input.dtype"]),
         ("convert_inputs", {"h": "f16", "x": "f99"}, ["input.unknown", "dtype.unknown"]),
-        ("set_metadata", {"": "a", "dovetail.ir.state": "b"}, ["metadata.type", "metadata.reserved"]),
+        ("set_metadata", {"": "a", "dovetail.ir.state": "b"}, ["argument.type", "name.taken"]),
     ],
 )
 def test_faults(model: dovetail.Model, verb: str, argument: object, codes: list[str]) -> None:
@@ -126,7 +126,7 @@ def test_a_constant_that_loading_folded_is_not_replaced(tmp_path: Path) -> None:
     model = dovetail.load(tmp_path / "m.xml")
     with pytest.raises(UnsupportedError, match="'axis' was folded") as caught:
         model.replace_constants({"axis": [0]})
-    assert caught.value.code == "constant.folded"
+    assert caught.value.code == "constant.computed"
 
 
 def test_the_commands(tmp_path: Path, model: dovetail.Model, monkeypatch: pytest.MonkeyPatch) -> None:

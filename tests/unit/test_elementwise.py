@@ -94,7 +94,7 @@ def test_a_gradient_is_summed_back_to_sizes_known_at_run_time(real: tuple[int, i
 
 def test_a_gradient_needs_ranks_to_be_summed_back() -> None:
     b = Builder()
-    with pytest.raises(UnsupportedError, match=r"gradient\.rank"):
+    with pytest.raises(UnsupportedError, match=r"type\.unknown"):
         unbroadcast(b, b.input("g", "f32"), b.input("x", "f32", (2,)))
 
 
@@ -155,7 +155,7 @@ def test_paddles_broadcasting_starts_at_an_axis(
 
 
 def test_paddles_broadcasting_without_an_axis_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"broadcast\.axis"):
+    with pytest.raises(UnsupportedError, match=r"attribute\.missing"):
         ir_model(tmp_path, "Add", [(2, 3, 4, 5), (4, 5)], auto_broadcast="pdpd")
 
 
@@ -165,7 +165,7 @@ def test_openvinos_maximum_takes_two_inputs(tmp_path: Path) -> None:
 
 
 def test_a_mod_of_floats_had_to_say_fmod() -> None:
-    with pytest.raises(FormatError, match=r"mod\.fmod"):
+    with pytest.raises(FormatError, match=r"attribute\.value"):
         onnx_model(13, "Mod", {"a": (2,), "b": (2,)})
     model = onnx_model(13, "Mod", {"a": (2,), "b": (2,)}, fmod=1)
     (found,) = run(model.graph, [np.float32([-7, 7]), np.float32([3, -3])], np)

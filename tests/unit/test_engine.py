@@ -155,7 +155,7 @@ def test_out_arrays_may_not_overlap_each_other(engine: str) -> None:
     whole = np.zeros((2, 7, 6, 6), np.float32)
     with pytest.raises(EngineError) as caught:
         program(images(), out={"sum": whole[:, :4], "left": whole[:, 3:6]})
-    assert caught.value.code == "output.overlap"
+    assert caught.value.code == "output.array"
     x = images()
     found = program(x, out={"sum": whole[:, :4], "left": whole[:, 4:]})
     assert_agrees({name: np.array(found[name]) for name in ("sum", "left")}, {name: program(x)[name] for name in ("sum", "left")})
@@ -220,13 +220,13 @@ def test_memory_beyond_the_limit_is_refused_before_it_is_taken() -> None:
 
 
 def test_options_that_mean_nothing_are_refused() -> None:
-    for options, code in (({"threads": 0}, "engine.threads"), ({"elide": "some"}, "engine.option")):
+    for options, code in (({"threads": 0}, "argument.value"), ({"elide": "some"}, "argument.value")):
         with pytest.raises(EngineError) as caught:
             dovetail.compile(small_net(), "native", **options)
         assert caught.value.code == code
     with pytest.raises(EngineError) as caught:
         dovetail.compile(small_net(), "warp")
-    assert caught.value.code == "engine.unknown"
+    assert caught.value.code == "argument.value"
 
 
 def test_the_environment_says_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def test_a_condition_of_a_loop_that_is_a_sequence_is_refused(tmp_path: Path) -> 
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
         dovetail.load(tmp_path / "model.onnx", strict=True)
-    assert "loop.scalar" in {each.code for each in caught.value.diagnostics}
+    assert "shape.single" in {each.code for each in caught.value.diagnostics}
 
 
 def test_elements_of_a_string_tensor_that_are_no_strings_are_counted(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_an_inverse_transform_of_one_frequency_is_refused(tmp_path: Path) -> Non
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
         dovetail.load(tmp_path / "model.onnx", strict=True)
-    assert {each.code for each in caught.value.diagnostics} == {"fourier.length"}
+    assert {each.code for each in caught.value.diagnostics} == {"attribute.range"}
 
 
 @pytest.mark.parametrize(("onesided", "frequencies"), [(0, 0), (1, 1)])
@@ -331,7 +331,7 @@ def test_a_transform_over_no_axes_is_refused(tmp_path: Path) -> None:
     path = rewritten(b.model, tmp_path / "model.xml", old, 'element_type="i64" shape="0" offset="8" size="0"')
     with pytest.raises(dovetail.DovetailError) as caught:
         dovetail.load(path, strict=True)
-    assert {each.code for each in caught.value.diagnostics} == {"fourier.axes"}
+    assert {each.code for each in caught.value.diagnostics} == {"constant.needed"}
 
 
 @pytest.mark.parametrize("offset", [8, 16])
@@ -380,7 +380,7 @@ def test_weights_of_no_axes_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(dovetail.DovetailError) as caught:
         dovetail.load(tmp_path / "model.onnx", strict=True)
-    assert {each.code for each in caught.value.diagnostics} == {"conv.rank"}
+    assert {each.code for each in caught.value.diagnostics} == {"shape.rank"}
 
 
 def test_a_loop_that_nothing_ends_is_not_written_to_ir(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_loop_that_nothing_ends_is_not_written_to_ir(tmp_path: Path) -> None:
     loaded = dovetail.load(tmp_path / "model.onnx")
     with pytest.raises(dovetail.UnsupportedError) as caught:
         dovetail.save(loaded, tmp_path / "model.xml")
-    assert {each.code for each in caught.value.diagnostics} == {"loop.endless"}
+    assert {each.code for each in caught.value.diagnostics} == {"op.unsupported"}
 
 
 def test_a_binarizer_of_texts_is_refused(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_the_checker_refuses_a_plan_that_overwrites_what_it_reads(name: str, mon
     monkeypatch.setattr(in_place, "has_same_offsets", lambda tensor, target, layouts: tensor.itemsize == target.itemsize)
     with pytest.raises(EngineError) as caught:
         dovetail.run(net(GRAPHS[name]), {"x": np.ones((2, 8, 6, 6), np.float32)}, "native")
-    assert caught.value.code == "plan.overlap"
+    assert caught.value.code == "plan.fault"
 
 
 @pytest.mark.parametrize("name", GRAPHS)

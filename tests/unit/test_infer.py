@@ -115,7 +115,7 @@ def test_bounds_are_kept_through_concat_and_refuse_a_split() -> None:
     unranked = b.input("unranked", "f32")
     assert symbolic.bounds(b.Concat(y, unranked, axis=0).type.shape[0]) == (9, None)
     small = b.input("small", "f32", [symbolic.symbol("small", 1, 2)])
-    with pytest.raises(RuleError, match=r"split\.divide"):
+    with pytest.raises(RuleError, match=r"shape\.multiple"):
         b.Split(small, outputs=3)
 
 
@@ -173,7 +173,7 @@ def test_strict_names_the_operator_that_lost_a_dimension(tmp_path: Path) -> None
     reasons = {item["value"]: item["depends_on_data"] for item in json.loads(plain.stdout)["unknown"]}
     assert reasons == {"y": False, "z": True}
     strict = CliRunner().invoke(command, ["infer", str(source), "--strict"])
-    assert isinstance(strict.exception, RuleError) and strict.exception.code == "infer.unknown"
+    assert isinstance(strict.exception, RuleError) and strict.exception.code == "type.unknown"
     assert strict.exception.node == "y" and strict.exception.op == "ConstantOfShape"
 
 

@@ -263,7 +263,7 @@ def test_a_wrong_index_is_reported_and_nothing_is_written(index: int, wrap: int)
     x, y = np.ones((3, 4), np.float32), np.full((2, 4), 7, np.float32)
     with pytest.raises(_native.StepFailed) as caught:
         run("gather", [x, np.array([0, index])], [y], {"axis": 0, "wrap": wrap})
-    assert caught.value.args == (0, "array.index-range")
+    assert caught.value.args == (0, "index.range")
     assert (y == 7).all()
 
 

@@ -176,7 +176,7 @@ def test_a_wrong_index_is_reported_and_nothing_is_written(kernel: str, facts: An
     y = np.full((3, 4), 7, np.float32)
     with pytest.raises(_native.StepFailed) as caught:
         run(kernel, [np.ones((3, 4), np.float32), np.array(indices), np.ones(of, np.float32)], [y], facts)
-    assert caught.value.args == (0, "array.index-range")
+    assert caught.value.args == (0, "index.range")
     assert (y == 7).all()
 
 

@@ -58,13 +58,13 @@ def sparse(size: int) -> onnx.ModelProto:
 
 
 LOADED: list[tuple[str, int, str, onnx.ModelProto]] = [
-    ("nodes", 40, "graph.size", relus(40)),
-    ("nodes", 86, "graph.size", concat_many(100)),
-    ("function_nodes", 27, "function.size", function_bomb(3, 3)),
-    ("name_bytes", 4000, "function.names", function_bomb(2, 3, "A" * 50)),
-    ("depth", 4, "graph.depth", if_nest(4)),
-    ("depth", 4, "function.depth", function_bomb(4, 1)),
-    ("dense_bytes", 4000, "data.sparse", sparse(1000)),
+    ("nodes", 40, "limits.exceeded", relus(40)),
+    ("nodes", 86, "limits.exceeded", concat_many(100)),
+    ("function_nodes", 27, "limits.exceeded", function_bomb(3, 3)),
+    ("name_bytes", 4000, "limits.exceeded", function_bomb(2, 3, "A" * 50)),
+    ("depth", 4, "limits.exceeded", if_nest(4)),
+    ("depth", 4, "limits.exceeded", function_bomb(4, 1)),
+    ("dense_bytes", 4000, "data.value", sparse(1000)),
 ]
 
 
@@ -88,11 +88,11 @@ def test_layers_and_bodies_of_ir_count_too(tmp_path: Path) -> None:
     model = dovetail.load(saved(relus(40), tmp_path))
     dovetail.save(model, tmp_path / "model.xml")
     dovetail.load(tmp_path / "model.xml", limits=Limits(nodes=42))
-    with pytest.raises(DovetailError, match=r"graph.size.*the limit nodes is 41"):
+    with pytest.raises(DovetailError, match=r"limits.exceeded.*the limit nodes is 41"):
         dovetail.load(tmp_path / "model.xml", limits=Limits(nodes=41))
     model = dovetail.load(saved(if_nest(3), tmp_path))
     model.limits = Limits(depth=2)
-    with pytest.raises(DovetailError, match=r"ir.depth.*the limit depth is 2"):
+    with pytest.raises(DovetailError, match=r"limits.exceeded.*the limit depth is 2"):
         dovetail.save(model, tmp_path / "nest.xml")
 
 
@@ -102,7 +102,7 @@ def test_names_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(functions._Inliner, "run", lambda self: pytest.fail("functions are written out"))
     with pytest.raises(DovetailError) as caught:
         dovetail.load(saved(function_bomb(3, 30, "A" * 2000), tmp_path))
-    assert caught.value.code == "function.names"
+    assert caught.value.code == "limits.exceeded"
 
 
 def test_the_names_of_functions_are_as_many_bytes_as_counted(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_names_of_functions_are_as_many_bytes_as_counted(tmp_path: Path) -> 
     made = dovetail.load(path).graph.nodes
     total = sum(len(each.name) + len(each.outputs[0].name) for each in made)
     dovetail.load(path, limits=Limits(name_bytes=2 * total))
-    with pytest.raises(DovetailError, match=r"function.names"):
+    with pytest.raises(DovetailError, match=r"limits.exceeded"):
         dovetail.load(path, limits=Limits(name_bytes=total // 2))
 
 
@@ -208,10 +208,10 @@ def test_texts_that_double_are_not_folded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "code"),
     [
-        ("nodes=many", "limits.value"),
-        ("nodes=-1", "limits.value"),
-        ("noses=1", "limits.unknown"),
-        ("seconds=nan", "limits.value"),
+        ("nodes=many", "argument.value"),
+        ("nodes=-1", "argument.value"),
+        ("noses=1", "argument.value"),
+        ("seconds=nan", "argument.value"),
     ],
 )
 def test_what_is_no_limit_is_refused(setting: str, code: str) -> None:
@@ -244,7 +244,7 @@ def test_without_re2_a_pattern_is_refused_by_name(monkeypatch: pytest.MonkeyPatc
     dovetail.load(path)
     with pytest.raises(DovetailError) as caught:
         dovetail.run(path, {}, engine="interpreter")
-    assert caught.value.code == "regex.engine" and "dovetail-graph[text]" in caught.value.message
+    assert caught.value.code == "extra.missing" and "dovetail-graph[text]" in caught.value.message
 
 
 def test_the_document_has_every_limit_and_its_default() -> None:

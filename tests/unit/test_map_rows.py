@@ -169,7 +169,7 @@ def test_a_job_resumes_only_as_it_was_started(folder: Path, finished: Path, tmp_
     (tmp_path / "_job.json").write_bytes((finished / "_job.json").read_bytes())
     with pytest.raises(EngineError, match=r"option batch 16, now 8") as caught:
         run_map(folder, tmp_path, batch=8)
-    assert caught.value.code == "job.changed"
+    assert caught.value.code == "folder.resume"
     with pytest.raises(EngineError, match=r"option format 'npy', now 'parquet'"):
         run_map(folder, tmp_path, format="parquet")
     for name in ("model.onnx", "data"):
@@ -182,7 +182,7 @@ def test_a_job_resumes_only_as_it_was_started(folder: Path, finished: Path, tmp_
     with pytest.raises(EngineError, match=r"model file model.onnx; .*1\.npy"):
         run_map(folder, tmp_path)
     (tmp_path / "_job.json").write_text("{}")
-    with pytest.raises(dovetail.FormatError, match=r"\[job.record\]"):
+    with pytest.raises(dovetail.FormatError, match=r"\[folder.resume\]"):
         run_map(folder, tmp_path)
 
 
@@ -205,7 +205,7 @@ def test_a_folder_of_something_else_is_no_output(folder: Path, tmp_path: Path) -
     for out, text in places.items():
         with pytest.raises(EngineError, match=text) as caught:
             run_map(folder, out)
-        assert caught.value.code == "job.folder"
+        assert caught.value.code == "folder.occupied"
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
@@ -216,7 +216,7 @@ def test_a_second_driver_is_refused_while_the_first_lives(folder: Path, tmp_path
     with FolderLock(str(tmp_path), "a"):
         with pytest.raises(EngineError, match=rf"process {os.getpid()} on ") as caught:
             run_map(folder, tmp_path)
-        assert caught.value.code == "job.locked"
+        assert caught.value.code == "folder.locked"
     assert os.listdir(tmp_path) == []
 
 
@@ -262,7 +262,7 @@ def test_rows_at_fault_are_listed_beside_the_results(folder: Path, tmp_path: Pat
     texts = [path.read_text() for path in sorted((tmp_path / "out" / "_errors").iterdir())]
     faults = [json.loads(line) for text in texts for line in text.splitlines()]
     assert [fault["row"] for fault in faults] == list(range(2, 100, 5))
-    assert {fault["file"] for fault in faults} == {"data.npy"} and {fault["code"] for fault in faults} == {"array.index-range"}
+    assert {fault["file"] for fault in faults} == {"data.npy"} and {fault["code"] for fault in faults} == {"index.range"}
     rows = np.concatenate([np.load(path) for path in sorted((tmp_path / "out" / "row").iterdir())])
     assert rows.tolist() == [row for row in range(100) if row % 5 != 2]
     with pytest.raises(EngineError, match=r"at most 5 rows may be at fault, got \d+; row \d+: ") as caught:
@@ -301,27 +301,27 @@ def failure_of(job: Job, method: str, *arguments: Any) -> str:
 
 
 def test_a_worker_names_what_it_cannot_reach(job: Job, tmp_path: Path) -> None:
-    assert "[job.worker-output]" in failure_of(job, "start")
+    assert "[job.worker-path]" in failure_of(job, "start")
     (tmp_path / "out").mkdir()
-    assert "[job.worker-output]" in failure_of(job, "start")
+    assert "[job.worker-path]" in failure_of(job, "start")
     # A program of its own: the process keeps those of other tests.
     job.mapper.threads = 3
     with FolderLock(job.output, "token"):
         data = (tmp_path / "data.npy").rename(tmp_path / "moved.npy")
         text = failure_of(job, "start")
-        assert "[job.worker-input]" in text and "data.npy" in text
+        assert "[job.worker-path]" in text and "data.npy" in text
         data.rename(tmp_path / "data.npy")
         for change in (lambda path: path.write_bytes(b"other"), lambda path: path.unlink()):
             change(tmp_path / "model.onnx")
             text = failure_of(job, "start")
-            assert "[job.worker-model]" in text and "model.onnx" in text
+            assert "[job.worker-path]" in text and "model.onnx" in text
 
 
 def test_a_disk_that_refuses_ends_the_job_with_its_worker_and_part(job: Job, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "y").write_text("not a folder")
     text = failure_of(job, "run", 1, PART_ROWS, PART_ROWS)
-    assert "[job.write]" in text and "part 1 (rows 32 to 63)" in text
+    assert "[folder.unwritable]" in text and "part 1 (rows 32 to 63)" in text
 
 
 def test_a_part_runs_again_with_equal_files(job: Job, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_part_runs_again_with_equal_files(job: Job, tmp_path: Path) -> None:
 def test_options_of_engines_are_checked(folder: Path, tmp_path: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(EngineError, match=text) as caught:
         run_map(folder, tmp_path, **options)
-    assert caught.value.code == "job.engine"
+    assert caught.value.code == "argument.value"
 
 
 # The schedule, without processes

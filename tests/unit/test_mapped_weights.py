@@ -81,7 +81,7 @@ def test_a_mapped_file_that_changed_is_refused(change: str, pair: tuple[Path, Pa
     for use in (lambda: dovetail.compile(model), lambda: dovetail.save(model, pair[0].with_name("again.onnx"))):
         with pytest.raises(dovetail.FormatError) as caught:
             use()
-        assert caught.value.code == "data.changed"
+        assert caught.value.code == "file.changed"
     assert not pair[0].with_name("again.onnx").exists()
 
 
@@ -115,7 +115,7 @@ def test_descriptors_of_mapped_files_are_closed(pair: tuple[Path, Path]) -> None
 def test_an_unknown_policy_is_refused(pair: tuple[Path, Path]) -> None:
     with pytest.raises(dovetail.FormatError) as caught:
         dovetail.load(pair[0], map="sometimes")
-    assert caught.value.code == "data.map"
+    assert caught.value.code == "argument.value"
 
 
 def test_a_process_whose_weights_are_cut_lives(pair: tuple[Path, Path]) -> None:

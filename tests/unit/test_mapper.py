@@ -128,7 +128,7 @@ def test_a_row_for_which_the_model_fails_is_a_fault(tmp_path: Path, bad: list[in
     wrong[bad, 0] = 99
     results = mapper_of(path, batch=4).run_rows({"i": wrong}, 7)
     assert set(codes(results)) == set(bad) and results.index.tolist() == good
-    assert set(codes(results).values()) <= {"array.index-range"}
+    assert set(codes(results).values()) <= {"index.range"}
     if good:
         assert_close(results.outputs, expected(path, {"i": i[good]}))
 
@@ -281,14 +281,14 @@ def test_an_output_whose_rows_depend_on_the_data_is_refused_in_the_run(tmp_path:
 def test_a_wrong_argument_is_a_named_error(tmp_path: Path) -> None:
     path = classifier(tmp_path)
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("batch.option", {"batch": 0}),
-        ("batch.option", {"batch": True}),
-        ("batch.option", {"batch": 10**9}),
-        ("batch.option", {"keep": "x"}),
-        ("batch.option", {"columns": ["x"]}),
+        ("argument.value", {"batch": 0}),
+        ("argument.value", {"batch": True}),
+        ("argument.value", {"batch": 10**9}),
+        ("argument.value", {"keep": "x"}),
+        ("argument.value", {"columns": ["x"]}),
         ("batch.column", {"columns": {"nothing": "x"}}),
         ("batch.column", {"keep": ["label"]}),
-        ("engine.threads", {"threads": 0}),
+        ("argument.value", {"threads": 0}),
     ]
     for code, options in cases:
         with pytest.raises(EngineError) as caught:
@@ -300,9 +300,9 @@ def test_a_wrong_argument_is_a_named_error(tmp_path: Path) -> None:
         ("batch.table", iter([3])),
         ("batch.column", {"y": rows_of(2), "id": [1, 2]}),
         ("batch.column", {"x": rows_of(2)}),
-        ("batch.count", {"x": 3, "id": [1]}),
-        ("batch.count", {"x": np.array(3.0), "id": [1]}),
-        ("batch.count", {"x": None, "id": [1]}),
+        ("batch.table", {"x": 3, "id": [1]}),
+        ("batch.table", {"x": np.array(3.0), "id": [1]}),
+        ("batch.table", {"x": None, "id": [1]}),
         ("batch.value", {"x": [{}], "id": [1]}),
         ("batch.dtype", {"x": rows_of(1).astype("c8"), "id": [1]}),
         ("batch.dtype", {"x": np.zeros((1, 12), "M8[s]"), "id": [1]}),
@@ -313,7 +313,7 @@ def test_a_wrong_argument_is_a_named_error(tmp_path: Path) -> None:
             list(mapper(rows))
         assert caught.value.code == code
     for count in (3, -1, 2.0):
-        with pytest.raises(EngineError, match=r"batch\.count"):
+        with pytest.raises(EngineError, match=r"batch\.table"):
             mapper.run_rows({"x": rows_of(2)}, count)
     with pytest.raises(EngineError, match=r"run\.memory"):
         mapper_of(path, batch=1 << 20, limits=dovetail.Limits(memory=1 << 20))({"x": rows_of(2)})
@@ -369,7 +369,7 @@ def test_a_file_that_was_changed_since_is_an_error(tmp_path: Path) -> None:
     weights = np.zeros((12, 5), "f4")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["scores"])]
     write(Path(mapper.path), nodes, [("x", F32, ["n", 12])], [("scores", F32, ["n", 5])], {"w": weights})
-    with pytest.raises(DovetailError, match=r"data\.changed"):
+    with pytest.raises(DovetailError, match=r"file\.changed"):
         mapper({"x": rows_of(3)})
     Path(mapper.path).unlink()
     with pytest.raises(DovetailError, match=r"file\.missing"):
@@ -391,7 +391,7 @@ def test_rows_whose_results_differ_in_shape_from_batch_to_batch(tmp_path: Path) 
     path = write(tmp_path / "wide.onnx", nodes, [("x", I64, ["n"])], [("y", I64, ["n", "k"])], constants)
     x = np.array([0, 0, 1, 1, 2, 2, 0, 9, 3, 3, 1])
     results = mapper_of(path, batch=2).run_rows({"x": x}, len(x))
-    assert results.index.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10] and codes(results) == {7: "array.index-range"}
+    assert results.index.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10] and codes(results) == {7: "index.range"}
     for row, found in zip(x[results.index], results.outputs["y"], strict=True):
         np.testing.assert_array_equal(found, expected(path, {"x": np.array([row])})["y"][0])
     same = mapper_of(path, batch=2).run_rows({"x": x[:4]}, 4).outputs["y"]

@@ -133,7 +133,7 @@ def test_a_constant_that_does_not_fit_is_refused(tmp_path: Path, constants: Any,
 def test_other_wrong_constants_are_refused(tmp_path: Path) -> None:
     path = gain(tmp_path)
     for code, options in (
-        ("batch.option", {"constants": ["sr"]}),
+        ("argument.value", {"constants": ["sr"]}),
         ("batch.constant", {"constants": {"sr": 1, "w": W}, "columns": {"sr": "a"}}),
         ("batch.axis", {"constants": {"sr": 1, "w": W, "x": np.ones((2, 3), "f4")}}),
     ):
@@ -174,7 +174,7 @@ def test_dovetail_map_takes_constants_and_records_them(tmp_path: Path) -> None:
         path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, constants={"w": W.tolist(), "sr": SR}
     )
     assert report.parts == 0 and report.skipped_parts > 0
-    with pytest.raises(EngineError, match=r"job\.changed.*constants.*16000.*8000"):
+    with pytest.raises(EngineError, match=r"folder\.resume.*constants.*16000.*8000"):
         dovetail.map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, constants={"w": W, "sr": 8000})
     recorded = json.loads((tmp_path / "out" / "_job.json").read_text())["options"]["constants"]
     assert recorded == {"sr": "int64[] 16000", "w": "float32[3] [0.5, -2.0, 3.0]"}

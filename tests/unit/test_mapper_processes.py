@@ -208,7 +208,7 @@ def test_compile_writes_the_plan_and_finds_a_changed_file(tmp_path: Path) -> Non
     other = pickle.loads(pickle.dumps(mapper))
     forget_programs()
     Path(mapper.path).write_bytes(Path(mapper.path).read_bytes() + b"\x82\x01\x00")
-    with pytest.raises(dovetail.FormatError, match=r"data\.changed"):
+    with pytest.raises(dovetail.FormatError, match=r"file\.changed"):
         other.compile()
 
 
@@ -255,7 +255,7 @@ def test_external_weights_are_part_of_the_content(tmp_path: Path) -> None:
     other = dovetail.Mapper(path, threads=1, cache_dir=tmp_path / "plans")
     assert other.digest != mapper.digest
     forget_programs()
-    with pytest.raises(dovetail.FormatError, match=r"data\.changed"):
+    with pytest.raises(dovetail.FormatError, match=r"file\.changed"):
         pickle.loads(pickle.dumps(mapper))({"x": x})
 
 

@@ -112,4 +112,4 @@ def test_a_value_that_is_no_number_is_refused(tmp_path: Path) -> None:
     onnx.save(model("CastMap", mapping(INT, TEXT), cast_to="TO_INT64"), tmp_path / "a.onnx")
     with pytest.raises(dovetail.RuleError) as caught:
         dovetail.run(tmp_path / "a.onnx", {"x": {1: "one"}})
-    assert caught.value.code == "map.value"
+    assert caught.value.code == "array.cast"

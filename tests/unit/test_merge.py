@@ -68,14 +68,14 @@ def test_sizes_are_unified_by_substitution() -> None:
 @pytest.mark.parametrize(
     ("second", "connect", "codes"),
     [
-        (SECOND, {"hh": "h", "h": "xx"}, ["name.unknown", "merge.input"]),
-        (SECOND, [("h", "x"), ("y", "x")], ["merge.input"]),
-        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.empty"]),
-        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", {"r": "x"}, ["merge.cycle"]),
+        (SECOND, {"hh": "h", "h": "xx"}, ["name.unknown", "merge.connection"]),
+        (SECOND, [("h", "x"), ("y", "x")], ["merge.connection"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", None, ["merge.connection"]),
+        ("s (float[m] q) => (float[m] r) { r = Exp (q) }", {"r": "x"}, ["merge.connection"]),
         (
             "s (double[m, 4] h, float[m, 5] y, float[m] x) => (double[m, 4] r) { r = Exp (h) }",
             {"h": "h", "y": "y", "x": "x"},
-            ["merge.type"] * 3,
+            ["merge.connection"] * 3,
         ),
     ],
 )

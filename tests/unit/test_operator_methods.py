@@ -42,7 +42,7 @@ def test_a_wrong_operator_name_suggests_the_right_one(name: str, suggestion: str
     assert not hasattr(b, name)
     with pytest.raises(RuleError, match=f"no operator is named '{name}': did you mean {suggestion}") as caught:
         getattr(b, name)
-    assert caught.value.code == "builder.operator"
+    assert caught.value.code == "name.unknown"
 
 
 def test_protocols_see_missing_attributes() -> None:

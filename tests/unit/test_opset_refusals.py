@@ -60,7 +60,7 @@ def test_a_piece_of_what_was_taken_apart_is_refused_under_the_name_of_the_whole(
 def test_no_later_opset_is_promised_that_cannot_either(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Roll(b.input("x", "f32", None), [1], [0]))
-    with pytest.raises(UnsupportedError, match=r"roll\.axes") as caught:
+    with pytest.raises(UnsupportedError, match=r"constant\.needed") as caught:
         dovetail.save(b.model, tmp_path / "out.onnx", opset=13)
     assert caught.value.diagnostics[0].message.endswith("; opset 28 cannot either")
 
@@ -75,4 +75,4 @@ def test_versions_of_other_domains_that_no_reader_takes_are_refused(domain: str,
     model = dovetail.load(tmp_path / "model.dt")
     with pytest.raises(UnsupportedError, match=rf"version {version} of the domain '{domain}'") as caught:
         dovetail.save(model, tmp_path / "out.onnx")
-    assert caught.value.code == "opset.range" and not (tmp_path / "out.onnx").exists()
+    assert caught.value.code == "opset.version" and not (tmp_path / "out.onnx").exists()

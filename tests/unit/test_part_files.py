@@ -40,7 +40,7 @@ def write(sink: Any, part: int) -> None:
     rows = np.arange(part * PART_ROWS, (part + 1) * PART_ROWS)
     # Random bytes: no format makes them smaller.
     pixels = np.random.default_rng(part).integers(0, 256, (PART_ROWS, 60, 70, 3), np.uint8)
-    fault = RowFault(int(rows[0]), "dataset.null", "a value is missing", "x.npy")
+    fault = RowFault(int(rows[0]), "batch.missing", "a value is missing", "x.npy")
     sink.write(part, rows[1:], {"y": pixels[1:]}, [fault])
 
 
@@ -98,7 +98,7 @@ def test_a_full_disk_loses_no_part_that_was_written(tmp_path: Path, format: str)
         for part in (1, 2):
             with pytest.raises(EngineError) as caught:
                 write(sink, part)
-            assert caught.value.code == "job.write" and caught.value.file.startswith(str(disk / "out"))
+            assert caught.value.code == "folder.unwritable" and caught.value.file.startswith(str(disk / "out"))
             assert "No space left" in caught.value.message
             assert_whole(sink, {0})
         (disk / "other").unlink()
@@ -117,7 +117,7 @@ def test_a_file_beyond_the_limit_is_removed(tmp_path: Path, format: str) -> None
             write(sink, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert caught.value.code == "job.write"
+    assert caught.value.code == "folder.unwritable"
     assert_whole(sink, {0})
 
 
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, format: str) -
     for action in (sink.prepare, lambda: write(sink, 0)):
         with pytest.raises(EngineError) as caught:
             action()
-        assert caught.value.code == "job.write" and caught.value.file.startswith(str(tmp_path / "file"))
+        assert caught.value.code == "folder.unwritable" and caught.value.file.startswith(str(tmp_path / "file"))
 
 
 def kill_in(folder: Path, format: str, count: int) -> None:

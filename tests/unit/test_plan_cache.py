@@ -229,7 +229,7 @@ def test_a_model_that_changed_under_a_program_is_not_mixed_with_it(file: Path, c
     assert_same(program(inputs()), expected)
     with pytest.raises(DovetailError) as error:
         program(inputs(7))
-    assert error.value.code == "data.changed"
+    assert error.value.code == "file.changed"
 
 
 def test_a_file_that_changes_before_its_plan_is_written_is_not_cached(file: Path, cache: Path) -> None:

@@ -280,7 +280,7 @@ def test_an_ir_model_is_converted_for_onnxruntime(tmp_path: Path) -> None:
 def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(dovetail.EngineError) as caught:
         dovetail.profile(network(), engines=["tvm"])
-    assert caught.value.code == "profile.engine"
+    assert caught.value.code == "argument.value"
 
 
 # Limits

@@ -336,9 +336,9 @@ BAD_INPUTS: list[tuple[str, str, Any]] = [
     ("input.dtype", "'x'", {"x": np.zeros((3, 4), "datetime64[s]")}),
     ("input.shape", "'x'", {"x": X[0]}),
     ("input.shape", "'x'", {"x": X[:, :3]}),
-    ("input.array", "'x'", {"x": object()}),
-    ("input.array", "'x'", {"x": [[1.0, 2.0], [3.0]]}),
-    ("input.array", "'x'", {"x": None}),
+    ("input.type", "'x'", {"x": object()}),
+    ("input.type", "'x'", {"x": [[1.0, 2.0], [3.0]]}),
+    ("input.type", "'x'", {"x": None}),
 ]
 
 
@@ -356,7 +356,7 @@ def test_inputs_that_do_not_fit_are_refused_by_name(code: str, name: str, inputs
 def test_python_numbers_are_not_narrowed(dtype: str, given: Any) -> None:
     with pytest.raises(EngineError) as caught:
         dovetail.run(identity(dtype), {"x": given})
-    assert caught.value.code in ("input.dtype", "input.array")
+    assert caught.value.code in ("input.dtype", "input.type")
 
 
 def test_a_symbol_has_one_size_in_all_inputs() -> None:

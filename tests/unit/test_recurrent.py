@@ -43,28 +43,28 @@ def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: 
 @pytest.mark.parametrize(
     ("make", "error", "code"),
     [
-        (lambda: LSTM("backward"), RuleError, "recurrent.direction"),
-        (lambda: LSTM(layout="time_first"), RuleError, "recurrent.layout"),
-        (lambda: LSTM(weights_format="iofz"), RuleError, "recurrent.gates"),
-        (lambda: LSTM(clip=-1.0), RuleError, "recurrent.clip"),
-        (lambda: LSTM(hidden_size=0), RuleError, "recurrent.hidden-size"),
+        (lambda: LSTM("backward"), RuleError, "attribute.value"),
+        (lambda: LSTM(layout="time_first"), RuleError, "attribute.value"),
+        (lambda: LSTM(weights_format="iofz"), RuleError, "shape.multiple"),
+        (lambda: LSTM(clip=-1.0), RuleError, "attribute.range"),
+        (lambda: LSTM(hidden_size=0), RuleError, "attribute.range"),
         (lambda: LSTM(outputs=4), RuleError, "node.outputs"),
         (lambda: RNN(outputs=0), RuleError, "node.outputs"),
-        (lambda: GRU(activations=("tanh",)), RuleError, "recurrent.activations"),
-        (lambda: GRU(activations=("tanh",) * 4), RuleError, "recurrent.activations"),
-        (lambda: RNN(activations=("sine",)), RuleError, "recurrent.activations"),
-        (lambda: RNN(activations=("affine",)), RuleError, "recurrent.activations"),
-        (lambda: RNN(activations=("scaledtanh",), activation_alpha=(1.0,)), RuleError, "recurrent.activations"),
-        (lambda: made(LSTM(), x=(STEPS, BATCH)), RuleError, "recurrent.rank"),
+        (lambda: GRU(activations=("tanh",)), RuleError, "attribute.value"),
+        (lambda: GRU(activations=("tanh",) * 4), RuleError, "attribute.value"),
+        (lambda: RNN(activations=("sine",)), RuleError, "attribute.value"),
+        (lambda: RNN(activations=("affine",)), RuleError, "attribute.value"),
+        (lambda: RNN(activations=("scaledtanh",), activation_alpha=(1.0,)), RuleError, "attribute.value"),
+        (lambda: made(LSTM(), x=(STEPS, BATCH)), RuleError, "shape.rank"),
         (lambda: made(LSTM(), x=(STEPS, BATCH, INPUT + 1)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(), w=(1, 19, INPUT)), RuleError, "shape.disagree"),
-        (lambda: made(LSTM(), w=(1, 19, INPUT), r=(1, 19, HIDDEN)), RuleError, "recurrent.gates"),
+        (lambda: made(LSTM(), w=(1, 19, INPUT), r=(1, 19, HIDDEN)), RuleError, "shape.multiple"),
         (lambda: made(LSTM("bidirectional"), w=(1, 20, INPUT)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(hidden_size=4)), RuleError, "shape.disagree"),
         (lambda: made(RNN(), floats(1, 5)), RuleError, "shape.disagree"),
         (lambda: made(RNN(summed_bias=True), floats(1, 10)), RuleError, "shape.disagree"),
         (lambda: made(RNN(), None, np.array([3, 3, 3], np.int32)), RuleError, "shape.disagree"),
-        (lambda: made(RNN(), None, np.array([[3, 3]], np.int32)), RuleError, "recurrent.rank"),
+        (lambda: made(RNN(), None, np.array([[3, 3]], np.int32)), RuleError, "shape.rank"),
         (lambda: made(RNN(), None, None, floats(1, BATCH, HIDDEN + 1)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(), None, None, None, None, floats(1, 2 * HIDDEN)), RuleError, "shape.disagree"),
     ],
@@ -82,7 +82,7 @@ def test_a_quantised_layer_of_rows_of_several_lengths_is_refused() -> None:
     x = b.input("x", "f32", (STEPS, BATCH, INPUT))
     with pytest.raises(UnsupportedError) as caught:
         b.add(DynamicQuantizeLSTM(), x, *codes, None, np.array([3, 2], np.int32), None, None, None, *scales)
-    assert caught.value.code == "recurrent.quantized"
+    assert caught.value.code == "op.unsupported"
 
 
 @pytest.mark.parametrize("lengths", [[4, 1], [-1, 1]])
@@ -92,10 +92,10 @@ def test_a_length_outside_of_the_sequence_is_refused(lengths: list[int]) -> None
         model = made(op, None, np.array(lengths, np.int32), x=x)
         with pytest.raises(EngineError) as caught:
             interpret(model, [floats(*x)])
-        assert caught.value.code == "recurrent.lengths"
+        assert caught.value.code == "attribute.range"
         with pytest.raises(EngineError) as caught:
             run(model, [floats(*x)], "native")
-        assert caught.value.code == "recurrent.lengths"
+        assert caught.value.code == "attribute.range"
 
 
 def onnx_model(kind: str, gates: int, opset: int = 14, **attributes: Any) -> bytes:
@@ -125,7 +125,7 @@ def test_the_list_of_the_schema_of_rnn_serves_one_direction() -> None:
 def test_a_clip_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         import_foreign(onnx_codec.read(onnx_model("LSTM", 4, clip=0.0)))
-    assert caught.value.code == "recurrent.clip"
+    assert caught.value.code == "attribute.range"
 
 
 def test_weights_stay_constant_from_format_to_format(tmp_path: Any) -> None:
@@ -162,4 +162,4 @@ def test_a_function_that_openvino_does_not_list_is_refused(tmp_path: Any) -> Non
     openvino.save_model(openvino.Model([node.output(0)], [x], "m"), tmp_path / "m.xml", compress_to_fp16=False)
     with pytest.raises(UnsupportedError) as caught:
         import_foreign(openvino_codec.read(tmp_path / "m.xml"))
-    assert caught.value.code == "recurrent.activations"
+    assert caught.value.code == "attribute.value"

@@ -133,7 +133,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 def test_a_command_that_cannot_be_used(command: str) -> None:
     with pytest.raises(dovetail.RuleError) as caught:
         dovetail.reduce(dovetail.load(network(2)), command)
-    assert caught.value.code == "reduce.command" and caught.value.exit_code == 2
+    assert caught.value.code == "argument.value" and caught.value.exit_code == 2
 
 
 def test_a_command_that_takes_too_long_passes() -> None:

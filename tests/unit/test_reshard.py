@@ -202,20 +202,20 @@ def test_inputs_that_do_not_fit_are_refused(source: Path) -> None:
     assert code_of(dovetail.reshard, transposing("v"), source, out) == "reshard.tensor"
     assert code_of(dovetail.reshard, transposing(dtype="f16"), source, out) == "input.dtype"
     assert code_of(dovetail.reshard, transposing(shape=(4, 7)), source, out) == "input.shape"
-    assert code_of(dovetail.reshard, transposing(), source, out, memory="lots") == "reshard.size"
-    assert code_of(dovetail.reshard, transposing(), source, out, shards=2) == "reshard.shards"
-    assert code_of(dovetail.reshard, transposing(), source, out, shards=1, max_shard_size="1GB") == "reshard.shards"
-    assert code_of(dovetail.reshard, transposing(), source, source.parent / "x.safetensors", shards=2) == "reshard.output"
-    assert code_of(dovetail.reshard, transposing(), source, source) == "reshard.same"
-    assert code_of(dovetail.reshard, transposing(), source, source / "m.safetensors") == "reshard.same"
-    assert code_of(dovetail.reshard, transposing(), source.parent, out) == "reshard.input"
-    assert code_of(dovetail.reshard, transposing(), source / "m.bin", out) == "reshard.input"
+    assert code_of(dovetail.reshard, transposing(), source, out, memory="lots") == "argument.value"
+    assert code_of(dovetail.reshard, transposing(), source, out, shards=2) == "argument.conflict"
+    assert code_of(dovetail.reshard, transposing(), source, out, shards=1, max_shard_size="1GB") == "argument.conflict"
+    assert code_of(dovetail.reshard, transposing(), source, source.parent / "x.safetensors", shards=2) == "argument.conflict"
+    assert code_of(dovetail.reshard, transposing(), source, source) == "folder.occupied"
+    assert code_of(dovetail.reshard, transposing(), source, source / "m.safetensors") == "folder.occupied"
+    assert code_of(dovetail.reshard, transposing(), source.parent, out) == "dataset.kind"
+    assert code_of(dovetail.reshard, transposing(), source / "m.bin", out) == "dataset.kind"
     b = Builder("gap")
     b.output("y@1", b.Identity(b.input("w", "f32", (4, 6))))
-    assert code_of(dovetail.reshard, b.model, source, out) == "reshard.rank"
+    assert code_of(dovetail.reshard, b.model, source, out) == "reshard.tensor"
     b = Builder("wide")
     b.output("y", b.Cast(b.input("w", "f32", (4, 6)), to="complex128"))
-    assert code_of(dovetail.reshard, b.model, source, out) == "reshard.dtype"
+    assert code_of(dovetail.reshard, b.model, source, out) == "dtype.unknown"
     assert not out.exists()
 
 
@@ -242,14 +242,14 @@ def test_headers_that_contradict_the_file_are_refused(source: Path, name: str) -
     ranges, size = HEADERS[name]
     header = json.dumps({key: {"dtype": "F32", "shape": [4, 6], "data_offsets": ends} for key, ends in ranges.items()}).encode()
     (source / "m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
-    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "safetensors.header"
+    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "array.file"
 
 
 def test_headers_of_any_length_are_refused_without_reading_them(source: Path) -> None:
     with open(source / "m.safetensors", "wb") as file:
         file.write((1 << 40).to_bytes(8, "little"))
         file.truncate(1 << 41)
-    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "safetensors.header"
+    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "array.file"
 
 
 @pytest.mark.parametrize("target", ["../outside.safetensors", "/etc/passwd", "a/b.safetensors", "x.bin", "gone.safetensors", 3])
@@ -258,16 +258,16 @@ def test_an_index_names_files_of_its_folder_alone(source: Path, target: Any) -> 
         save_file({"w": np.zeros((4, 6), np.float32)}, folder / "outside.safetensors")
     (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": target}}))
     code = code_of(dovetail.reshard, transposing(), source, source.parent / "out")
-    assert code == ("path.missing" if target == "gone.safetensors" else "reshard.index")
+    assert code == ("path.missing" if target == "gone.safetensors" else "array.file")
 
 
 def test_an_index_agrees_with_its_files(source: Path) -> None:
     save_file({"v": np.zeros((4, 6), np.float32)}, source / "a.safetensors")
     path = source / "model.safetensors.index.json"
     path.write_text(json.dumps({"weight_map": {"w": "a.safetensors"}}))
-    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "reshard.index"
+    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "array.file"
     path.write_text("[" * 5000)
-    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "reshard.index"
+    assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "array.file"
 
 
 def test_links_lead_into_a_download_cache_alone(tmp_path: Path) -> None:
@@ -292,14 +292,14 @@ def test_a_file_that_changes_during_the_run_is_an_error(source: Path) -> None:
         return execute(self, *args)
 
     with mock.patch.object(copy_worker.CopyWorker, "execute", change):
-        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "reshard.changed"
+        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "file.changed"
 
     def truncate(self: Any, *args: Any) -> int:
         os.truncate(source / "m.safetensors", 100)
         return execute(self, *args)
 
     with mock.patch.object(copy_worker.CopyWorker, "execute", truncate):
-        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out", restart=True) == "reshard.changed"
+        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out", restart=True) == "file.changed"
     assert os.listdir(source.parent / "out") == [module.STATE]
 
 
@@ -311,7 +311,7 @@ def test_a_disk_that_takes_no_more_is_an_error_and_leaves_no_file(source: Path, 
         raise OSError(number, os.strerror(number))
 
     with mock.patch.object(os, "pwrite", fail):
-        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "reshard.write"
+        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "folder.unwritable"
     assert os.listdir(source.parent / "out") == [module.STATE]
     dovetail.reshard(transposing(), source, source.parent / "out")
     assert os.listdir(source.parent / "out") == ["model.safetensors"]
@@ -321,7 +321,7 @@ def test_more_bytes_than_the_disk_has_are_refused_before_the_run(source: Path) -
     save_file({"w": np.zeros((4, 6), np.float32)}, source / "m.safetensors")
     b = Builder("huge")
     b.output("y", b.Expand(b.input("w", "f32", (4, 6)), [1 << 40, 4, 6]))
-    assert code_of(dovetail.reshard, b.model, source, source.parent / "out") == "reshard.write"
+    assert code_of(dovetail.reshard, b.model, source, source.parent / "out") == "folder.unwritable"
 
 
 def test_an_interrupted_run_keeps_the_files_that_are_complete(source: Path) -> None:
@@ -340,11 +340,11 @@ def test_an_interrupted_run_keeps_the_files_that_are_complete(source: Path) -> N
     first = out / "consolidated.00.safetensors"
     inode = first.stat().st_ino
     assert sorted(os.listdir(out)) == [module.STATE, "consolidated.00.safetensors"]
-    assert code_of(dovetail.reshard, merging(4, 1), source, out) == "reshard.resume"
+    assert code_of(dovetail.reshard, merging(4, 1), source, out) == "folder.resume"
     report = dovetail.reshard(merging(4, 2), source, out)
     assert report.kept == ("consolidated.00.safetensors",) and first.stat().st_ino == inode and "complete" in report.to_text()
     assert np.array_equal(load_file(out / "consolidated.01.safetensors")["q"], np.concatenate([rows[2]["q"], rows[3]["q"]]))
-    assert code_of(dovetail.reshard, merging(4, 2), source, out) == "reshard.exists"
+    assert code_of(dovetail.reshard, merging(4, 2), source, out) == "folder.occupied"
     assert dovetail.reshard(merging(4, 2), source, out, restart=True).kept == ()
 
 
@@ -371,7 +371,7 @@ def test_two_runs_do_not_write_into_one_folder(source: Path) -> None:
     (source.parent / "out").mkdir()
     with open(source.parent / "out" / module.STATE, "wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "reshard.locked"
+        assert code_of(dovetail.reshard, transposing(), source, source.parent / "out") == "folder.locked"
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:

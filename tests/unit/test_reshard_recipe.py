@@ -158,9 +158,9 @@ def test_wrong_recipes_are_refused(source: Path, changes: dict[str, Any]) -> Non
 
 def test_tensors_that_differ_between_ranks_need_an_axis(source: Path) -> None:
     split = {name: axis for name, axis in SPLIT.items() if name != "embed"}
-    assert code_of(recipe(split=split), source) == "reshard.replica"
+    assert code_of(recipe(split=split), source) == "reshard.recipe"
     save_file({"norm": np.zeros(7, np.float32)}, source / "consolidated.04.safetensors")
-    assert code_of({}, source) in ("reshard.replica", "reshard.tensor")
+    assert code_of({}, source) in ("reshard.recipe", "reshard.tensor")
 
 
 def test_dovetail_reshard(source: Path) -> None:

@@ -90,7 +90,7 @@ def test_only_whole_numbers_are_read_at_run_time() -> None:
     for attributes in ({"alpha": x}, {"nothing": x}):
         with pytest.raises(RuleError) as caught:
             b.Elu(x, **attributes)
-        assert caught.value.code == "attribute.input"
+        assert caught.value.code == "attribute.unknown"
 
 
 def test_an_axis_that_is_known_when_it_is_written_is_an_attribute() -> None:

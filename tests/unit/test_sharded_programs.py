@@ -56,7 +56,7 @@ def test_collectives_are_listed_with_their_nodes(rows: Any) -> None:
 
 def test_shardings_are_overridden_and_checked(rows: Any) -> None:
     requests = rows[-1]
-    assert requests["codes"] == ["sharding.mesh"] * 2 + ["sharding.name", "sharding.axis"] + ["sharding.shape"] * 3
+    assert requests["codes"] == ["argument.value"] * 2 + ["name.unknown", "sharding.spec"] + ["sharding.spec"] * 3
     assert requests["plan"]["up"] == requests["plan"]["down"] == [] and requests["plan"]["y"] == [None, None, "model"]
     assert requests["native"] < 1e-6
 
@@ -102,7 +102,7 @@ def test_a_mesh_belongs_to_jax() -> None:
         {"mesh": {"data": 1}},
         {"backend": "jax", "shardings": {"x": None}},
     ):
-        with pytest.raises(EngineError, match=r"device\.option"):
+        with pytest.raises(EngineError, match=r"argument\.conflict"):
             dovetail.compile(b.model, **options)
     program = dovetail.compile(b.model, backend="jax", mesh={"data": 1})
     assert program.shardings["x"] == () and repr(program.collectives(np.ones(2, np.float32))) == "no collectives"

@@ -220,9 +220,9 @@ def test_the_bytes_do_not_depend_on_the_seed_of_hashes() -> None:
 
 
 def test_a_name_of_no_pass_is_refused() -> None:
-    with pytest.raises(RuleError, match=r"\[simplify\.pass\]|must be one of") as caught:
+    with pytest.raises(RuleError, match=r"\[argument\.value\]|must be one of") as caught:
         dovetail.simplify(Builder("g").model, skip=["nothing"])
-    assert caught.value.code == "simplify.pass"
+    assert caught.value.code == "argument.value"
 
 
 @pytest.mark.parametrize(("name", "suggestion"), [("dead_cod", "dead_code"), ("duplicates", "common_subexpressions")])

@@ -206,7 +206,7 @@ def test_short_calls_among_long_ones_keep_their_places() -> None:
 def test_streams_are_auto_or_a_number(count: Any) -> None:
     with pytest.raises(EngineError) as error:
         layered().map([], streams=count)
-    assert error.value.code == "engine.streams"
+    assert error.value.code == "argument.value"
 
 
 @pytest.mark.parametrize("count", STREAMS)

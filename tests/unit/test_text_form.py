@@ -207,7 +207,7 @@ def test_show_full_into_a_file_loads(tmp_path: Path) -> None:
         loaded = dovetail.load(tmp_path / "m.dt")
         assert np.allclose(dovetail.run(loaded, {"x": np.ones((2, 8), np.float32)})["y"], 8)
     piped = subprocess.run(command, capture_output=True, text=True)
-    assert piped.returncode == 3 and "text.weights" in piped.stderr and not piped.stdout
+    assert piped.returncode == 3 and "argument.conflict" in piped.stderr and not piped.stdout
     named = subprocess.run([*command, "--weights", str(tmp_path / "n.safetensors")], capture_output=True, text=True)
     assert named.returncode == 0 and '"n.safetensors"' in named.stdout
 

@@ -95,7 +95,7 @@ def saved(folder: Path, model: onnx.ModelProto | bytes) -> Path:
 
 def test_cve_2022_25882_external_data_above_the_folder(folder: Path) -> None:
     refuse(external(folder, "../secret"), "path.escape")
-    refuse(external(folder, str(folder.parent / "secret")), "path.absolute")
+    refuse(external(folder, str(folder.parent / "secret")), "path.escape")
 
 
 def test_cve_2024_27318_external_data_around_a_corner(folder: Path) -> None:
@@ -148,7 +148,7 @@ def large_model() -> dovetail.Model:
 
 @pytest.mark.parametrize(
     ("location", "code"),
-    [("../secret", "path.escape"), ("link", "path.link"), ("up/secret", "path.link"), ("/", "path.absolute")],
+    [("../secret", "path.escape"), ("link", "path.link"), ("up/secret", "path.link"), ("/", "path.escape")],
 )
 def test_cve_2025_51480_external_data_is_written_elsewhere(folder: Path, location: str, code: str) -> None:
     (folder / "link").symlink_to(folder.parent / "secret")
@@ -188,7 +188,7 @@ def test_cve_2026_0994_messages_nested_without_end(folder: Path) -> None:
         data = b"\x22" + _varint(len(data) + 1 + len(_varint(len(data)))) + b"\x0a" + _varint(len(data)) + data
     value = b"\x0a\x01x\x12" + _varint(len(data)) + data
     graph = b"\x5a" + _varint(len(value)) + value
-    refuse(saved(folder, b"\x08\x0a\x3a" + _varint(len(graph)) + graph + b"\x42\x02\x10\x15"), "proto.parse", "graph.depth")
+    refuse(saved(folder, b"\x08\x0a\x3a" + _varint(len(graph)) + graph + b"\x42\x02\x10\x15"), "proto.parse", "limits.exceeded")
 
 
 def _varint(number: int) -> bytes:
@@ -251,12 +251,12 @@ def test_the_ir_that_the_others_are_made_from_is_sound(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("offset", "size", "codes"),
     [
-        (16, 16, {"ir.constant-range"}),
-        (2**63 - 16, 16, {"ir.constant-range"}),
-        (2**64 - 16, 16, {"ir.number", "ir.constant-range"}),
+        (16, 16, {"ir.constant"}),
+        (2**63 - 16, 16, {"ir.constant"}),
+        (2**64 - 16, 16, {"ir.number", "ir.constant"}),
         (-16, 16, {"ir.number"}),
-        (0, 2**63 - 1, {"ir.constant-range", "ir.constant-size"}),
-        (0, 8, {"ir.constant-size"}),
+        (0, 2**63 - 1, {"ir.constant"}),
+        (0, 8, {"ir.constant"}),
     ],
 )
 def test_openvino_37261_offset_and_size_beyond_the_weights(folder: Path, offset: int, size: int, codes: set[str]) -> None:
@@ -270,23 +270,23 @@ def test_openvino_36510_malformed_xml(folder: Path, cut: int) -> None:
 
 def test_openvino_33838_preprocessing_is_no_part_of_what_we_read(folder: Path) -> None:
     change = '<pre-process mean-precision="FP32"><channel id="0"><mean offset="0" size="99999999"/></channel></pre-process>'
-    refuse(ir(folder, lambda text: text.replace("</net>", f"{change}</net>")), "ir.element-unknown")
+    refuse(ir(folder, lambda text: text.replace("</net>", f"{change}</net>")), "ir.unknown")
 
 
 @pytest.mark.parametrize("shape", [f"{10**12},{10**12}", f"{2**31},{2**31},4", f"{2**61}"])
 def test_cve_2021_26251_sizes_that_nothing_backs(folder: Path, shape: str) -> None:
     path = ir(folder, shape=shape)
-    refuse(path, "ir.dims", "ir.constant-size")
+    refuse(path, "ir.number", "ir.constant")
     assert faults(measure(path, ["load", "check"], memory=64 << 20)) == []
 
 
 def test_an_ir_without_layers_is_refused(folder: Path) -> None:
-    refuse(ir(folder, lambda text: '<net name="m" version="11"><layers/><edges/></net>'), "ir.result-missing", "graph.missing")
+    refuse(ir(folder, lambda text: '<net name="m" version="11"><layers/><edges/></net>'), "graph.outputs", "proto.parse")
 
 
 def test_two_layers_of_one_id_have_no_one_meaning(folder: Path) -> None:
     twin = layer(2, "Multiply", inputs=2)
-    refuse(ir(folder, lambda text: text.replace("</layers>", f"{twin}</layers>")), "ir.layer-repeated")
+    refuse(ir(folder, lambda text: text.replace("</layers>", f"{twin}</layers>")), "ir.repeated")
 
 
 def test_an_entity_that_names_a_file_is_not_read(folder: Path) -> None:

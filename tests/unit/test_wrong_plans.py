@@ -97,12 +97,12 @@ def test_parts_in_the_wrong_order_are_refused(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(alias_assignment, "whole_map", in_any_order)
     monkeypatch.setattr(AliasMap, "windows_to_copy", lambda aliases, call: [])
-    assert refused(model_of("out of order")) == "plan.clobbered"
+    assert refused(model_of("out of order")) == "plan.fault"
 
 
 def test_a_part_that_is_still_read_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlay, "_precedes", lambda *arguments: True)
-    assert refused(model_of("over a part that is read")) == "plan.clobbered"
+    assert refused(model_of("over a part that is read")) == "plan.fault"
 
 
 def test_a_call_before_its_operands_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_a_call_before_its_operands_is_refused(monkeypatch: pytest.MonkeyPatch) 
         return plan
 
     monkeypatch.setattr("dovetail.engine.engine.make_plan", plan_in_any_order)
-    assert refused(model_of("in order")) == "plan.unwritten"
+    assert refused(model_of("in order")) == "plan.fault"
     assert reversed_plans
 
 

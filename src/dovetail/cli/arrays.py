@@ -297,6 +297,6 @@ def _write_npz(stream: BinaryIO, arrays: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             if "\0" in name or len(name.encode("utf-8", "surrogatepass")) > ZIP_NAME_LIMIT:
-                raise EngineError("array.name", f"an .npz file has no place for the name {name[:80]!r}")
+                raise EngineError("name.invalid", f"an .npz file has no place for the name {name[:80]!r}")
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)

@@ -124,7 +124,7 @@ def _read_colors(path: str) -> dict[str, float]:
             raise ValueError("the file must hold one object")
         return {name: float(number) for name, number in found.items()}
     except (ValueError, TypeError, RecursionError) as error:
-        raise FormatError("draw.colors", f"colours must be a JSON object of numbers by node name: {error}", file=path) from None
+        raise FormatError("argument.type", f"colours must be a JSON object of numbers by node name: {error}", file=path) from None
 
 
 def _write(path: str, data: bytes) -> None:

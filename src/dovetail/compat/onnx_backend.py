@@ -113,7 +113,7 @@ def _onnx_dtype(array: Any) -> int:
 
 def _refuse(options: Mapping[str, Any]) -> None:
     if options:
-        raise EngineError("backend.option", f"the backend has no option {', '.join(map(repr, options))}")
+        raise EngineError("argument.value", f"the backend has no option {', '.join(map(repr, options))}")
 
 
 is_compatible = DovetailBackend.is_compatible

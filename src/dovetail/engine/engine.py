@@ -243,7 +243,7 @@ class Engine:
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Plan for some sets of sizes of the inputs' symbols, and for ranges of those sizes in which they differ.
 
-        Raises EngineError [engine.option] where a symbol has no size or there is none of the name.
+        Raises EngineError [argument.value] where a symbol has no size or there is none of the name.
         """
         sets = [_inputs_at(self.model, one) for one in sizes]
         for number, arrays in enumerate(sets):
@@ -469,17 +469,17 @@ class Engine:
 
 
 def _inputs_at(model: Model, sizes: Mapping[str, int]) -> list[Array]:
-    """Return zeros for the inputs at these sizes of their symbols. Raises EngineError [engine.option], [run.memory]."""
+    """Return zeros for the inputs at these sizes of their symbols. Raises EngineError [argument.value], [run.memory]."""
     shapes = [value.shape if isinstance(value.type, Tensor) else None for value in model.inputs]
     names = {str(symbol) for shape in shapes for dim in shape or () if dim is not None for symbol in symbolic.symbols(dim)}
     unknown = [value.name for value, shape in zip(model.inputs, shapes, strict=True) if shape is None or None in shape]
     if unknown:
         text = f"sizes need inputs of known shapes, got {', '.join(map(repr, unknown))}"
-        raise EngineError("engine.option", text, file=model.file)
+        raise EngineError("argument.value", text, file=model.file)
     is_set = isinstance(sizes, Mapping) and sizes.keys() == names
     if not is_set or not all(type(size) is int and size >= 0 for size in sizes.values()):
         wanted = ", ".join(sorted(names)) or "no symbol"
-        raise EngineError("engine.option", f"sizes must have an integer for each of {wanted}, got {sizes!r}", file=model.file)
+        raise EngineError("argument.value", f"sizes must have an integer for each of {wanted}, got {sizes!r}", file=model.file)
     found = []
     for value, shape in zip(model.inputs, shapes, strict=True):
         assert shape is not None

@@ -41,7 +41,7 @@ def verify_plan(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
 
 
 def check(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
-    """Raise EngineError [plan.clobbered], [plan.unwritten], [plan.overlap] or [plan.bounds] for a plan that is wrong."""
+    """Raise EngineError [plan.fault] or [plan.fault] for a plan that is wrong."""
     _Verifier(plan, graph, tensor_map).run()
 
 
@@ -131,9 +131,9 @@ class _Verifier:
             if result.tensor.is_dynamic or 0 in result.sizes:
                 continue
             if 1 <= result.buffer <= len(self.plan.inputs):
-                raise EngineError("plan.overlap", f"{result.tensor.name!r} overwrites an input", node=step.label)
+                raise EngineError("plan.fault", f"{result.tensor.name!r} overwrites an input", node=step.label)
             if _has_internal_overlap(result):
-                raise EngineError("plan.overlap", f"{result.tensor.name!r} has elements that share memory", node=step.label)
+                raise EngineError("plan.fault", f"{result.tensor.name!r} has elements that share memory", node=step.label)
             own = self._marks_at(step, result)
             first, last = int(own.min()), int(own.max())
             for other in step.writes:
@@ -141,14 +141,14 @@ class _Verifier:
                     continue
                 if _has_between(self._marks_at(step, other), first, last):
                     names = f"the results {result.tensor.name!r} and {other.tensor.name!r}"
-                    raise EngineError("plan.overlap", f"{names} share memory", node=step.label)
+                    raise EngineError("plan.fault", f"{names} share memory", node=step.label)
             for position, read in enumerate(step.reads):
                 if read is None or read.data is not None or read.tensor.is_dynamic or not _extents_overlap(read, result):
                     continue
                 is_declared = position in overwritable and _has_same_addresses(read, result)
                 if not is_declared and _has_between(self._marks_at(step, read), first, last):
                     names = f"{result.tensor.name!r} overwrites {read.tensor.name!r}"
-                    raise EngineError("plan.overlap", f"{names}, which {step.kernel} still reads", node=step.label)
+                    raise EngineError("plan.fault", f"{names}, which {step.kernel} still reads", node=step.label)
 
     def _copy(self, step: Step) -> None:
         source, target = step.reads[0], step.writes[0]
@@ -159,7 +159,7 @@ class _Verifier:
             mark = self._new_marks(target.tensor.name, 1)
             self._marks_at(step, target)[...] = mark
             if (self._marks_at(step, source) == mark).any():
-                raise EngineError("plan.overlap", f"the copy of {source.tensor.name!r} overwrites its source", node=step.label)
+                raise EngineError("plan.fault", f"the copy of {source.tensor.name!r} overwrites its source", node=step.label)
         marks = self._marks_at(step, target)
         marks[...] = CONSTANT if source.data is not None else self._marks_at(step, source).copy()
 
@@ -172,7 +172,7 @@ class _Verifier:
         size = operand.tensor.itemsize
         low, high = _extent_of(operand)
         if low < 0 or high > memory.nbytes // memory.itemsize * self.unit:
-            raise EngineError("plan.bounds", f"{operand.tensor} reaches bytes {low} to {high} of a buffer", node=step.label)
+            raise EngineError("plan.fault", f"{operand.tensor} reaches bytes {low} to {high} of a buffer", node=step.label)
         strides = [stride // self.unit * memory.itemsize for stride in operand.strides]
         return np.ndarray(
             (*operand.sizes, size // self.unit),
@@ -189,9 +189,9 @@ class _Verifier:
             return
         wrong = marks[marks != expected]
         if (wrong == UNWRITTEN).any():
-            raise EngineError("plan.unwritten", f"{subject} was not written everywhere")
+            raise EngineError("plan.fault", f"{subject} was not written everywhere")
         names = sorted({self._name_of(mark) for mark in wrong[:MAX_NAMES].tolist()})
-        raise EngineError("plan.clobbered", f"{subject} holds other elements, of {', '.join(names)}")
+        raise EngineError("plan.fault", f"{subject} holds other elements, of {', '.join(names)}")
 
     def _expected_of(self, tensor: RunTensor) -> Marks:
         """Return the marks of a tensor: its own if some step computes it, else those that windows compose it of."""

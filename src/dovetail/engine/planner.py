@@ -30,9 +30,9 @@ Strides = Sequence[tuple[int, ...] | None]
 
 
 def check_elide(elide: str) -> None:
-    """Raise EngineError [engine.option] for an ``elide`` that no plan has."""
+    """Raise EngineError [argument.value] for an ``elide`` that no plan has."""
     if elide not in ELIDE:
-        raise EngineError("engine.option", f"elide must be one of {', '.join(ELIDE)}, got {elide!r}")
+        raise EngineError("argument.value", f"elide must be one of {', '.join(ELIDE)}, got {elide!r}")
 
 
 class NonAffineInput(Exception):

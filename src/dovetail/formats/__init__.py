@@ -31,7 +31,9 @@ def read(
         from dovetail.formats.onnx import codec
 
         if weights is not None:
-            raise FormatError("weights.format", "an ONNX model takes no weights file: the model names its own", file=source.file)
+            raise FormatError(
+                "argument.conflict", "an ONNX model takes no weights file: the model names its own", file=source.file
+            )
         return codec.read(source.content, file=source.file, deviations=deviations)
     from dovetail.formats import roundtrip_metadata
     from dovetail.formats.openvino import codec as ir
@@ -73,7 +75,7 @@ def load(
     They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
     and time that the file may cost (docs/security.md); the model keeps them. ``map`` chooses whether the weights file is
     memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in place while the model is
-    in use: compiling and saving then raise [data.changed], and a run that reads beyond the new end of the file ends the process.
+    in use: compiling and saving then raise [file.changed], and a run that reads beyond the new end of the file ends the process.
 
     Raises FormatError (the file violates its format; MissingFileError, also a FileNotFoundError, where there is none),
     UnsupportedError (dovetail cannot represent it exactly), RuleError (the model violates an operator's rule), each with every
@@ -109,7 +111,7 @@ def _load(
             from dovetail.formats.text import codec
 
             if weights is not None:
-                raise FormatError("weights.format", "a text takes no weights file: it names its own", file=source.file)
+                raise FormatError("argument.conflict", "a text takes no weights file: it names its own", file=source.file)
             model = codec.load(source.content, source.file, deviations)
             if freeze_defaults:
                 from dovetail.formats.default_inputs import freeze_defaults as freeze
@@ -171,11 +173,11 @@ def save(model: Model, path: Target, *, opset: int | None = None, format: str | 
     """
     if isinstance(path, tuple):
         if len(path) != 2 or "weights" in options:
-            raise FormatError("weights.format", "IR takes two binary objects: save(model, (xml, weights))")
+            raise FormatError("argument.conflict", "IR takes two binary objects: save(model, (xml, weights))")
         path, options["weights"] = path
         format = format or "xml"
     if format not in (None, "onnx", "xml") or (format is not None and isinstance(path, str | PathLike)):
-        raise FormatError("weights.format", f"format is 'onnx' or 'xml', for binary objects alone, got {format!r}")
+        raise FormatError("argument.conflict", f"format is 'onnx' or 'xml', for binary objects alone, got {format!r}")
     check_mapped_files(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
     with pause_gc(), counting(model.limits), within_memory("the file to write", name):
@@ -187,7 +189,7 @@ def _save(
 ) -> None:
     if options.get("weights") == "safetensors":
         if not isinstance(path, str | PathLike):
-            raise FormatError("weights.format", "a weights file needs a path to write to")
+            raise FormatError("argument.conflict", "a weights file needs a path to write to")
         options["weights"] = os.path.splitext(os.fspath(path))[0] + ".safetensors"
         file_pair.refuse_foreign(options["weights"], os.fspath(path))
     is_ir = format == "xml"
@@ -197,7 +199,7 @@ def _save(
         save_onnx(model, path, opset=opset, **options)
         return
     if opset is not None:
-        raise FormatError("opset.format", "only ONNX takes an opset", file=str(path))
+        raise FormatError("argument.conflict", "only ONNX takes an opset", file=str(path))
     if isinstance(path, str | PathLike) and format_of(path) == "text":
         from dovetail.formats.text import codec
 

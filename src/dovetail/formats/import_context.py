@@ -55,10 +55,10 @@ class ImportContext:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def input_of_rank(self, index: int, rank: int) -> Value:
-        """Return a required input of this rank. Raises RuleError [input.rank], and Unknown for an unknown rank."""
+        """Return a required input of this rank. Raises RuleError [shape.rank], and Unknown for an unknown rank."""
         x = self.input(index)
         if len(x.dims) != rank:
-            raise RuleError("input.rank", f"{self.node.kind}: input {index} must have rank {rank}, got rank {len(x.dims)}")
+            raise RuleError("shape.rank", f"{self.node.kind}: input {index} must have rank {rank}, got rank {len(x.dims)}")
         return x
 
     def constant_input(self, index: int, annotation: str, default: Any = REQUIRED, conversion: str = "") -> Any:
@@ -144,7 +144,7 @@ class ImportContext:
             x = xs[index] if index < len(xs) else None
             if x is None or x.shape is None or len(x.shape) != 1 or symbolic.equal(x.shape[0], 1) is False:
                 continue
-            self.deviate(RuleError("input.rank", f"{self.node.kind}: input {index} must be a scalar, got {x.type}"))
+            self.deviate(RuleError("shape.rank", f"{self.node.kind}: input {index} must be a scalar, got {x.type}"))
             xs[index] = self.b.Reshape(x, [])
         return xs if any(x is not y for x, y in zip(xs, self.inputs, strict=True)) else None
 

@@ -32,11 +32,11 @@ class ImportedVariables:
     def read(self, name: str, type: Type, initial: Value | None) -> Value:
         """Add a graph input for the value of a variable.
 
-        Raises UnsupportedError [state.body], FormatError [state.repeated].
+        Raises UnsupportedError [state.variable], FormatError [state.variable].
         """
         variable = self._variable(name)
         if variable.input is not None:
-            raise FormatError("state.repeated", f"the variable {name!r} is read twice")
+            raise FormatError("state.variable", f"the variable {name!r} is read twice")
         variable.input = Value(self._graph.claim(name), type)
         variable.initial = initial
         self._graph.inputs.append(variable.input)
@@ -46,20 +46,20 @@ class ImportedVariables:
         """Note the value that is assigned to a variable. Raises as :meth:`read`."""
         variable = self._variable(name)
         if variable.assigned is not None:
-            raise FormatError("state.repeated", f"the variable {name!r} is assigned twice")
+            raise FormatError("state.variable", f"the variable {name!r} is assigned twice")
         variable.assigned = value
 
     def _variable(self, name: str) -> _Variable:
         if self._is_subgraph:
-            raise UnsupportedError("state.body", f"the variable {name!r} is read or assigned in a subgraph")
+            raise UnsupportedError("state.variable", f"the variable {name!r} is read or assigned in a subgraph")
         return self._variables.setdefault(name, _Variable())
 
     def add_states(self, b: Builder, file: str | None) -> list[State]:
-        """Add the outputs for all variables, and return the states. Raises FormatError [state.unread]."""
+        """Add the outputs for all variables, and return the states. Raises FormatError [state.variable]."""
         states = []
         for name, variable in self._variables.items():
             if variable.input is None:
-                raise FormatError("state.unread", f"the variable {name!r} is assigned and never read", file=file)
+                raise FormatError("state.variable", f"the variable {name!r} is assigned and never read", file=file)
             output = self._add_output(b, variable.assigned or variable.input, f"{variable.input.name}/next")
             initial = None if variable.initial is None else self._add_output(b, variable.initial, f"{variable.input.name}/first")
             states.append(State(name, variable.input.name, output, initial))

@@ -15,9 +15,9 @@ def align_second(b: Any, x: Value, y: Value, axis: int | None) -> Value:
 
     The first axis of ``y`` is aligned with ``axis`` of ``x``; where that is None, the last axes are aligned. ``y``
     never extends ``x``; trailing sizes of 1 beyond the rank of ``x`` are dropped. Raises RuleError [shape.broadcast],
-    UnsupportedError [broadcast.unknown] where sizes that decide it are unknown."""
+    UnsupportedError [type.unknown] where sizes that decide it are unknown."""
     if x.shape is None or y.shape is None:
-        raise UnsupportedError("broadcast.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs known ranks")
+        raise UnsupportedError("type.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs known ranks")
     rank, own = len(x.shape), len(y.shape)
     is_one = all(symbolic.equal(size, 1) is True for size in y.shape)
     if axis is not None and not is_one:
@@ -39,4 +39,4 @@ def _check(x: Value, y: Value) -> None:
     if len(result) != len(shape) or any(fit is False and size is not None for fit, size in zip(fits, result, strict=False)):
         raise RuleError("shape.broadcast", f"shape {list(y.shape or ())} does not broadcast to {list(shape)}")
     if not all(fits):
-        raise UnsupportedError("broadcast.unknown", f"{y.type} may not broadcast to {x.type}: sizes are unknown")
+        raise UnsupportedError("type.unknown", f"{y.type} may not broadcast to {x.type}: sizes are unknown")

@@ -45,7 +45,7 @@ def format_of(path: str | PathLike[str]) -> str:
 def resolve_source(source: Source) -> ModelSource:
     """Return ``source`` with its format: by the suffix of a path, else by the first bytes (``<`` is IR, ``dovetail`` text).
 
-    Raises MissingFileError [file.missing]; UnsupportedError [format.unknown]; FormatError [source.type] for other objects and
+    Raises MissingFileError [file.missing]; UnsupportedError [format.unknown]; FormatError [argument.type] for other objects and
     for text streams.
     """
     if isinstance(source, str | PathLike):
@@ -63,17 +63,17 @@ def resolve_source(source: Source) -> ModelSource:
 
 
 def bytes_of(source: Any) -> bytes:
-    """Return the content of bytes, a binary file object or a message. Raises FormatError [source.type]."""
+    """Return the content of bytes, a binary file object or a message. Raises FormatError [argument.type]."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)
     if isinstance(source, io.TextIOBase):
-        raise FormatError("source.type", 'a model file must be opened in binary mode ("rb"), got a text stream')
+        raise FormatError("argument.type", 'a model file must be opened in binary mode ("rb"), got a text stream')
     for method in ("SerializeToString", "read"):
         if hasattr(source, method):
             content = getattr(source, method)()
             if isinstance(content, bytes):
                 return content
-            raise FormatError("source.type", f"{method}() of the source must return bytes, got {type(content).__name__}")
+            raise FormatError("argument.type", f"{method}() of the source must return bytes, got {type(content).__name__}")
     raise FormatError(
-        "source.type", f"a model is loaded from a path, bytes, a binary file or an onnx.ModelProto, got {type(source).__name__}"
+        "argument.type", f"a model is loaded from a path, bytes, a binary file or an onnx.ModelProto, got {type(source).__name__}"
     )

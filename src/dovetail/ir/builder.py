@@ -47,7 +47,7 @@ def current() -> Builder:
 def dimension(size: SizeLike, name: str, axis: int) -> Size:
     """Convert a size as users write it to an integer or a Dim; None becomes the symbol ``?name.axis``.
 
-    Raises RuleError [shape.dimension] for anything but an integer, a Dim, None, or the text of a symbol or expression.
+    Raises RuleError [argument.type] for anything but an integer, a Dim, None, or the text of a symbol or expression.
     """
     if isinstance(size, str):
         return symbolic.parse(size)
@@ -58,7 +58,7 @@ def dimension(size: SizeLike, name: str, axis: int) -> Size:
     try:
         return int(operator_index(size))
     except TypeError:
-        raise RuleError("shape.dimension", f"a size must be an integer, a name or None, got {size!r}") from None
+        raise RuleError("argument.type", f"a size must be an integer, a name or None, got {size!r}") from None
 
 
 class Builder(OperatorMethods):
@@ -96,10 +96,10 @@ class Builder(OperatorMethods):
     def input(self, name: str, dtype: DTypeLike, shape: Sequence[SizeLike] | None = None) -> Value:
         """Add a graph input. A size is an integer, a symbol's name or expression, or None (unknown); no ``shape``: unknown rank.
 
-        Raises RuleError [shape.dimension], [name.type], UnsupportedError [dtype.unknown].
+        Raises RuleError [argument.type], UnsupportedError [dtype.unknown].
         """
         if shape is not None and (isinstance(shape, str) or not isinstance(shape, Iterable)):
-            raise RuleError("shape.dimension", f"a shape must be a list of sizes or None, got {shape!r}")
+            raise RuleError("argument.type", f"a shape must be a list of sizes or None, got {shape!r}")
         sizes = None if shape is None else tuple(dimension(size, name, axis) for axis, size in enumerate(shape))
         return self.input_of(name, Tensor(dtypes.dtype(dtype), sizes))
 
@@ -112,7 +112,7 @@ class Builder(OperatorMethods):
     def output(self, name: str, value: Value) -> Value:
         """Make ``value`` the next graph output and rename it to ``name``.
 
-        An input, or a value that is an output already, passes through an Identity. Raises RuleError [name.taken], [name.type],
+        An input, or a value that is an output already, passes through an Identity. Raises RuleError [name.taken], [argument.type],
         [node.inputs].
         """
         _checked_name(name)
@@ -190,14 +190,14 @@ class Builder(OperatorMethods):
     def apply(self, kind: str, /, *inputs: Operand | None, **attributes: Any) -> Any:
         """Write the operator named ``kind``. Returns one output alone, several as a list.
 
-        Raises MissingAttributeError [builder.operator] for an unknown name, and RuleError [attribute.unknown],
+        Raises MissingAttributeError [name.unknown] for an unknown name, and RuleError [attribute.unknown],
         [attribute.missing], [attribute.value] for wrong attributes.
         """
         cls = operator_class(kind)
         runtime = {name: value for name, value in attributes.items() if isinstance(value, Value)}
         for name in runtime:
             if name not in cls.fields_by_name:
-                raise unknown_attribute(cls, name, "attribute.input")
+                raise unknown_attribute(cls, name, "attribute.unknown")
         if runtime:
             with_inputs: Any = REGISTRY["RuntimeAttributes"]
             op, operands = with_inputs.with_inputs(cls, attributes, inputs, runtime)
@@ -209,7 +209,7 @@ class Builder(OperatorMethods):
     def index(self, x: Value, key: object) -> Value:
         """Write ``x[key]`` with numpy's basic indexing: integers, slices, None and one Ellipsis.
 
-        Raises RuleError [index.key] for any other key, and for more keys than axes.
+        Raises RuleError [argument.type] for any other key, and for more keys than axes.
         """
         keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(x.dims))
         bounds: list[tuple[int, int, int, int]] = []
@@ -273,7 +273,7 @@ class Builder(OperatorMethods):
 
 def _checked_name(name: str) -> str:
     if not isinstance(name, str):
-        raise RuleError("name.type", f"a name must be a string, got {name!r}")
+        raise RuleError("argument.type", f"a name must be a string, got {name!r}")
     return name
 
 
@@ -298,7 +298,7 @@ def _expand_ellipsis(keys: tuple[object, ...], rank: int) -> tuple[object, ...]:
     positions = [position for position, item in enumerate(keys) if item is Ellipsis]
     count = sum(item is not None and item is not Ellipsis for item in keys)
     if len(positions) > 1 or count > rank:
-        raise RuleError("index.key", f"rank {rank} takes at most {rank} keys and one Ellipsis, got {len(keys)} keys")
+        raise RuleError("argument.type", f"rank {rank} takes at most {rank} keys and one Ellipsis, got {len(keys)} keys")
     if not positions:
         return keys
     (position,) = positions
@@ -317,7 +317,7 @@ def _key_index(key: object) -> int:
     try:
         return int(operator_index(key))  # type: ignore[arg-type]
     except TypeError:
-        raise RuleError("index.key", f"a key must be an integer, a slice, None or Ellipsis, got {key!r}") from None
+        raise RuleError("argument.type", f"a key must be an integer, a slice, None or Ellipsis, got {key!r}") from None
 
 
 def _sibling_dtype(op: Op, inputs: Sequence[Operand | None], index: int) -> DType | None:

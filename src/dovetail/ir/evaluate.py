@@ -46,7 +46,7 @@ def apply(op: Op, xp: Namespace, xs: Several[Array]) -> tuple[Any, ...]:
     if not has(op, "evaluate"):
         if has(op, "decompose"):
             return _run_decomposition(op, xp, xs)
-        raise UnsupportedError("op.evaluate", f"{type(op).__name__} has no rule to run it")
+        raise UnsupportedError("op.unknown", f"{type(op).__name__} has no rule to run it")
     if not arrays.is_numpy(xp):
         hosts = host_inputs(op, len(xs))
         xs = [_place_input(xp, x, host) for x, host in zip(xs, hosts, strict=True)]

@@ -44,7 +44,7 @@ def named_inputs(model: Model, inputs: Mapping[str, Array] | Several[Array]) -> 
 def to_array(item: Array, value: Value) -> Any:
     """Convert an input to numpy in the input's type, without narrowing: arrays must have it, Python numbers must fit it exactly.
 
-    Raises EngineError [input.dtype], [input.array].
+    Raises EngineError [input.dtype], [input.type].
     """
     return fit_input(item, value.type, value.name, to_numpy_input)
 
@@ -52,7 +52,7 @@ def to_array(item: Array, value: Value) -> Any:
 def fit_input(data: Array, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
     """Convert an input of any type: a list for a sequence, a dict for a map, None for an optional, arrays by ``fit``.
 
-    Raises EngineError [input.sequence], [input.map].
+    Raises EngineError [input.type].
     """
     if isinstance(type, Tensor):
         return fit(data, type, name)
@@ -61,17 +61,17 @@ def fit_input(data: Array, type: Type, name: str, fit: Callable[[Any, Tensor, st
     if isinstance(type, Map):
         return _to_map(data, type, name)
     if not isinstance(data, list | tuple):
-        raise EngineError("input.sequence", f"input {name!r} must be a {type}, got {_kind(data)}")
+        raise EngineError("input.type", f"input {name!r} must be a {type}, got {_kind(data)}")
     return [fit_input(item, type.element, name, fit) for item in data]
 
 
 def _to_map(data: Array, type: Map, name: str) -> dict[Any, Any]:
     if not isinstance(data, Mapping):
-        raise EngineError("input.map", f"input {name!r} must be a {type}, got {_kind(data)}")
+        raise EngineError("input.type", f"input {name!r} must be a {type}, got {_kind(data)}")
     wanted = str if type.key == "string" else int | np.integer
     wrong = [key for key in data if not isinstance(key, wanted) or isinstance(key, bool)]
     if wrong:
-        raise EngineError("input.map", f"input {name!r} must be a {type}, got the key {wrong[0]!r}")
+        raise EngineError("input.type", f"input {name!r} must be a {type}, got the key {wrong[0]!r}")
     if not isinstance(type.element, Tensor):
         return {key: fit_input(item, type.element, name, to_numpy_input) for key, item in data.items()}
     return {key: _to_number(item, type, name) for key, item in data.items()}
@@ -80,7 +80,7 @@ def _to_map(data: Array, type: Map, name: str) -> dict[Any, Any]:
 def _to_number(item: Array, type: Map, name: str) -> Any:
     array = fit_input(item, type.element, name, to_numpy_input)
     if array.size != 1:
-        raise EngineError("input.map", f"input {name!r} must be a {type}, got an array of shape {list(array.shape)} as a value")
+        raise EngineError("input.type", f"input {name!r} must be a {type}, got an array of shape {list(array.shape)} as a value")
     return array.reshape(()).item()
 
 
@@ -106,12 +106,12 @@ def _as_numpy(data: Array, name: str) -> np.ndarray[Any, Any]:
     try:
         array = arrays.to_numpy(data)
     except UnsupportedError as error:
-        raise EngineError("input.array", f"input {name!r}: {error.message}") from None
+        raise EngineError("input.type", f"input {name!r}: {error.message}") from None
     except Exception as error:
         # The object's own conversion may raise any exception.
-        raise EngineError("input.array", f"input {name!r} must be convertible to an array, got {_kind(data)}: {error}") from error
+        raise EngineError("input.type", f"input {name!r} must be convertible to an array, got {_kind(data)}: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
-        raise EngineError("input.array", f"input {name!r} must hold numbers or strings, got {_kind(data)}")
+        raise EngineError("input.type", f"input {name!r} must hold numbers or strings, got {_kind(data)}")
     return array  # type: ignore[no-any-return]
 
 
@@ -140,7 +140,7 @@ def _type_name(array: np.ndarray[Any, Any]) -> str:
 def to_library(item: Array, value: Value, xp: Namespace) -> Any:
     """Convert an input to an array of ``xp``: its own arrays unchanged, everything else through numpy.
 
-    Raises as :func:`to_array`, and UnsupportedError [array.dtype], [array.narrowed].
+    Raises as :func:`to_array`, and UnsupportedError [array.dtype].
     """
 
     def fit(item: Array, type: Tensor, name: str) -> Any:
@@ -187,7 +187,7 @@ def bind_sizes(inputs: Several[Value], bound: Several[Array]) -> dict[str, int]:
         for type, array in _with_types(value.type, item):
             _check_shape(value.name, type, tuple(array.shape), sizes)
         if isinstance(value.type, Sequence) and value.type.length is not None and not _binds(value.type.length, len(item), sizes):
-            raise EngineError("input.sequence", f"input {value.name!r} must be {value.type}, got {len(item)} elements")
+            raise EngineError("input.type", f"input {value.name!r} must be {value.type}, got {len(item)} elements")
     return sizes
 
 

@@ -37,7 +37,7 @@ FREE_ENDS = 16
 class Limits:
     """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.
 
-    A Model keeps the limits that it was loaded with. Raises EngineError [limits.value] for a number that is negative or above
+    A Model keeps the limits that it was loaded with. Raises EngineError [argument.value] for a number that is negative or above
     MAX_COUNT (MAX_SECONDS for ``seconds``).
     """
 
@@ -74,22 +74,22 @@ class Limits:
             highest = MAX_SECONDS if field.name == "seconds" else MAX_COUNT
             if not is_number or not 0 <= value <= highest:
                 got = str(value)[:40] if is_number else repr(value)
-                raise EngineError("limits.value", f"the limit {field.name} must be a number from 0 to {highest}, got {got}")
+                raise EngineError("argument.value", f"the limit {field.name} must be a number from 0 to {highest}, got {got}")
 
     def with_settings(self, settings: Iterable[str]) -> Limits:
         """Return these limits with changes written as ``name=value``, the syntax of the command line.
 
-        Raises EngineError [limits.unknown], [limits.value].
+        Raises EngineError [argument.value].
         """
         changes: dict[str, Any] = {}
         for setting in settings:
             name, _, text = setting.partition("=")
             if name not in self.__slots__:
-                raise EngineError("limits.unknown", f"the limit must be one of {', '.join(self.__slots__)}, got {name!r}")
+                raise EngineError("argument.value", f"the limit must be one of {', '.join(self.__slots__)}, got {name!r}")
             try:
                 changes[name] = float(text) if name == "seconds" else int(text)
             except ValueError:
-                raise EngineError("limits.value", f"the limit {name} must be a number, got {text[:40]!r}") from None
+                raise EngineError("argument.value", f"the limit {name} must be a number, got {text[:40]!r}") from None
         return replace(self, **changes)
 
     def describe(self, name: str) -> str:
@@ -193,21 +193,22 @@ def refuse_array(sizes: Iterable[int], itemsize: int, subject: str) -> None:
 
 
 def refuse_table(sizes: Iterable[int], itemsize: int, subject: str) -> None:
-    """Raise UnsupportedError [constant.bytes] where a constant that a rewrite computes from sizes exceeds ``folded_bytes``."""
+    """Raise UnsupportedError [limits.exceeded] where a constant that a rewrite computes from sizes exceeds ``folded_bytes``."""
     limits = current().limits
     nbytes = itemsize * prod(sizes)
     if nbytes > limits.folded_bytes:
         raise UnsupportedError(
-            "constant.bytes", f"{subject} would be a constant of {nbytes} bytes; {limits.describe('folded_bytes')}"
+            "limits.exceeded", f"{subject} would be a constant of {nbytes} bytes; {limits.describe('folded_bytes')}"
         )
 
 
 def refuse_unrolling(steps: int, nodes_per_step: int, subject: str) -> None:
-    """Raise UnsupportedError [unroll.steps] where ``steps`` of ``subject``, written one by one, exceed the limit ``nodes``."""
+    """Raise UnsupportedError [limits.exceeded] where ``steps`` of ``subject``, written one by one, exceed the limit ``nodes``."""
     limits = current().limits
     if steps * nodes_per_step > limits.nodes:
         raise UnsupportedError(
-            "unroll.steps", f"{subject} ({steps}) would be written as {steps * nodes_per_step} nodes; {limits.describe('nodes')}"
+            "limits.exceeded",
+            f"{subject} ({steps}) would be written as {steps * nodes_per_step} nodes; {limits.describe('nodes')}",
         )
 
 

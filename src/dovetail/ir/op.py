@@ -295,11 +295,11 @@ class Op:
 
 
 def _register(cls: type[Op]) -> None:
-    """Enter a class into the registry. Raises RuleError [op.name] where another class has its name."""
+    """Enter a class into the registry. Raises RuleError [name.taken] where another class has its name."""
     other = REGISTRY[cls.__name__] if REGISTRY.is_loaded(cls.__name__) else None
     # A module that is executed again defines the same class again.
     if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise RuleError("op.name", f"{cls.__module__} and {other.__module__} both define an operator {cls.__name__}")
+        raise RuleError("name.taken", f"{cls.__module__} and {other.__module__} both define an operator {cls.__name__}")
     REGISTRY[cls.__name__] = cls
 
 
@@ -404,7 +404,7 @@ def check_inputs(op: Op, xs: Several[View | None]) -> dict[str, DType]:
             continue
         type = x.type
         if not isinstance(type, Tensor):
-            raise RuleError("type.tensor", f"input {port.name!r} must be a tensor, got {type}")
+            raise RuleError("type.kind", f"input {port.name!r} must be a tensor, got {type}")
         dtype = type.dtype
         if dtype is None:
             continue

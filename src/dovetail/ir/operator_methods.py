@@ -62,10 +62,10 @@ class OperatorMethod:
 
 
 def operator_class(kind: str) -> type[Op]:
-    """Look up an operator by name. Raises MissingAttributeError [builder.operator] with the closest names."""
+    """Look up an operator by name. Raises MissingAttributeError [name.unknown] with the closest names."""
     operator = REGISTRY.get(kind)
     if operator is None:
-        raise MissingAttributeError("builder.operator", f"no operator is named {kind!r}{_suggest_operator(kind)}")
+        raise MissingAttributeError("name.unknown", f"no operator is named {kind!r}{_suggest_operator(kind)}")
     return operator
 
 

@@ -40,17 +40,17 @@ class Tensor:
 
 
 class _NotTensor:
-    """The properties of Tensor that the other types lack: reading one raises MissingAttributeError [type.tensor]."""
+    """The properties of Tensor that the other types lack: reading one raises MissingAttributeError [type.kind]."""
 
     __slots__ = ()
 
     @property
     def dtype(self) -> DType | None:
-        raise MissingAttributeError("type.tensor", f"{self} is no tensor and has no element type")
+        raise MissingAttributeError("type.kind", f"{self} is no tensor and has no element type")
 
     @property
     def shape(self) -> Shape | None:
-        raise MissingAttributeError("type.tensor", f"{self} is no tensor and has no shape")
+        raise MissingAttributeError("type.kind", f"{self} is no tensor and has no shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,32 +144,32 @@ def impossible(sizes: Seq[Size | None]) -> str:
 
 
 def dtype_of(type: Type) -> DType:
-    """Return the element type. Raises Unknown, and RuleError [type.tensor] where the value is no tensor."""
+    """Return the element type. Raises Unknown, and RuleError [type.kind] where the value is no tensor."""
     if not isinstance(type, Tensor):
-        raise RuleError("type.tensor", f"the value must be a tensor, got {type}")
+        raise RuleError("type.kind", f"the value must be a tensor, got {type}")
     if type.dtype is None:
         raise Unknown
     return type.dtype
 
 
 def sequence_of(type: Type) -> Sequence:
-    """Return the type as a Sequence. Raises Unknown, and RuleError [type.sequence] for any other type."""
+    """Return the type as a Sequence. Raises Unknown, and RuleError [type.kind] for any other type."""
     if isinstance(type, Sequence):
         return type
     if type == UNKNOWN:
         raise Unknown
-    raise RuleError("type.sequence", f"the value must be a sequence, got {type}")
+    raise RuleError("type.kind", f"the value must be a sequence, got {type}")
 
 
 def shape_of(type: Type) -> Shape | None:
-    """Return the shape, None for an unknown rank. Raises RuleError [type.tensor] where the value is no tensor."""
+    """Return the shape, None for an unknown rank. Raises RuleError [type.kind] where the value is no tensor."""
     if not isinstance(type, Tensor):
-        raise RuleError("type.tensor", f"the value must be a tensor, got {type}")
+        raise RuleError("type.kind", f"the value must be a tensor, got {type}")
     return type.shape
 
 
 def dims_of(type: Type) -> Shape:
-    """Return the shape. Raises Unknown for an unknown rank, and RuleError [type.tensor]."""
+    """Return the shape. Raises Unknown for an unknown rank, and RuleError [type.kind]."""
     shape = shape_of(type)
     if shape is None:
         raise Unknown
@@ -259,10 +259,10 @@ def common_type(first: Type, second: Type) -> Type:
 
 
 def total(shape: Iterable[Size]) -> Size:
-    """Return the number of elements. Raises RuleError [shape.overflow] where a known product exceeds 2**63 - 1."""
+    """Return the number of elements. Raises RuleError [shape.range] where a known product exceeds 2**63 - 1."""
     product: Size = symbolic.product(shape)
     if isinstance(product, int) and product > INT64_MAX:
-        raise RuleError("shape.overflow", f"the number of elements must be at most 2**63 - 1, got {product}")
+        raise RuleError("shape.range", f"the number of elements must be at most 2**63 - 1, got {product}")
     return product
 
 

@@ -27,8 +27,8 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     that is taken). Where ``of`` is not a scalar, the new model has one more input, ``grad:<of>``, the incoming gradient of the
     same shape. A value that ``of`` does not depend on has a gradient of zeros.
 
-    Raises RuleError [grad.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
-    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [grad.types] where a gradient
+    Raises RuleError [name.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
+    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [type.unknown] where a gradient
     depends on types that are not known.
     """
     new = copy_model(model)
@@ -113,12 +113,12 @@ def _specialize(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
 def _select_values(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:
     if names is None:
         if role == "of" and len(default) != 1:
-            raise RuleError("grad.unknown", f"of must name an output of a model with several: {', '.join(map(repr, default))}")
+            raise RuleError("name.unknown", f"of must name an output of a model with several: {', '.join(map(repr, default))}")
         names = default
     wanted = [names] if isinstance(names, str) else list(names)
     missing = [name for name in wanted if name not in values]
     if missing:
-        raise RuleError("grad.unknown", f"{role}: the model has no value {', '.join(map(repr, missing))}")
+        raise RuleError("name.unknown", f"{role}: the model has no value {', '.join(map(repr, missing))}")
     return [values[name] for name in wanted]
 
 
@@ -144,7 +144,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
             continue
         try:
             if any(x is not None and id(x) in quantized for x in node.inputs):
-                raise UnsupportedError("grad.quantize", "quantization has no gradient")
+                raise UnsupportedError("grad.op", "quantization has no gradient")
             gradients = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=describe_op(node.op, node.inputs)))
@@ -169,7 +169,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
 def _unknown_types_error(node: Node, error: Exception) -> UnsupportedError:
     message = f"the gradient of {type(node.op).__name__} needs types, ranks or shapes that are not known"
     return UnsupportedError(
-        "grad.types", f"{message}: {error}" if str(error) else message, node=node.label, op=describe_op(node.op, node.inputs)
+        "type.unknown", f"{message}: {error}" if str(error) else message, node=node.label, op=describe_op(node.op, node.inputs)
     )
 
 

@@ -41,7 +41,7 @@ def specialize_ranks(graph: Graph) -> Graph:
 
     Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
     its rank is known; then a condition on that rank is constant, and the branch that it selects replaces its If. A branch that
-    violates a rule at all sizes becomes one that raises when it runs. Raises UnsupportedError [if.rank] where an output of the
+    violates a rule at all sizes becomes one that raises when it runs. Raises UnsupportedError [op.unsayable] where an output of the
     graph itself has two ranks, or beyond GROWTH.
     """
     return _Specializer(graph).graph()
@@ -114,7 +114,7 @@ class _Specializer:
                 continue
             if not todo:
                 raise _TwoRanks(
-                    "if.rank", "results that leave the graph must have one rank, and the branches differ", node=step.label
+                    "op.unsayable", "results that leave the graph must have one rank, and the branches differ", node=step.label
                 )
             after = self._write_independent(b, step, todo, env)
             self._sink(b, step, after, env, outputs)
@@ -144,7 +144,7 @@ class _Specializer:
         self.nodes_left -= 1
         if self.nodes_left < 0:
             raise UnsupportedError(
-                "if.rank", f"branches of different ranks must multiply the nodes at most {GROWTH} times", node=node.label
+                "op.unsayable", f"branches of different ranks must multiply the nodes at most {GROWTH} times", node=node.label
             )
         if not node.inputs and (data := node.outputs[0].constant) is not None:
             results = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
@@ -186,7 +186,7 @@ class _Specializer:
         if _differ(branches):
             ranks = [[_rank(y) for y in branch.outputs] for branch in branches]
             raise _TwoRanks(
-                "if.rank", f"results that leave the graph must have one rank, got {ranks[0]} and {ranks[1]}", node=node.label
+                "op.unsayable", f"results that leave the graph must have one rank, got {ranks[0]} and {ranks[1]}", node=node.label
             )
         op = If(then_branch=branches[0], else_branch=branches[1], outputs=len(wanted))
         results = b.add(op, env[id(condition)], *(env[id(x)] for x in captures), env[id(condition)], name=node.name)

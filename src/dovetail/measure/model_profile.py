@@ -259,7 +259,7 @@ def profile(
     timed runs of each engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``,
     20 by default.
 
-    Raises EngineError [run.time], [profile.engine]; UnsupportedError [runtime.missing] for an engine that is not installed. A
+    Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed. A
     peer that refuses the model has the reason in its ``notes``.
     """
     from dovetail.engine.step_profile import profile_steps
@@ -300,7 +300,7 @@ def _add_shares(steps: Sequence[EngineStep], rows: Sequence[dict[str, Any]]) -> 
 
 def _check_engine(engine: str) -> None:
     if engine not in ENGINES:
-        raise EngineError("profile.engine", f"an engine to profile must be one of {', '.join(ENGINES)}, got {engine!r}")
+        raise EngineError("argument.value", f"an engine to profile must be one of {', '.join(ENGINES)}, got {engine!r}")
     if engine != NATIVE and not is_installed(engine):
         raise UnsupportedError("runtime.missing", f"{engine} is not installed")
 

@@ -148,7 +148,7 @@ def _warnings(model: Model) -> list[Diagnostic]:
 def drawing_of(model: Model) -> str:
     """Return the drawing of a model as an SVG element.
 
-    Raises UnsupportedError [draw.library] where the packages of ``dovetail-graph[draw]`` are missing.
+    Raises UnsupportedError [extra.missing] where the packages of ``dovetail-graph[draw]`` are missing.
     """
     # Deferred for start-up time.
     from dovetail.report.draw import draw_model

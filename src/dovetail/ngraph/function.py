@@ -53,12 +53,12 @@ class Function(Model):
             writer.value(Output(parameter, 0))
         known = len(self.graph.inputs)
         if known != len(parameters):
-            raise RuleError("function.parameters", "parameters must differ, got one twice")
+            raise RuleError("argument.value", "parameters must differ, got one twice")
         values = [writer.value(result) for result in wanted]
         extra = [value.name for value in self.graph.inputs[known:]]
         if extra:
             raise RuleError(
-                "function.parameters", f"parameters must include every one that the results need, got none for {', '.join(extra)}"
+                "argument.value", f"parameters must include every one that the results need, got none for {', '.join(extra)}"
             )
         for value in values:
             writer.b.output(value.name if not _is_out(self.graph, value) else f"{value.name}_result", value)
@@ -74,9 +74,9 @@ class Adjoints(dict[Parameter, Node]):
     """The gradients by Parameter."""
 
     def backprop_node(self, parameter: Parameter) -> Node:
-        """Return the gradient with respect to ``parameter``. Raises RuleError [grad.unknown]."""
+        """Return the gradient with respect to ``parameter``. Raises RuleError [name.unknown]."""
         if parameter not in self:
-            raise RuleError("grad.unknown", f"the outputs do not depend on {parameter!r}")
+            raise RuleError("name.unknown", f"the outputs do not depend on {parameter!r}")
         return self[parameter]
 
 
@@ -85,7 +85,7 @@ def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[
     ends = [output_of(item) for item in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
     starts = [output_of(item) for item in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
     if len(ends) != len(starts):
-        raise RuleError("grad.deltas", f"{len(starts)} deltas for {len(ends)} outputs")
+        raise RuleError("argument.value", f"{len(starts)} deltas for {len(ends)} outputs")
     parameters = [node for node in in_order([end.node for end in ends], lambda node: False) if isinstance(node, Parameter)]
     parameters = [node for node in parameters if node.type.dtype is not None and node.type.dtype.is_float]
     writer = NodeWriter()

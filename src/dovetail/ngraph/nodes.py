@@ -146,11 +146,11 @@ def output_of(argument: Node | Output) -> Output:
 
 
 def check_integers(numbers: Any, subject: str) -> tuple[int, ...]:
-    """Check and return integers of 64 bits. Raises RuleError [node.number]."""
+    """Check and return integers of 64 bits. Raises RuleError [argument.type]."""
     integers = []
     for number in numbers:
         if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not -(2**63) <= int(number) < 2**63:
-            raise RuleError("node.number", f"{subject} must be an integer of 64 bits, got {number!r}")
+            raise RuleError("argument.type", f"{subject} must be an integer of 64 bits, got {number!r}")
         integers.append(int(number))
     return tuple(integers)
 
@@ -204,9 +204,9 @@ class Constant(Node):
         if self.dtype.is_integer and array.size and array.dtype.kind in "iuf":
             low, high = self.dtype.range()
             if any(not low <= item <= high or item != int(item) for item in array.reshape(-1).tolist()):
-                raise RuleError("constant.range", f"an element does not fit {self.dtype}")
+                raise RuleError("constant.data", f"an element does not fit {self.dtype}")
         if flat.size not in (count, 1):
-            raise RuleError("constant.size", f"{flat.size} elements for the shape {list(sizes)} of {count}")
+            raise RuleError("constant.data", f"{flat.size} elements for the shape {list(sizes)} of {count}")
         self.data = np.array(np.broadcast_to(flat, (count,)) if flat.size == 1 else flat).reshape(sizes)
         self.data.flags.writeable = False
         super().__init__()

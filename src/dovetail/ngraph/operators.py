@@ -47,7 +47,7 @@ class Reshape(Node):
             raise RuleError("reshape.target", f"sizes {list(self.output_shape)} should not be negative")
         rank = len(self.input_order) if x.shape is None else len(x.shape)
         if sorted(self.input_order) != list(range(rank)):
-            raise RuleError("reshape.order", f"{list(self.input_order)} is no permutation of {rank} axes")
+            raise RuleError("axis.repeated", f"{list(self.input_order)} is no permutation of {rank} axes")
         # Where the rank is not known yet, the transpose sees to it that it is this one.
         if self.input_order != tuple(range(rank)) or x.shape is None:
             x = b.Transpose(x, self.input_order)
@@ -82,13 +82,13 @@ class Slice(Node):
         (x,) = xs
         counts = {len(self.lower_bounds), len(self.upper_bounds), len(self.strides)}
         if len(counts) != 1 or (x.shape is not None and counts != {len(x.shape)}):
-            raise RuleError("slice.rank", f"{sorted(counts)} bounds and strides for {x.type}")
+            raise RuleError("attribute.length", f"{sorted(counts)} bounds and strides for {x.type}")
         for axis, (low, high, stride) in enumerate(zip(self.lower_bounds, self.upper_bounds, self.strides, strict=True)):
             size = None if x.shape is None else x.shape[axis]
             if not 0 <= low <= high or (size is not None and symbolic.less_equal(high, size) is False):
-                raise RuleError("slice.bounds", f"bounds [{low}, {high}) along axis {axis} do not lie in [0, {size}]")
+                raise RuleError("attribute.range", f"bounds [{low}, {high}) along axis {axis} do not lie in [0, {size}]")
             if stride < 1:
-                raise RuleError("slice.stride", f"stride {stride} along axis {axis} is below 1")
+                raise RuleError("attribute.range", f"stride {stride} along axis {axis} is below 1")
         axes = list(range(len(self.lower_bounds)))
         if not axes:
             return b.Identity(x)
@@ -128,7 +128,7 @@ def _scalar_axis(axis: Node | Output | int) -> int:
         return check_integers([axis], "the axis")[0]
     constant = constant_of(output_of(axis))
     if constant is None or constant.data.ndim != 0 or not constant.dtype.is_integer:
-        raise RuleError("split.axis", f"the axis must be a scalar integer constant, got {axis!r}")
+        raise RuleError("argument.type", f"the axis must be a scalar integer constant, got {axis!r}")
     return int(constant.data)
 
 

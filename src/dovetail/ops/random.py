@@ -60,7 +60,7 @@ def _read_shape(shape: View) -> Any:
 def _check_bounds(*bounds: Any) -> None:
     for x in bounds:
         if x.shape is not None and any(symbolic.equal(size, 1) is False for size in x.shape):
-            raise RuleError("random.bound", f"bounds must be scalars, got shape {list(x.shape)}")
+            raise RuleError("shape.single", f"bounds must be scalars, got shape {list(x.shape)}")
 
 
 def _as_scalar(b: Builder, x: Value) -> Any:
@@ -191,9 +191,9 @@ class Multinomial(_Random, sig="x: F -> y: I"):
 
     def validate(self) -> None:
         if self.sample_size < 1:
-            raise RuleError("random.count", f"sample_size must be at least 1, got {self.sample_size}")
+            raise RuleError("attribute.range", f"sample_size must be at least 1, got {self.sample_size}")
         if self.dtype not in ("i32", "i64"):
-            raise RuleError("random.dtype", f"dtype must be i32 or i64, got {self.dtype}")
+            raise RuleError("attribute.value", f"dtype must be i32 or i64, got {self.dtype}")
 
     def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))

@@ -75,7 +75,7 @@ class RuntimeAttributes(Op):
         for name in self.names:
             field = self.op.fields_by_name.get(name)
             if field is None or not can_be_input(field):
-                raise RuleError("attribute.input", f"{type(self.op).__name__} must have an integer attribute {name!r}")
+                raise RuleError("attribute.unknown", f"{type(self.op).__name__} must have an integer attribute {name!r}")
         if self.outputs != output_count(self.op):
             raise RuleError(
                 "node.outputs", f"the number of outputs must be that of {self.op} ({output_count(self.op)}), got {self.outputs}"
@@ -142,9 +142,9 @@ class RuntimeAttributes(Op):
         if shape is None:
             return
         if len(shape) > 1:
-            raise RuleError("input.rank", f"{name} must have the rank 0 or 1, got {len(shape)}")
+            raise RuleError("shape.rank", f"{name} must have the rank 0 or 1, got {len(shape)}")
         if not self._is_list(name) and shape and symbolic.equal(shape[0], 1) is False:
-            raise RuleError("attribute.count", f"{name} must have one element, got {shape[0]}")
+            raise RuleError("shape.single", f"{name} must have one element, got {shape[0]}")
 
     # The rules
 
@@ -370,11 +370,11 @@ def as_attributes(b: Builder, node: Node) -> list[Value] | None:
 def _placeholder(kind: type[Op], name: str) -> Any:
     """Return the placeholder for an attribute that comes as an input: its default, or the simplest value.
 
-    Raises RuleError [attribute.input] where the attribute cannot be an input.
+    Raises RuleError [attribute.unknown] where the attribute cannot be an input.
     """
     field = kind.fields_by_name.get(name)
     if field is None or not can_be_input(field):
-        raise RuleError("attribute.input", f"{kind.__name__} has no integer attribute {name!r}")
+        raise RuleError("attribute.unknown", f"{kind.__name__} has no integer attribute {name!r}")
     if field.default is not REQUIRED:
         return field.default
     return () if field.annotation.startswith("tuple") else 0

@@ -60,7 +60,7 @@ def is_size(item: Size) -> bool:
 
 
 def length_of_vector(x: View, name: str, scalar: bool = False) -> Size | None:
-    """Return the length of a vector (of a scalar, where allowed: 1), None where unknown. Raises RuleError [input.rank]."""
+    """Return the length of a vector (of a scalar, where allowed: 1), None where unknown. Raises RuleError [shape.rank]."""
     shape = x.shape
     if shape is None:
         return None
@@ -68,7 +68,7 @@ def length_of_vector(x: View, name: str, scalar: bool = False) -> Size | None:
         return shape[0]
     if scalar and not shape:
         return 1
-    raise RuleError("input.rank", f"{name} must be a vector, got rank {len(shape)}")
+    raise RuleError("shape.rank", f"{name} must be a vector, got rank {len(shape)}")
 
 
 def view_of(x: Array) -> View:

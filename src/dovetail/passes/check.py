@@ -25,7 +25,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
     known = {id(value): {(id(user), index) for user, index in value.uses} for value in graph.values()}
     for value in graph.values():
         if value.name in names:
-            fault("graph.name", f"two values are called {value.name!r}")
+            fault("graph.repeated", f"two values are called {value.name!r}")
         names.add(value.name)
     for node in graph.nodes:
         for index, x in enumerate(node.inputs):
@@ -38,7 +38,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
             readers[id(x)] = readers.get(id(x), 0) + 1
         for index, y in enumerate(node.outputs):
             if y.node is not node or y.index != index:
-                fault("graph.owner", f"{y.name!r} does not know its node", node.label)
+                fault("graph.uses", f"{y.name!r} does not know its node", node.label)
             produced[id(y)] = y.name
         for name, body in bodies(node.op):
             faults.extend(Diagnostic(item.code, f"{name}: {item.message}", node.label) for item in validate(body))

@@ -35,7 +35,7 @@ RESERVED_PROPERTIES = (STATES, OPENVINO_RECORD)
 def rename_values(model: Model, names: Mapping[str, str]) -> Model:
     """Return ``model`` with values renamed from the keys to the values of ``names``, at once: names may be exchanged.
 
-    A port of OpenVINO IR with several names keeps the others. Raises RuleError [name.unknown], [name.type], [name.taken].
+    A port of OpenVINO IR with several names keeps the others. Raises RuleError [name.unknown], [argument.type], [name.taken].
     """
     new = copy_model(model)
     values = select_values(new, list(names))
@@ -46,7 +46,7 @@ def rename_values(model: Model, names: Mapping[str, str]) -> Model:
     errors: list[DovetailError] = []
     for target in names.values():
         if not isinstance(target, str) or not target:
-            errors.append(RuleError("name.type", f"a name must be a string that is not empty, got {target!r}"))
+            errors.append(RuleError("argument.type", f"a name must be a string that is not empty, got {target!r}"))
         elif target in remaining:
             errors.append(RuleError("name.taken", f"the name {target!r} is taken", file=model.file))
         remaining.add(target)
@@ -84,12 +84,12 @@ def set_outputs(model: Model, names: str | Iterable[str]) -> Model:
     """Return ``model`` with the values ``names`` as its outputs, in this order, and without the nodes that none of them needs.
 
     Inputs stay. A state without its outputs is dropped, with a warning [state.incomplete]. Raises RuleError [name.unknown],
-    [output.none] where ``names`` is empty.
+    [graph.outputs] where ``names`` is empty.
     """
     new = copy_model(model)
     selected = select_values(new, names_of(names))
     if not selected:
-        raise RuleError("output.none", "a model needs at least one output, got none", file=model.file)
+        raise RuleError("graph.outputs", "a model needs at least one output, got none", file=model.file)
     new.graph.outputs = list({id(value): value for value in selected}.values())
     for value in new.graph.outputs:
         # A port of OpenVINO IR without names is no output that a caller could name.
@@ -107,7 +107,7 @@ def add_outputs(model: Model, names: str | Iterable[str]) -> Model:
 
 
 def drop_outputs(model: Model, names: str | Iterable[str]) -> Model:
-    """Return ``model`` without the outputs ``names``. Raises RuleError [name.unknown], [output.unknown], [output.none]."""
+    """Return ``model`` without the outputs ``names``. Raises RuleError [name.unknown], [output.unknown], [graph.outputs]."""
     dropped = select_values(model, names_of(names))
     outputs = {id(value) for value in model.outputs}
     listed = ", ".join(repr(value.name) for value in model.outputs)
@@ -131,8 +131,8 @@ def replace_constants(model: Model, data: Mapping[str, Operand]) -> Model:
 
     An array must have the element type of the constant, and may have another shape. A Python number fills the shape of the
     constant; numbers and lists of them must fit its element type exactly. Raises RuleError [name.unknown], [constant.computed]
-    for a value that is no constant, UnsupportedError [constant.folded] for one that loading has also folded into attributes or
-    other constants, EngineError [input.dtype], [input.array] for the data, and the errors of :func:`dovetail.infer`.
+    for a value that is no constant, UnsupportedError [constant.computed] for one that loading has also folded into attributes or
+    other constants, EngineError [input.dtype], [input.type] for the data, and the errors of :func:`dovetail.infer`.
     """
     new = copy_model(model)
     errors: list[DovetailError] = []
@@ -154,7 +154,7 @@ def _replace_constant(value: Value, item: Operand) -> None:
         raise RuleError("constant.computed", f"{value.name!r} must be a constant to be replaced, and is {producer}")
     if value.metadata.get(FOLDED):
         raise UnsupportedError(
-            "constant.folded",
+            "constant.computed",
             f"the constant {value.name!r} was folded into attributes or other constants when the model was loaded, "
             "and replacing it would change only some of its readers",
         )
@@ -175,7 +175,7 @@ def convert_inputs(model: Model, dtypes_by_name: Mapping[str, DTypeLike]) -> Mod
     """Return ``model`` whose inputs ``dtypes_by_name`` have other element types; a Cast converts each to its former type.
 
     The input keeps its name and shape. Raises RuleError [name.unknown], [input.unknown] for a value that is no input,
-    [type.tensor] for an input that is no tensor of known type, UnsupportedError [dtype.unknown], [input.state], [input.output]
+    [type.kind] for an input that is no tensor of known type, UnsupportedError [dtype.unknown], [input.shared]
     for an input that is a state or also an output.
     """
     new = copy_model(model)
@@ -207,11 +207,11 @@ def _check_conversion(model: Model, value: Value) -> None:
         listed = ", ".join(repr(each.name) for each in model.inputs)
         raise RuleError("input.unknown", f"{name!r} is no input of the model; it has {listed}")
     if not isinstance(value.type, Tensor) or value.type.dtype is None:
-        raise RuleError("type.tensor", f"the input {name!r} must be a tensor of known element type, got {value.type}")
+        raise RuleError("type.kind", f"the input {name!r} must be a tensor of known element type, got {value.type}")
     if name in state_inputs(model):
-        raise UnsupportedError("input.state", f"the input {name!r} is a state, whose type is also that of its output")
+        raise UnsupportedError("input.shared", f"the input {name!r} is a state, whose type is also that of its output")
     if any(value is output for output in model.outputs):
-        raise UnsupportedError("input.output", f"the input {name!r} is also an output, whose type would change")
+        raise UnsupportedError("input.shared", f"the input {name!r} is also an output, whose type would change")
 
 
 def _insert_cast(graph: Graph, value: Value, dtype: DType) -> None:
@@ -234,15 +234,15 @@ def _insert_cast(graph: Graph, value: Value, dtype: DType) -> None:
 def set_metadata(model: Model, entries: Mapping[str, str]) -> Model:
     """Return ``model`` with metadata: ``metadata_props`` of an ONNX model, ``rt_info`` of an IR model ("a/b": b within a).
 
-    Raises RuleError [metadata.type] for keys and texts that are no strings, [metadata.reserved] for keys of dovetail itself.
+    Raises RuleError [argument.type] for keys and texts that are no strings, [name.taken] for keys of dovetail itself.
     """
     new = copy_model(model)
     errors: list[DovetailError] = []
     for key, text in entries.items():
         if not isinstance(key, str) or not isinstance(text, str) or not key:
-            errors.append(RuleError("metadata.type", f"metadata must be strings, got {key!r}: {text!r}"))
+            errors.append(RuleError("argument.type", f"metadata must be strings, got {key!r}: {text!r}"))
         elif key in RESERVED_PROPERTIES or (model.format == "openvino" and key.split("/")[0] == PATH[0]):
-            errors.append(RuleError("metadata.reserved", f"the metadata {key!r} is written by dovetail and must not be set"))
+            errors.append(RuleError("name.taken", f"the metadata {key!r} is written by dovetail and must not be set"))
     raise_all(errors, "metadata that cannot be set")
     if model.format == "openvino":
         info: list[Any] = _copy_items(model.metadata.get("rt_info", []))

@@ -54,11 +54,11 @@ class InferenceReport:
         return tuple(item for item in self.unknown if not item.depends_on_data)
 
     def raise_losses(self) -> None:
-        """Raise RuleError [infer.unknown] with every lost dimension in its ``diagnostics``, if there is one."""
+        """Raise RuleError [type.unknown] with every lost dimension in its ``diagnostics``, if there is one."""
         raise_all(
             [
                 RuleError(
-                    "infer.unknown",
+                    "type.unknown",
                     f"the {'rank' if item.axis is None else f'size of axis {item.axis}'} of {item.value!r} is unknown",
                     node=item.node,
                     op=item.op,

@@ -51,8 +51,8 @@ def merge(
     [merge.name]. Equal names of symbols that are not unified are renamed likewise.
 
     The result has the format and metadata of ``first`` with metadata of ``second`` that it lacks, the larger of both opsets, and
-    the states of both. Raises RuleError [name.unknown], [merge.empty], [merge.input] (no input of the second, or one connected
-    twice), [merge.cycle] (a connection from the second model to the first), [merge.type] with every clash of types, and the
+    the states of both. Raises RuleError [name.unknown], [merge.connection] (no input of the second, or one connected
+    twice), [merge.connection] (a connection from the second model to the first), [merge.connection] with every clash of types, and the
     errors of :func:`dovetail.infer` where a node of the second model refuses the sizes of the first.
     """
     one, other = copy_model(first), copy_model(second)
@@ -96,7 +96,7 @@ def _is_open(value: Value) -> bool:
 def select_connections(
     first: Model, second: Model, connect: Mapping[str, str] | Iterable[tuple[str, str]] | None
 ) -> list[Connection]:
-    """Return the values that become inputs. Raises RuleError [name.unknown], [merge.empty], [merge.input], [merge.cycle]."""
+    """Return the values that become inputs. Raises RuleError [name.unknown], [merge.connection]."""
     inputs = _by_all_names(second.inputs)
     if connect is None:
         outputs = _by_all_names(first.outputs)
@@ -105,7 +105,7 @@ def select_connections(
         pairs = list({id(inputs[name]): (name, name) for name, _ in pairs}.values())
         if not pairs:
             listed = ", ".join(repr(value.name) for value in second.inputs)
-            raise RuleError("merge.empty", f"no output of the first model has the name of an input of the second: {listed}")
+            raise RuleError("merge.connection", f"no output of the first model has the name of an input of the second: {listed}")
     else:
         pairs = list(connect.items() if isinstance(connect, Mapping) else connect)
     values = values_by_name(first.graph)
@@ -115,17 +115,17 @@ def select_connections(
         is_backward = name in _by_all_names(second.outputs) and input_name in _by_all_names(first.inputs)
         if is_backward and (name not in values or input_name not in inputs):
             message = f"{name!r} is an output of the second model and {input_name!r} an input of the first"
-            errors.append(RuleError("merge.cycle", f"{message}: connections lead from the first model to the second"))
+            errors.append(RuleError("merge.connection", f"{message}: connections lead from the first model to the second"))
             continue
         if name not in values:
             errors.append(unknown_name(first, values, name))
         if input_name not in inputs:
             suggestion = closest(input_name, inputs)
             message = f"the second model has no input {input_name!r}{suggestion}"
-            errors.append(RuleError("merge.input", message, file=second.file))
+            errors.append(RuleError("merge.connection", message, file=second.file))
         elif id(inputs[input_name]) in connections:
             message = f"the input {input_name!r} of the second model must be connected once"
-            errors.append(RuleError("merge.input", message, file=second.file))
+            errors.append(RuleError("merge.connection", message, file=second.file))
         elif name in values:
             connections[id(inputs[input_name])] = Connection(values[name], inputs[input_name])
     raise_all(errors, "faults of the connections")
@@ -143,7 +143,7 @@ def _by_all_names(values: list[Value]) -> dict[str, Value]:
 def _unify(first: Model, second: Model, connections: list[Connection]) -> dict[str, Size]:
     """Rename the symbols of ``second`` that ``first`` has too, and return the substitution that makes connected types equal.
 
-    Raises RuleError [merge.type] with every clash.
+    Raises RuleError [merge.connection] with every clash.
     """
     known = symbols_in(first.graph)
     own = symbols_in(second.graph)
@@ -162,7 +162,7 @@ def _unify(first: Model, second: Model, connections: list[Connection]) -> dict[s
             unifier.unify_types(value.type, x.type)
         except RuleError as error:
             message = f"{value.name!r} cannot be the input {x.name!r} of the second model: {error.message}"
-            errors.append(RuleError("merge.type", message))
+            errors.append(RuleError("merge.connection", message))
     raise_all(errors, "clashes of types")
     return unifier.substitution
 

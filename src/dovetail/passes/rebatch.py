@@ -40,7 +40,7 @@ def rebatch(
     or ``inputs`` of the original model and variations of them.
 
     Raises RuleError [rebatch.request] for sizes that the model does not have, UnsupportedError [rebatch.sample] with every node
-    that combines samples or cannot be repaired, [rebatch.differs] where a renamed or fixed symbol changes a result.
+    that combines samples or cannot be repaired, [write.mismatch] where a renamed or fixed symbol changes a result.
     """
     dims, shapes = dims or {}, shapes or {}
     tried: list[list[FreedSize]] = []
@@ -126,7 +126,7 @@ def _compare_whole(model: Model, new: Model, seed: int) -> list[SampleComparison
     raise_all(
         [
             UnsupportedError(
-                "rebatch.differs", f"output {row.output} differs by {row.absolute:.3g} from the original {row.why}".strip()
+                "write.mismatch", f"output {row.output} differs by {row.absolute:.3g} from the original {row.why}".strip()
             )
             for row in rows
             if not row.agrees

@@ -26,13 +26,13 @@ def verify_part(
 ) -> list[Difference]:
     """Run the whole model, and the part on the whole's intermediate values; compare the part's outputs with the whole's.
 
-    ``inputs`` and ``outputs`` are those of :func:`dovetail.extract`. Raises UnsupportedError [verify.subgraph] for a part of a
+    ``inputs`` and ``outputs`` are those of :func:`dovetail.extract`. Raises UnsupportedError [argument.conflict] for a part of a
     subgraph, which the whole runs any number of times.
     """
     scope, _ = select_scope(model, [*(inputs or ()), *(outputs or ())])
     if scope.node is not None:
         raise UnsupportedError(
-            "verify.subgraph", f"a part of {scope.description} cannot be compared: the whole model has no single value of it"
+            "argument.conflict", f"a part of {scope.description} cannot be compared: the whole model has no single value of it"
         )
     own = {value.name for value in model.inputs}
     cut = [value.name for value in part.inputs if value.name not in own]

@@ -93,7 +93,7 @@ def simplify(
     ``fuse`` names operators that exporters write as several, from FUSIONS, or is "all": they are fused where the model's opset
     has the operator. That changes results by rounding.
 
-    Raises RuleError [simplify.pass] for the name of no pass, [simplify.fuse] for that of no fusion.
+    Raises RuleError [argument.value] for the name of no pass, [argument.value] for that of no fusion.
     """
     # Deferred for start-up time: the passes import a third of the operators.
     from dovetail.compare.prove.proof import prove as prove_equal
@@ -151,7 +151,7 @@ def _select(known: Collection[str], keep: Iterable[str] | None, skip: Iterable[s
     unknown = [name for name in (*(kept or ()), *skipped) if name not in known]
     if unknown:
         names = ", ".join(map(repr, dict.fromkeys(unknown)))
-        raise RuleError("simplify.pass", f"a pass must be one of {', '.join(known)}, got {names}{closest(unknown[0], known)}")
+        raise RuleError("argument.value", f"a pass must be one of {', '.join(known)}, got {names}{closest(unknown[0], known)}")
     return [name for name in known if (kept is None or name in kept) and name not in skipped]
 
 
@@ -162,7 +162,7 @@ def _select_fusions(model: Model, names: list[str]) -> tuple[list[Pass], list[st
     unknown = [name for name in names if name not in FUSIONS and name != "all"]
     if unknown:
         text = f"{', '.join(unknown)}{closest(unknown[0], FUSIONS)}"
-        raise RuleError("simplify.fuse", f"a fusion must be one of {', '.join(FUSIONS)}, or all, got {text}")
+        raise RuleError("argument.value", f"a fusion must be one of {', '.join(FUSIONS)}, or all, got {text}")
     found, notes = [], []
     opset = model.versions.get("", 0)
     for name, fusion in FUSIONS.items():

@@ -41,9 +41,9 @@ def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
     0. Each is a numpy array of any strides, or supports DLPack (torch, jax). Every element keeps its bits. ``out`` is written
     and returned; it may share memory with the inputs.
 
-    Raises RuleError [node.inputs] without arrays, [shape.scalar], [axis.range], [shape.overflow]; [shape.rank], [shape.disagree],
+    Raises RuleError [node.inputs] without arrays, [shape.rank], [axis.range], [shape.range]; [shape.rank], [shape.disagree],
     [type.disagree] for arrays that differ. Raises ArgumentTypeError [attribute.value] for an axis that is no integer. Raises
-    EngineError [array.library] for anything but an array; [array.dtype] for elements that are objects; [array.out] for an
+    EngineError [array.library] for anything but an array; [array.dtype] for elements that are objects; [output.array] for an
     ``out`` of another shape or type, a read-only one, or one that holds an element twice.
     """
     parts = [_array(item) for item in _items(arrays)]
@@ -62,9 +62,9 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
     The pieces are views of ``array``, copies with ``copy``, or the arrays of ``out``, one for each length. Lengths are at least
     0; one of them may be -1, the remainder. A negative axis counts from the end.
 
-    Raises RuleError [shape.scalar], [axis.range]; [split.sizes] for lengths that do not add up. Raises ArgumentTypeError
+    Raises RuleError [shape.rank], [axis.range]; [split.sizes] for lengths that do not add up. Raises ArgumentTypeError
     [attribute.value] for an axis and [split.sizes] for lengths that are no integers. Raises EngineError as :func:`concat`, and
-    [array.out] where two of ``out`` overlap or their number differs from that of the lengths.
+    [output.array] where two of ``out`` overlap or their number differs from that of the lengths.
     """
     source = _array(array)
     axis = axis_in(_axis(axis), _rank(source))
@@ -85,7 +85,7 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
 def copy(view: Any, out: Any = None) -> Array:
     """Copy a view of any strides, as of transposition or slicing, to a contiguous array. ``out`` is written and returned.
 
-    Raises EngineError [array.library], [array.dtype], [array.out] as :func:`concat`.
+    Raises EngineError [array.library], [array.dtype], [output.array] as :func:`concat`.
     """
     source = _array(view)
     target = np.empty(source.shape, source.dtype) if out is None else _writable(out, source.shape, source.dtype)
@@ -131,7 +131,7 @@ def _axis(axis: object) -> int:
 
 def _rank(array: Array) -> int:
     if array.ndim == 0:
-        raise RuleError("shape.scalar", "an array must have rank 1 or more, got a scalar")
+        raise RuleError("shape.rank", "an array must have rank 1 or more, got a scalar")
     return array.ndim
 
 
@@ -149,7 +149,7 @@ def _concat_shape(parts: list[Array], axis: int) -> tuple[tuple[int, ...], int]:
         for i, size in enumerate(part.shape):
             sizes[i] = sizes[i] + size if i == axis else int(agree(sizes[i], size))
     if sizes[axis] > INT64_MAX:
-        raise RuleError("shape.overflow", f"the sum of the sizes along axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
+        raise RuleError("shape.range", f"the sum of the sizes along axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
     return tuple(sizes), axis
 
 
@@ -174,23 +174,23 @@ def _views(source: Array, sizes: list[int], axis: int) -> list[Array]:
 def _writable(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     array = _array(out)
     if array.shape != shape or array.dtype != dtype:
-        raise EngineError("array.out", f"out must be {dtype}{list(shape)}, got {array.dtype}{list(array.shape)}")
+        raise EngineError("output.array", f"out must be {dtype}{list(shape)}, got {array.dtype}{list(array.shape)}")
     if not array.flags.writeable:
-        raise EngineError("array.out", "out must be writable, got a read-only array")
+        raise EngineError("output.array", "out must be writable, got a read-only array")
     extent = array.itemsize - 1
     for stride, size in sorted((abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True) if size > 1):
         if stride <= extent and array.size:
-            raise EngineError("array.out", f"the elements of out must not overlap, got strides {array.strides}")
+            raise EngineError("output.array", f"the elements of out must not overlap, got strides {array.strides}")
         extent += (size - 1) * stride
     return array
 
 
 def _all_writable(out: Sequence[Any], views: list[Array]) -> list[Array]:
     if not hasattr(out, "__len__"):
-        raise EngineError("array.out", f"out must be a sequence of arrays, got {type(out).__name__}")
+        raise EngineError("output.array", f"out must be a sequence of arrays, got {type(out).__name__}")
     if len(out) != len(views):
-        raise EngineError("array.out", f"out must have {len(views)} arrays, got {len(out)}")
+        raise EngineError("output.array", f"out must have {len(views)} arrays, got {len(out)}")
     arrays = [_writable(item, view.shape, view.dtype) for item, view in zip(out, views, strict=True)]
     if any(np.shares_memory(one, other) for one, other in combinations(arrays, 2) if np.may_share_memory(one, other)):
-        raise EngineError("array.out", "arrays of out must not share memory")
+        raise EngineError("output.array", "arrays of out must not share memory")
     return arrays

@@ -46,7 +46,7 @@ class CacheProgram(LoadedProgram):
         self._copied_bytes = 0
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Plan for some sets of sizes before the first call. Raises EngineError [engine.option]."""
+        """Plan for some sets of sizes before the first call. Raises EngineError [argument.value]."""
         self._program.prepare(sizes)
 
     @property

@@ -76,12 +76,12 @@ def compile(
     inputs and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
     ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of running one operator at a time.
 
-    Raises EngineError [engine.unknown], [engine.option], [engine.threads], [cache.folder], [device.unknown], [device.option],
-    [sharding.mesh], [sharding.name], [sharding.axis], [sharding.shape],
+    Raises EngineError [argument.value], [cache.folder], [device.unknown], [argument.conflict],
+    [argument.value], [name.unknown], [sharding.spec],
     UnsupportedError [extra.missing], and the errors of ``load``.
     """
     if backend not in BACKENDS:
-        raise EngineError("device.backend", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        raise EngineError("argument.value", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     placement = {
         "device": device,
         "results": results,
@@ -105,9 +105,9 @@ def compile(
         return compile_on_device(_load(model, limits, max_memory), backend, **placement)
     _refuse_options(placement, 'backend="dovetail"')
     if engine not in ("auto", *ENGINES):
-        raise EngineError("engine.unknown", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
+        raise EngineError("argument.value", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
     if engine == "interpreter" and (reuse_caches or sizes):
-        raise EngineError("engine.option", "reuse_caches and sizes are options of the native engine")
+        raise EngineError("argument.conflict", "reuse_caches and sizes are options of the native engine")
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
         thread_count(threads)
         if elide != "auto":
@@ -210,11 +210,11 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
 
 
 def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
-    """Raise EngineError [device.option] for an option that differs from its default."""
+    """Raise EngineError [argument.conflict] for an option that differs from its default."""
     defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False, "reuse_caches": False, "sizes": ()}
     wrong = [name for name, value in options.items() if value != defaults.get(name)]
     if wrong:
-        raise EngineError("device.option", f"{subject} does not take {', '.join(wrong)}")
+        raise EngineError("argument.conflict", f"{subject} does not take {', '.join(wrong)}")
 
 
 def plan(

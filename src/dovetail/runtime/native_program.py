@@ -59,7 +59,7 @@ class NativeProgram(LoadedProgram):
         return self._call_fast
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Plan for some sets of sizes before the first call. Raises EngineError [engine.option]."""
+        """Plan for some sets of sizes before the first call. Raises EngineError [argument.value]."""
         assert self._engine is not None
         with counting(self.model.limits):
             self._engine.prepare(sizes)

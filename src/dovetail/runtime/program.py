@@ -136,7 +136,7 @@ class Program(ABC):
         change before its result is returned. The error of an item is raised at its place and ends the iteration. Closing
         the iterator ends its threads.
 
-        Raises EngineError [engine.streams], and [program.states] for a model with states, whose calls depend on each other.
+        Raises EngineError [argument.value], and [program.states] for a model with states, whose calls depend on each other.
         """
         if self.model.states:
             message = "map takes a model without states: call a session() for each item, in order"
@@ -194,7 +194,7 @@ class Program(ABC):
         return inputs
 
     def _check_out(self, out: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
-        """Return ``out`` by name. Raises EngineError [output.unknown], [output.array], [output.overlap]."""
+        """Return ``out`` by name. Raises EngineError [output.unknown], [output.array]."""
         names = [value.name for value in self.model.outputs]
         if not isinstance(out, Mapping):
             if not isinstance(out, list | tuple) or len(out) != len(names):
@@ -212,7 +212,7 @@ class Program(ABC):
         arrays = [(name, array) for name, array in out.items() if isinstance(array, np.ndarray)]
         for (one, first), (other, second) in combinations(arrays, 2):
             if np.may_share_memory(first, second) and np.shares_memory(first, second):
-                raise EngineError("output.overlap", f"out[{one!r}] and out[{other!r}] must not share memory")
+                raise EngineError("output.array", f"out[{one!r}] and out[{other!r}] must not share memory")
         return out
 
     def __repr__(self) -> str:

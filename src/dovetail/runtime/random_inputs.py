@@ -40,8 +40,8 @@ def random_inputs(
 
     With ``beside``, the arrays of the other inputs, the model has also run at those sizes.
 
-    Raises EngineError [input.rank] for an input of unknown rank, [input.size] for one of more than 2**33 elements, [input.shape]
-    for a shape that contradicts the model's, [input.unknown] for a shape of no input; RuleError [dims.unknown] for a name in
+    Raises EngineError [shape.rank] for an input of unknown rank, [input.missing] for one of more than 2**33 elements, [input.shape]
+    for a shape that contradicts the model's, [input.unknown] for a shape of no input; RuleError [name.unknown] for a name in
     ``sizes`` that no input has.
     """
     shapes = shapes or {}
@@ -101,7 +101,7 @@ def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
     unknown = [name for name in sizes if name not in symbols]
     if unknown:
         known = ", ".join(symbols) or "none"
-        raise RuleError("dims.unknown", f"no input has a dimension {', '.join(map(repr, unknown))}; open ones: {known}")
+        raise RuleError("name.unknown", f"no input has a dimension {', '.join(map(repr, unknown))}; open ones: {known}")
     return {name: sizes.get(name, _default(symbol)) for name, symbol in symbols.items()}
 
 
@@ -128,9 +128,9 @@ def _sample(value: Value, type: Type, chosen: Mapping[str, int], generator: np.r
         length = DEFAULT_LENGTH if type.length is None else symbolic.evaluate(type.length, chosen)
         return [_sample(value, type.element, chosen, generator, given) for _ in range(length)]
     if isinstance(type, Map):
-        raise EngineError("input.rank", f"input {value.name!r} is {type}; give it a value")
+        raise EngineError("input.missing", f"input {value.name!r} is {type}; give it a value")
     if type.dtype is None or (type.shape is None and given is None):
-        raise EngineError("input.rank", f"input {value.name!r} is {value.type}; give it a value")
+        raise EngineError("input.missing", f"input {value.name!r} is {value.type}; give it a value")
     return _array(value, type.dtype, (type.shape if given is None else given) or (), chosen, generator)
 
 
@@ -140,7 +140,7 @@ def _array(
     shape = [DEFAULT_SIZE if size is None else symbolic.evaluate(size, chosen) for size in sizes]
     if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
         sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
-        raise EngineError("input.size", f"input {value.name!r} would have {sizes_text} elements")
+        raise EngineError("input.missing", f"input {value.name!r} would have {sizes_text} elements")
     what = f"input {value.name!r}"
     # numpy draws in 8 bytes per element, then converts.
     refuse_array(shape, max(8, dtype.numpy.itemsize), what)

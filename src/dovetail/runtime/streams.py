@@ -24,11 +24,11 @@ Call = Callable[[Any], Results]
 
 
 def stream_count(streams: int | str, threads: int) -> int:
-    """Return the number of streams, for a program of ``threads``. Raises EngineError [engine.streams]."""
+    """Return the number of streams, for a program of ``threads``. Raises EngineError [argument.value]."""
     if streams == "auto":
         return threads
     if isinstance(streams, bool) or not isinstance(streams, int) or streams < 1:
-        raise EngineError("engine.streams", f'streams must be "auto" or an integer of at least 1, got {streams!r}')
+        raise EngineError("argument.value", f'streams must be "auto" or an integer of at least 1, got {streams!r}')
     return streams
 
 

@@ -54,7 +54,7 @@ def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Ite
 
     The first path is the user's choice and may be a link, whose target is replaced. The others are in the first one's folder or
     below, without links on the way. Old files stay complete until the renames. Raises FormatError [path.missing] (the folder
-    must exist), [path.link], [path.kind], [path.escape], [path.same], [path.unwritable] (the system refuses, or the disk is
+    must exist), [path.link], [path.kind], [path.escape], [argument.conflict], [path.unwritable] (the system refuses, or the disk is
     full).
     """
     targets = _rowsof(paths)
@@ -107,7 +107,7 @@ def _rowsof(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
         rows.append((root, parts[:-1], parts[-1]))
     written = [os.path.join(folder, *steps, name) for folder, steps, name in rows]
     if len(set(written)) < len(written):
-        raise FormatError("path.same", "the files to write must have different paths", file=main)
+        raise FormatError("argument.conflict", "the files to write must have different paths", file=main)
     return rows
 
 

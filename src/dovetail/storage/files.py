@@ -61,7 +61,7 @@ def _record(path: str, descriptor: int) -> None:
 def read_bytes(path: StrPath, limit: int | None = None) -> bytes:
     """Read the whole regular file at ``path``, which the user chose.
 
-    Raises FormatError [path.nul], [path.missing], [path.unreadable], [path.kind]; [file.size] beyond ``limit`` bytes.
+    Raises FormatError [path.escape], [path.missing], [path.unreadable], [path.kind]; [file.size] beyond ``limit`` bytes.
     """
     descriptor = _open_user_path(path)
     with os.fdopen(descriptor, "rb") as stream:
@@ -87,8 +87,7 @@ def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: St
     """Open the file ``location`` of a model at ``model_path`` for reading; the caller closes the descriptor.
 
     ``location`` is relative to the folder of the model. ``allow_symlinks_within`` is a folder that links may lead to (such as a
-    download cache); the file must then be in that folder. Raises FormatError: [path.empty], [path.nul], [path.absolute],
-    [path.escape] (``..``, or outside the allowed folder), [path.link] (a symbolic link on the way, or a file with a second
+    download cache); the file must then be in that folder. Raises FormatError: [path.escape] (``..``, or outside the allowed folder), [path.link] (a symbolic link on the way, or a file with a second
     name), [path.kind] (no regular file), [path.missing], [path.unreadable].
     """
     parts = parts_of(location, file=os.fspath(model_path))
@@ -161,7 +160,7 @@ def _copy_contents(descriptor: int, size: int) -> Bytes:
         while remaining and (count := stream.readinto(remaining)):
             remaining = remaining[count:]
     if remaining:
-        raise FormatError("data.changed", f"the file became {len(remaining)} bytes shorter while it was read")
+        raise FormatError("file.changed", f"the file became {len(remaining)} bytes shorter while it was read")
     data.flags.writeable = False
     return data
 
@@ -170,10 +169,10 @@ def _copy_contents(descriptor: int, size: int) -> Bytes:
 def mapping_policy(policy: str) -> Iterator[None]:
     """Set for a block how ``contents`` reads: "never" maps, "always", or "auto" (from MIN_MAPPED_SIZE bytes).
 
-    Raises FormatError [data.map] for any other word.
+    Raises FormatError [argument.value] for any other word.
     """
     if policy not in ("never", "auto", "always"):
-        raise FormatError("data.map", f"map must be 'never', 'auto' or 'always', got {policy!r}")
+        raise FormatError("argument.value", f"map must be 'never', 'auto' or 'always', got {policy!r}")
     token = _policy.set(policy)
     try:
         yield
@@ -289,12 +288,12 @@ def parts_of(location: str, *, file: str | None) -> tuple[str, ...]:
     refuse_nul(location, file)
     windows = PureWindowsPath(location)
     if location.startswith("/") or windows.drive or windows.root:
-        raise FormatError("path.absolute", f"{location!r} is an absolute path", file=file)
+        raise FormatError("path.escape", f"{location!r} is an absolute path", file=file)
     if ".." in location.split("/") or ".." in windows.parts:
         raise FormatError("path.escape", f"{location!r} leaves the model's folder", file=file)
     parts = tuple(part for part in location.split("/") if part not in ("", "."))
     if not parts:
-        raise FormatError("path.empty", f"{location!r} names no file", file=file)
+        raise FormatError("path.escape", f"{location!r} names no file", file=file)
     return parts
 
 
@@ -306,7 +305,7 @@ def _parts_below(target: str, root: str, location: str, *, file: str) -> tuple[s
 
 def refuse_nul(path: str, file: str | None) -> None:
     if "\0" in path:
-        raise FormatError("path.nul", f"{path!r} must not contain a NUL", file=file)
+        raise FormatError("path.escape", f"{path!r} must not contain a NUL", file=file)
 
 
 def refuse_kind(info: os.stat_result, name: str, file: str) -> None:

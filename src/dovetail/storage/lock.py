@@ -111,4 +111,6 @@ def _clock_of(path: str) -> float:
 def _lock_error(path: str, owner: dict[str, Any], state: str) -> EngineError:
     name = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
     end = " it counts as dead: start again then, or remove the file if it has ended" if "heartbeat" in state else ""
-    return EngineError("job.locked", f"one driver at a time writes into a folder; {name} has locked it: {state}{end}", file=path)
+    return EngineError(
+        "folder.locked", f"one driver at a time writes into a folder; {name} has locked it: {state}{end}", file=path
+    )

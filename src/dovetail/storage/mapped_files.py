@@ -49,7 +49,7 @@ def _forget(key: int) -> None:
 
 
 def check_mapped_files(graph: Graph, file: str | None = None) -> None:
-    """Raise FormatError [data.changed] where constants map a file that was modified since.
+    """Raise FormatError [file.changed] where constants map a file that was modified since.
 
     A file that was replaced is another file: its map still shows the old bytes.
     """
@@ -62,7 +62,7 @@ def check_mapped_files(graph: Graph, file: str | None = None) -> None:
         now = os.fstat(state.descriptor)
         if (now.st_size, now.st_mtime_ns) != (state.size, state.modified):
             change = f"has {now.st_size} bytes, and had {state.size}" if now.st_size != state.size else "was written to"
-            raise FormatError("data.changed", f"the weights file {change} since the model was loaded", file=file)
+            raise FormatError("file.changed", f"the weights file {change} since the model was loaded", file=file)
 
 
 def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:

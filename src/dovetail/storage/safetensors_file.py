@@ -124,8 +124,8 @@ def signature_in_header(data: Bytes) -> PairSignature | None:
 def read_tensors(descriptor: int, file: str, content: Bytes | None = None) -> Mapping[str, tuple[DType, tuple[int, ...], Bytes]]:
     """Return element type, shape and bytes by name of every tensor of an open file, without a copy where files are mapped.
 
-    ``content`` are the bytes of the file where the caller has them. Raises FormatError [safetensors.header] where the safetensors
-    library refuses the file, [safetensors.dtype] for an element type that is not in NAMES.
+    ``content`` are the bytes of the file where the caller has them. Raises FormatError [array.file] where the safetensors
+    library refuses the file, [array.file] for an element type that is not in NAMES.
     """
     content = files.contents(descriptor) if content is None else content
     rows, _ = read_header(descriptor, file)
@@ -139,7 +139,7 @@ def read_tensors(descriptor: int, file: str, content: Bytes | None = None) -> Ma
 def read_header(descriptor: int, file: str) -> tuple[list[tuple[str, DType, tuple[int, ...], int]], dict[str, str]]:
     """Return name, element type, shape and first byte of every tensor of an open file in their order there, and the metadata.
 
-    The elements are not read. Raises FormatError [safetensors.header], [safetensors.dtype] like :func:`read_tensors`.
+    The elements are not read. Raises FormatError [array.file] like :func:`read_tensors`.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -151,14 +151,14 @@ def read_header(descriptor: int, file: str) -> tuple[list[tuple[str, DType, tupl
             ]
             metadata = dict(header.metadata() or {})
     except (SafetensorError, OSError, UnicodeError) as error:
-        raise FormatError("safetensors.header", f"not a safetensors file: {error}", file=file) from None
+        raise FormatError("array.file", f"not a safetensors file: {error}", file=file) from None
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
         stream.seek(0)
         offset = 8 + int.from_bytes(stream.read(8), "little")
     tensors = []
     for name, code, shape in rows:
         if code not in by_code:
-            raise FormatError("safetensors.dtype", f"the tensor {name!r} has the unknown element type {code}", file=file)
+            raise FormatError("array.file", f"the tensor {name!r} has the unknown element type {code}", file=file)
         tensors.append((name, by_code[code], tuple(shape), offset))
         offset += math.prod(shape) * by_code[code].numpy.itemsize
     return tensors, metadata

@@ -106,7 +106,7 @@ class WeightsFile:
                 pool.shutdown(cancel_futures=True)
 
     def copy_to(self, stream: BinaryIO) -> None:
-        """Write the content to the disk, with zero bytes between the tensors. Raises FormatError [data.changed]."""
+        """Write the content to the disk, with zero bytes between the tensors. Raises FormatError [file.changed]."""
         self._copy_parts(stream, 0)
 
     def write_to(self, stream: BinaryIO) -> None:
@@ -177,7 +177,7 @@ def contiguous_bytes(data: NDArray[Any]) -> Bytes:
 
 
 def copy_array(data: Bytes, stream: BinaryIO) -> None:
-    """Write the bytes of a contiguous array. Raises FormatError [data.changed] where a mapped file became shorter."""
+    """Write the bytes of a contiguous array. Raises FormatError [file.changed] where a mapped file became shorter."""
     region = region_of(data) if data.size >= BLOCK >> 5 and _COPY is not None else None
     if region is None or not _copy_region(region[0], region[1], data.size, stream):
         stream.write(data.data)
@@ -199,7 +199,7 @@ def _copy_region(source: int, offset: int, size: int, stream: BinaryIO) -> bool:
                 raise
             return False
         if not count:
-            raise FormatError("data.changed", f"the weights file became {size - done} bytes shorter while it was copied")
+            raise FormatError("file.changed", f"the weights file became {size - done} bytes shorter while it was copied")
         done += count
     return True
 

@@ -32,10 +32,10 @@ _FIELDS = frozenset(("kind", "version", "dovetail", "verdict", "rewrites", "file
 def write_certificate(proof: EqualityProof) -> dict[str, Any]:
     """Return the certificate of a proof.
 
-    Raises RuleError [certificate.unproved] where nothing is proved, [certificate.file] for a model that is not from a file.
+    Raises RuleError [argument.conflict] where nothing is proved, [certificate.files] for a model that is not from a file.
     """
     if not proof.is_proved or proof.models is None:
-        raise RuleError("certificate.unproved", f"only a proof has a certificate, the verdict is {proof.verdict!r}")
+        raise RuleError("argument.conflict", f"only a proof has a certificate, the verdict is {proof.verdict!r}")
     files = [_file_entry(model) for model in proof.models]
     matching = _matching(proof.models, proof.verdict, proof.rewrites)
     rewrites = proof.rewrites
@@ -44,7 +44,7 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
         rewrites = _all_rewrites(proof.models)
         matching = _matching(proof.models, proof.verdict, rewrites)
     if matching is None:
-        raise RuleError("certificate.unproved", "a proof at fitted sizes has no certificate: the inputs of the models differ")
+        raise RuleError("argument.conflict", "a proof at fitted sizes has no certificate: the inputs of the models differ")
     content: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
@@ -60,8 +60,8 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
 def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[str], b: Model | str | PathLike[str]) -> None:
     """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
 
-    Raises FormatError [certificate.format] for other data, [certificate.altered] where its digest does not fit its content,
-    [certificate.version] for one of another version, [certificate.files] for other files, and [certificate.proof] where the
+    Raises FormatError [certificate.format] for other data, [certificate.format] where its digest does not fit its content,
+    [certificate.format] for one of another version, [certificate.files] for other files, and [certificate.proof] where the
     equality does not follow, or the matched values are others.
     """
     # Deferred for start-up time.
@@ -85,7 +85,7 @@ def read_certificate(path: str | PathLike[str]) -> Any:
     try:
         return json.loads(read_bytes(path, MAX_BYTES))
     except DovetailError as error:
-        code = "certificate.format" if error.code == "file.size" else "certificate.file"
+        code = "certificate.format" if error.code == "file.size" else "certificate.files"
         raise FormatError(code, f"the file cannot be read: {error.message}", file=os.fspath(path)) from None
     except (ValueError, RecursionError) as error:
         raise FormatError("certificate.format", f"the certificate is no JSON data: {error}", file=os.fspath(path)) from None
@@ -97,10 +97,10 @@ def _checked_content(certificate: Mapping[str, Any]) -> dict[str, Any]:
         raise FormatError("certificate.format", "the data is no equality certificate of dovetail")
     content = {name: value for name, value in certificate.items() if name != "digest"}
     if certificate["digest"] != _digest_of(content):
-        raise FormatError("certificate.altered", "the digest of the certificate does not fit its content")
+        raise FormatError("certificate.format", "the digest of the certificate does not fit its content")
     if certificate["version"] != VERSION or certificate["dovetail"] != __version__:
         raise FormatError(
-            "certificate.version", f"the certificate must be of dovetail {__version__}, got {str(certificate['dovetail'])[:40]!r}"
+            "certificate.format", f"the certificate must be of dovetail {__version__}, got {str(certificate['dovetail'])[:40]!r}"
         )
     rewrites, files = certificate["rewrites"], certificate["files"]
     is_valid = (
@@ -126,14 +126,14 @@ def _digest_of(content: Mapping[str, Any]) -> str:
 def _file_entry(model: Model) -> dict[str, str]:
     """Return the hash of a model's file, and that of all its constants, wherever they are stored."""
     if model.file is None:
-        raise RuleError("certificate.file", "a certificate needs models that were loaded from files")
+        raise RuleError("certificate.files", "a certificate needs models that were loaded from files")
     code = hashlib.sha256()
     try:
         with open(model.file, "rb") as file:
             while block := file.read(_BLOCK):
                 code.update(block)
     except OSError as error:
-        raise FormatError("certificate.file", f"the file cannot be read: {error.strerror}", file=model.file) from None
+        raise FormatError("certificate.files", f"the file cannot be read: {error.strerror}", file=model.file) from None
     weights = hashlib.sha256()
     _hash_constants(model.graph, weights)
     return {"sha256": code.hexdigest(), "weights": weights.hexdigest()}

@@ -52,7 +52,7 @@ class EqualityProof:
     def certificate(self) -> dict[str, Any]:
         """Return what :func:`dovetail.check_certificate` checks without searching, as JSON data.
 
-        Raises RuleError [certificate.unproved] without a proof, and [certificate.file] for a model that is not from a file.
+        Raises RuleError [argument.conflict] without a proof, and [certificate.files] for a model that is not from a file.
         """
         # Deferred for start-up time: most proofs are not written.
         from dovetail.compare.prove.certificate import write_certificate

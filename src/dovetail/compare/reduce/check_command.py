@@ -33,9 +33,9 @@ class CheckCommand:
         try:
             self.words = shlex.split(command)
         except ValueError as error:
-            raise CheckError("reduce.command", f"the command cannot be split into words: {error}") from None
+            raise CheckError("argument.value", f"the command cannot be split into words: {error}") from None
         if not any(PLACEHOLDER in word for word in self.words):
-            raise CheckError("reduce.command", f"the command must have {PLACEHOLDER} for the model's path, got {command!r}")
+            raise CheckError("argument.value", f"the command must have {PLACEHOLDER} for the model's path, got {command!r}")
         self.exit_code = exit_code
         self.timeout = timeout
         self.timed_out = False
@@ -55,7 +55,7 @@ class CheckCommand:
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
             )
         except (OSError, ValueError) as error:
-            raise CheckError("reduce.command", f"the command {words[0]!r} cannot be run: {error}") from None
+            raise CheckError("argument.value", f"the command {words[0]!r} cannot be run: {error}") from None
         try:
             code = process.wait(self.timeout)
         except subprocess.TimeoutExpired:

@@ -51,7 +51,7 @@ def bisect(
     first = model if isinstance(model, Model) else load(model)
     second = None if other is None else other if isinstance(other, Model) else load(other)
     if second is None and engine == reference:
-        raise EngineError("engine.unknown", f"a bisection needs an engine beside the reference {reference}")
+        raise EngineError("argument.value", f"a bisection needs an engine beside the reference {reference}")
     with counting(first.limits), within_memory("the bisection", first.file):
         arrays = complete_inputs(first, inputs, sizes, shapes, seed)
         subject = Subject(first, arrays)

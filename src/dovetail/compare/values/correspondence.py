@@ -26,7 +26,7 @@ def names_of_value(value: Value) -> list[str]:
 def match_inputs(first: Model, second: Model) -> dict[str, str]:
     """Return the input of the first model for each of the second: by name, else by position.
 
-    Raises RuleError [comparison.inputs] where an input of the second has no counterpart.
+    Raises RuleError [input.unknown] where an input of the second has no counterpart.
     """
     by_name = _by_name(first.inputs)
     matched: dict[str, str] = {}
@@ -39,7 +39,7 @@ def match_inputs(first: Model, second: Model) -> dict[str, str]:
     lacking = [value.name for value in second.inputs if value.name not in matched]
     if len(lacking) > len(free):
         names = ", ".join(map(repr, lacking))
-        raise RuleError("comparison.inputs", f"the second model has inputs that the first one lacks: {names}", file=second.file)
+        raise RuleError("input.unknown", f"the second model has inputs that the first one lacks: {names}", file=second.file)
     matched.update(zip(lacking, free, strict=False))
     return matched
 

@@ -24,10 +24,10 @@ PEERS = ("onnxruntime", "openvino")
 
 
 def check_engines(names: Sequence[str]) -> None:
-    """Raise EngineError [engine.unknown], UnsupportedError [runtime.missing] for engines that cannot run here."""
+    """Raise EngineError [argument.value], UnsupportedError [runtime.missing] for engines that cannot run here."""
     for name in names:
         if name not in ENGINES:
-            raise EngineError("engine.unknown", f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+            raise EngineError("argument.value", f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
         if name in PEERS and not is_installed(name):
             raise UnsupportedError("runtime.missing", f"{name} is not installed")
 

@@ -64,7 +64,7 @@ def compare_layers(
     ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
     engine refuses is computed node by node around the refused node, and goes on from the reference's value.
 
-    Raises EngineError [engine.unknown], UnsupportedError [runtime.missing], RuleError [comparison.inputs], [comparison.value],
+    Raises EngineError [argument.value], UnsupportedError [runtime.missing], RuleError [input.unknown], [name.unknown],
     and what the reference raises.
     """
     chosen = list(dict.fromkeys(installed_engines() if engines is None else engines))
@@ -78,7 +78,7 @@ def compare_layers(
         if second is not None or engine != base
     ]
     if not columns:
-        raise EngineError("engine.unknown", f"a comparison needs an engine beside the reference {base}")
+        raise EngineError("argument.value", f"a comparison needs an engine beside the reference {base}")
     with counting(first.limits), within_memory("the comparison", first.file):
         arrays = complete_inputs(first, inputs, sizes, shapes, seed)
         with tempfile.TemporaryDirectory(prefix="dovetail-compare-") as folder:
@@ -218,7 +218,7 @@ class _Run:
                 known[name] = value
         unknown = [name for name in values if name not in known]
         if unknown:
-            raise RuleError("comparison.value", f"the model computes no value {', '.join(map(repr, unknown))}")
+            raise RuleError("name.unknown", f"the model computes no value {', '.join(map(repr, unknown))}")
         return {id(known[name]) for name in values}
 
     def rows(self) -> list[ValueRow]:

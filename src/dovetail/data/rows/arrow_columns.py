@@ -140,7 +140,7 @@ def _decode_chunk(array: Any) -> DecodedRows:
     array = plain_array(array)
     is_missing = _missing(array)
     index = np.flatnonzero(~is_missing)
-    faults = {int(row): ("dataset.null", "a value is missing (null)") for row in np.flatnonzero(is_missing)}
+    faults = {int(row): ("batch.missing", "a value is missing (null)") for row in np.flatnonzero(is_missing)}
     if len(index) < len(array):
         array = array.filter(pyarrow().array(~is_missing))
     values = _dense(array)
@@ -149,7 +149,7 @@ def _decode_chunk(array: Any) -> DecodedRows:
     rows = _rows_of_unequal_lengths(array)
     for position, row in zip(index, rows, strict=True):
         if row is None:
-            faults[int(position)] = ("dataset.ragged", "the nested lists of a row must have equal lengths")
+            faults[int(position)] = ("batch.shape", "the nested lists of a row must have equal lengths")
     is_array = np.array([row is not None for row in rows], bool)
     return DecodedRows([row for row in rows if row is not None], index[is_array], faults)
 
@@ -179,14 +179,14 @@ def _has_nulls(array: Any) -> bool:
 
 
 def _check_decoded_bytes(array: Any) -> None:
-    """Raise FormatError [dataset.size] where a dictionary of strings decodes to more than MAX_DECODED_BYTES."""
+    """Raise FormatError [file.size] where a dictionary of strings decodes to more than MAX_DECODED_BYTES."""
     types = pyarrow().types
     kind = array.type.value_type
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         compute = import_extra("pyarrow.compute", "parquet", "reading parquet")
         size = compute.sum(compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
         if size > MAX_DECODED_BYTES:
-            raise FormatError("dataset.size", f"the strings of rows must have at most {MAX_DECODED_BYTES} bytes, got {size}")
+            raise FormatError("file.size", f"the strings of rows must have at most {MAX_DECODED_BYTES} bytes, got {size}")
 
 
 def _missing(array: Any) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from dovetail.data.rows.rows import RowFault
 from dovetail.data.rows.shared_program import SharedProgram
 from dovetail.errors import DovetailError, EngineError
 
-RUN_FAULTS = frozenset({"batch.axis", "batch.rows", "data.changed", "file.missing", "program.closed", "run.memory"})
+RUN_FAULTS = frozenset({"batch.axis", "batch.rows", "file.changed", "file.missing", "program.closed", "run.memory"})
 """The codes of errors that concern the model or the process, and no row."""
 
 

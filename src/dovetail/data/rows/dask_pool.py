@@ -129,7 +129,7 @@ class DaskPool:
             return
         except Exception as error:
             message = f"the worker {worker} cannot run: {type(error).__name__}: {error}"
-            result = Failure(EngineError("job.worker-start", message))
+            result = Failure(EngineError("job.worker", message))
         del self._calls[key]
         if isinstance(result, _NotStarted):
             self._lose(worker, f"the worker {worker} was restarted")

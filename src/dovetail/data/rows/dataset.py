@@ -69,11 +69,11 @@ class Source(ABC):
     def read(self, start: int, stop: int) -> RowBlock:
         """Read the rows from ``start`` to ``stop``. What cannot be read is a fault of its rows.
 
-        Raises EngineError [dataset.range], [dataset.changed].
+        Raises EngineError [argument.value], [file.changed].
         """
 
     def check_files(self, start: int, stop: int) -> None:
-        """Raise EngineError [dataset.changed] where a file of these rows is not as at the start of the job."""
+        """Raise EngineError [file.changed] where a file of these rows is not as at the start of the job."""
         for file in self.files_of(start, stop):
             self.folder.check(file)
 
@@ -169,12 +169,10 @@ class ReaderSource(FileSource):
 
 
 def refuse_rows(rows: int, folder: DataFolder) -> None:
-    """Raise FormatError [dataset.size] where a dataset has more rows than its bytes can mean."""
+    """Raise FormatError [file.size] where a dataset has more rows than its bytes can mean."""
     maximum = min(MAX_ROWS, FREE_ROWS + ROWS_PER_BYTE * sum(file.size for file in folder.files))
     if rows > maximum:
-        raise FormatError(
-            "dataset.size", f"a dataset of these files must have at most {maximum} rows, got {rows}", file=folder.root
-        )
+        raise FormatError("file.size", f"a dataset of these files must have at most {maximum} rows, got {rows}", file=folder.root)
 
 
 def fingerprint_of(kind: str, columns: Sequence[str], files: Sequence[DataFile], counts: Sequence[int] | None) -> dict[str, Any]:

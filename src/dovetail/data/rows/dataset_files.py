@@ -48,7 +48,7 @@ class DataFolder:
 
         ``is_zarr``: also the names of zarr's metadata, which start with ``.z``.
 
-        Raises MissingFileError [dataset.missing]; FormatError [dataset.link] and [dataset.unreadable], for all files at once.
+        Raises MissingFileError [file.missing]; FormatError [dataset.link] and [dataset.unreadable], for all files at once.
         """
         root = _resolve(path)
         if not os.path.isdir(root):
@@ -69,7 +69,7 @@ class DataFolder:
         return cls(root, tuple(sorted(files)))
 
     def open(self, file: DataFile) -> BinaryIO:
-        """Open a file for reading. Raises FormatError [dataset.link], [dataset.unreadable]; EngineError [dataset.changed]."""
+        """Open a file for reading. Raises FormatError [dataset.link], [dataset.unreadable]; EngineError [file.changed]."""
         try:
             try:
                 descriptor = self._open_steps(file.name.split("/"), file.name)
@@ -82,7 +82,7 @@ class DataFolder:
                 raise
             if getattr(error, "errno", 0) in _LOST or getattr(error, "code", "") == "path.missing":
                 message = "the file of the start of the job no longer exists, or its file system is not mounted here"
-                raise EngineError("dataset.changed", message, file=file.name) from None
+                raise EngineError("file.changed", message, file=file.name) from None
             message = error.message if isinstance(error, FormatError) else error.strerror or str(error)
             raise FormatError("dataset.unreadable", f"the file cannot be opened: {message}", file=file.name) from None
         stream = os.fdopen(descriptor, "rb")
@@ -95,7 +95,7 @@ class DataFolder:
         return stream
 
     def check(self, file: DataFile) -> None:
-        """Raise EngineError [dataset.changed] where a file is not as at the start of the job."""
+        """Raise EngineError [file.changed] where a file is not as at the start of the job."""
         with self.open(file):
             pass
 
@@ -105,23 +105,23 @@ class DataFolder:
 
 
 def _refuse_change(file: DataFile, status: os.stat_result) -> None:
-    """Raise EngineError [dataset.changed] for a status that differs from that of the start of the job.
+    """Raise EngineError [file.changed] for a status that differs from that of the start of the job.
 
     A host with a copy of the dataset has other devices, inodes and times of change; the time of modification is copied.
     """
     if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
         message = f"the file must have {file.size} bytes as at the start of the job, got {status.st_size}"
-        raise EngineError("dataset.changed", message, file=file.name)
+        raise EngineError("file.changed", message, file=file.name)
     is_copy = status.st_dev != file.identity[0]
     known = (file.modified, 0, 0) if is_copy else (file.modified, file.changed, file.identity[1])
     actual = (status.st_mtime_ns, 0, 0) if is_copy else (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     if actual != known:
         message = "the file must be the one of the start of the job, and was written or replaced since"
-        raise EngineError("dataset.changed", message, file=file.name)
+        raise EngineError("file.changed", message, file=file.name)
 
 
 def file_names(path: StrPath) -> list[str]:
-    """Return the names of all files of a dataset, without a look at the files. Raises MissingFileError [dataset.missing]."""
+    """Return the names of all files of a dataset, without a look at the files. Raises MissingFileError [file.missing]."""
     root = _resolve(path)
     return [name for name, _ in _names(root, [], False)] if os.path.isdir(root) else [os.path.basename(root)]
 
@@ -129,7 +129,7 @@ def file_names(path: StrPath) -> list[str]:
 def _resolve(path: StrPath) -> str:
     name = os.fspath(path)
     if "\0" in name or not os.path.exists(name):
-        raise MissingFileError("dataset.missing", f"{name!r} does not exist", file=name)
+        raise MissingFileError("file.missing", f"{name!r} does not exist", file=name)
     return os.path.realpath(name)
 
 

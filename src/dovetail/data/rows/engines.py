@@ -17,7 +17,7 @@ ENGINES = ("local", "ray", "dask")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """An engine and its workers. Raises EngineError [job.engine]."""
+    """An engine and its workers. Raises EngineError [argument.value]."""
 
     name: str
     address: str | None = None
@@ -29,12 +29,12 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:
-            raise EngineError("job.engine", f"engine must be one of {', '.join(ENGINES)}, got {self.name!r}")
+            raise EngineError("argument.value", f"engine must be one of {', '.join(ENGINES)}, got {self.name!r}")
         for name, count in (("workers", self.workers), ("threads", self.threads)):
             if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-                raise EngineError("job.engine", f"{name} must be an integer of at least 1, got {count!r}")
+                raise EngineError("argument.value", f"{name} must be an integer of at least 1, got {count!r}")
         if self.name == "local" and self.address is not None:
-            raise EngineError("job.engine", "an address is of a cluster: engine must be ray or dask, got 'local'")
+            raise EngineError("argument.value", "an address is of a cluster: engine must be ray or dask, got 'local'")
 
     def start_pool(self, job: Job) -> WorkerPool:
         """Start or join the workers. Raises EngineError [job.address], UnsupportedError [extra.missing]."""

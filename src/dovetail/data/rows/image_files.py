@@ -174,14 +174,14 @@ class ImageSource(Source):
                 raise FormatError("dataset.unreadable", f"the image cannot be decoded: {_first_line(error)}") from None
 
     def _open(self, file: DataFile) -> Any:
-        """Open an image, whose header is read. Raises FormatError [dataset.unreadable], [dataset.size]."""
+        """Open an image, whose header is read. Raises FormatError [dataset.unreadable], [file.size]."""
         library = _pillow("PIL.Image")
         stream = self.folder.open(file)
         try:
             image = library.open(stream, formats=_FORMATS)
         except (library.DecompressionBombError, library.DecompressionBombWarning):
             stream.close()
-            raise FormatError("dataset.size", f"an image must have at most {MAX_PIXELS} pixels") from None
+            raise FormatError("file.size", f"an image must have at most {MAX_PIXELS} pixels") from None
         except library.UnidentifiedImageError:
             # Pillow's message names the stream, and differs from run to run.
             stream.close()
@@ -192,7 +192,7 @@ class ImageSource(Source):
         if image.width * image.height > MAX_PIXELS:
             stream.close()
             message = f"an image must have at most {MAX_PIXELS} pixels, got {image.width} x {image.height}"
-            raise FormatError("dataset.size", message)
+            raise FormatError("file.size", message)
         return _ClosingImage(image, stream)
 
     def file_of(self, row: int) -> str | None:
@@ -308,14 +308,14 @@ def _safe_name(name: str) -> str:
 
 
 def _pictures_of(line: str, file: str) -> list[str]:
-    """Return the names of pictures below the sink's folder that a line of its index has. Raises FormatError [job.record]."""
+    """Return the names of pictures below the sink's folder that a line of its index has. Raises FormatError [folder.resume]."""
     try:
         names = [str(name) for name in json.loads(line)["pictures"]]
         for name in names:
             check_location(name)
     except (ValueError, TypeError, KeyError, RecursionError, FormatError):
         message = f"a line must be an object with the names of pictures in this folder, got {line[:80]!r}"
-        raise FormatError("job.record", message, file=file) from None
+        raise FormatError("folder.resume", message, file=file) from None
     return names
 
 

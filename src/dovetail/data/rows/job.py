@@ -153,7 +153,7 @@ def write_record(job: Job) -> None:
 
 
 def read_record(folder: str, *, for_removal: bool = False) -> dict[str, Any] | None:
-    """Return the record in ``folder``, or None where there is none. Raises FormatError [job.record].
+    """Return the record in ``folder``, or None where there is none. Raises FormatError [folder.resume].
 
     ``for_removal``: a record that was changed since is returned too.
     """
@@ -163,14 +163,14 @@ def read_record(folder: str, *, for_removal: bool = False) -> dict[str, Any] | N
     try:
         record: Any = json.loads(read_bytes(path, MAX_RECORD_BYTES))
     except DovetailError as error:
-        raise FormatError("job.record", error.message, file=path) from None
+        raise FormatError("folder.resume", error.message, file=path) from None
     except (ValueError, RecursionError) as error:
-        raise FormatError("job.record", f"the record of a job must be JSON: {error}", file=path) from None
+        raise FormatError("folder.resume", f"the record of a job must be JSON: {error}", file=path) from None
     if not _is_record(record):
-        raise FormatError("job.record", f"the record must be of a job of version {JOB_VERSION}", file=path)
+        raise FormatError("folder.resume", f"the record must be of a job of version {JOB_VERSION}", file=path)
     if not for_removal and record.get("record_digest") != digest_of(record):
         message = "the record was changed since the job wrote it, so its parts may hold other rows; restart the job"
-        raise FormatError("job.record", message, file=path)
+        raise FormatError("folder.resume", message, file=path)
     return dict(record)
 
 
@@ -185,13 +185,13 @@ def _is_record(record: Any) -> bool:
 
 
 def check_record(record: Mapping[str, Any], job: Job) -> None:
-    """Raise EngineError [job.changed] where ``job`` is not the one that ``record`` describes; the message names what differs."""
+    """Raise EngineError [folder.resume] where ``job`` is not the one that ``record`` describes; the message names what differs."""
     new = json.loads(json.dumps(record_of(job)))
     differences = list(_differences(record, new))
     if differences:
         shown = "; ".join(differences[:DIFFERENCES_SHOWN])
         message = f"a job resumes with the model, input and options that it was started with; changed since: {shown}"
-        raise EngineError("job.changed", message, file=os.path.join(job.output, JOB_NAME))
+        raise EngineError("folder.resume", message, file=os.path.join(job.output, JOB_NAME))
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -214,21 +214,21 @@ def _changed_entries(kind: str, old: Any, new: Mapping[str, Any]) -> list[str]:
 
 
 def check_folder(output: str, input: str) -> None:
-    """Raise EngineError [job.folder] where ``output`` cannot be the folder of a job.
+    """Raise EngineError [folder.occupied] where ``output`` cannot be the folder of a job.
 
     It is outside the input, and empty or with the record of a job.
     """
     real, source = os.path.realpath(output), os.path.realpath(input)
     if real == source or real.startswith(source.rstrip(os.sep) + os.sep):
-        raise EngineError("job.folder", "the output folder must be outside the input", file=output)
+        raise EngineError("folder.occupied", "the output folder must be outside the input", file=output)
     if os.path.lexists(output) and not os.path.isdir(output):
-        raise EngineError("job.folder", "the output must be a folder", file=output)
+        raise EngineError("folder.occupied", "the output must be a folder", file=output)
     names = os.listdir(output) if os.path.isdir(output) else []
     # A driver that was killed early leaves its lock and the draft of its record.
     others = [name for name in names if name != LOCK_NAME and not name.startswith(f".{JOB_NAME}")]
     if others and JOB_NAME not in names:
         message = f"the output folder must be empty or hold a job, got {', '.join(sorted(others)[:3])}"
-        raise EngineError("job.folder", message, file=output)
+        raise EngineError("folder.occupied", message, file=output)
 
 
 def forget(folder: str) -> None:

@@ -122,7 +122,7 @@ def map_rows(
     start = time.monotonic()
     options = EngineOptions(engine, address, workers, threads)
     if part_rows is not None and part_rows < 1:
-        raise EngineError("job.engine", f"part_rows must be at least 1, got {part_rows}")
+        raise EngineError("argument.value", f"part_rows must be at least 1, got {part_rows}")
     # A worker of Dask has threads of its own.
     mapper_threads = threads if engine == "dask" else threads or 1
     images = ImageValues(image_resize, image_scale, image_mean, image_std)
@@ -169,7 +169,7 @@ def open_rows(
     """Open the model and the dataset. The only column of a dataset serves the only input of a model, whatever their names."""
     mapper = Mapper(model, columns=columns, **options)
     if mapper.path is None:
-        raise EngineError("job.model", "a job takes the path of a model, which its workers open, got a Model")
+        raise EngineError("argument.type", "a job takes the path of a model, which its workers open, got a Model")
     arguments: dict[str, Any] = {"keep": mapper.keep}
     if kind_of(input) == "images":
         arguments["images"] = _image_options(mapper, images or ImageValues())

@@ -56,7 +56,7 @@ class Mapper:
     compiles equal models with equal options once. ``cache_dir``: the folder of plans that the processes of a host share;
     "auto" is one in the temporary folder, None is none. ``model``: a path, which each process opens, or a Model.
 
-    Raises EngineError [batch.axis] for a model without a batch axis, [batch.constant], [batch.option]; and the errors of
+    Raises EngineError [batch.axis] for a model without a batch axis, [batch.constant], [argument.value]; and the errors of
     ``load``.
     """
 
@@ -76,13 +76,13 @@ class Mapper:
         from dovetail.data.rows.model_content import read_model
 
         if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MAX_BATCH:
-            raise EngineError("batch.option", f"batch must be an integer from 1 to {MAX_BATCH}, got {batch!r}")
+            raise EngineError("argument.value", f"batch must be an integer from 1 to {MAX_BATCH}, got {batch!r}")
         if columns is not None and not isinstance(columns, Mapping):
-            raise EngineError("batch.option", f"columns must map inputs to columns, got {columns!r}")
+            raise EngineError("argument.value", f"columns must map inputs to columns, got {columns!r}")
         if constants is not None and not isinstance(constants, Mapping):
-            raise EngineError("batch.option", f"constants must map inputs to values, got {constants!r}")
+            raise EngineError("argument.value", f"constants must map inputs to values, got {constants!r}")
         if isinstance(keep, str):
-            raise EngineError("batch.option", f"keep must be a list of names of columns, got {keep!r}")
+            raise EngineError("argument.value", f"keep must be a list of names of columns, got {keep!r}")
         self.threads = threads
         self.keep = tuple(keep)
         self.cast = cast
@@ -156,7 +156,7 @@ class Mapper:
     def compile(self) -> None:
         """Compile the program of this process, as the first call does; with a run of zeros where the sizes of a row are fixed.
 
-        Raises FormatError [file.missing] and [data.changed] where the model's files are not those of the mapper's creation.
+        Raises FormatError [file.missing] and [file.changed] where the model's files are not those of the mapper's creation.
         """
         ports = self.signature.inputs
         zeros = {port.name: port.zeros(self.batch) for port in ports} if all(port.sizes is not None for port in ports) else None
@@ -191,10 +191,10 @@ class Mapper:
         A column is an array with the rows on its leading axis, or a list of arrays. A row with a missing value, or of another
         shape or type, is a fault; so is a row for which the model fails. Rows of different shapes run in batches of equal shapes.
 
-        Raises EngineError [batch.column], [batch.count], [batch.axis], and errors that concern no row, such as [run.memory].
+        Raises EngineError [batch.column], [batch.table], [batch.axis], and errors that concern no row, such as [run.memory].
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-            raise EngineError("batch.count", f"the number of rows must be an integer of at least 0, got {count!r}")
+            raise EngineError("batch.table", f"the number of rows must be an integer of at least 0, got {count!r}")
         rows, faults = fit_columns(columns, self.signature.inputs, self.columns, count, self.cast)
         index = np.arange(count)
         if faults:

@@ -137,7 +137,7 @@ class _Archive:
         return {name: self.header(name) for name in names}
 
     def header(self, name: str) -> ArrayHeader:
-        """Return the header of an array. Raises FormatError [dataset.schema], [dataset.unreadable], [dataset.size]."""
+        """Return the header of an array. Raises FormatError [dataset.schema], [dataset.unreadable], [file.size]."""
         header = self._any_header(name)
         if not header.shape:
             raise self._unreadable(f"the array {name!r} must have an axis of rows, got a scalar")
@@ -161,7 +161,7 @@ class _Archive:
         limit = info.compress_size * _MAX_RATIO if info.compress_type == zipfile.ZIP_DEFLATED else info.compress_size
         if info.file_size > limit or info.compress_size > self._file.size:
             message = f"the array {name!r} declares {info.file_size} bytes, and {info.compress_size} bytes hold at most {limit}"
-            raise FormatError("dataset.size", message, file=self._file.name)
+            raise FormatError("file.size", message, file=self._file.name)
         return info
 
     def is_compressed(self, name: str) -> bool:
@@ -245,7 +245,7 @@ class _NpzReader:
     def _decompress_whole(self, name: str, header: ArrayHeader) -> NDArray[Any]:
         if header.size > _MAX_FORTRAN_BYTES:
             message = f"a compressed array in Fortran order must have at most {_MAX_FORTRAN_BYTES} bytes, got {header.size}"
-            raise FormatError("dataset.size", message)
+            raise FormatError("file.size", message)
         values = np.empty(header.shape[::-1], header.dtype)
         with self._archive.open(name) as stream:
             _skip(stream, header.offset)

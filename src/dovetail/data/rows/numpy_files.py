@@ -68,7 +68,7 @@ def read_header(stream: Any, file: str) -> ArrayHeader:
         reason = "pickled objects are never loaded" if dtype.hasobject else "a model reads numbers, booleans and strings"
         raise UnsupportedError("dataset.type", f"the array has elements of {dtype}: {reason}", file=file)
     if min(shape, default=0) < 0 or prod(size for size in shape if size) * max(dtype.itemsize, 1) >= 1 << 63:
-        raise FormatError("dataset.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
+        raise FormatError("file.size", f"an array of {dtype} with shape {shape} exceeds 2^63 bytes", file=file)
     return ArrayHeader(dtype, tuple(shape), bool(is_fortran), offset)
 
 

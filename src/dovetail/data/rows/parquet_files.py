@@ -132,7 +132,7 @@ class _Footer:
             message = f"the rows of the row groups ({sum(self.group_rows)}) must add up to those of the file ({self.rows})"
             raise FormatError("dataset.unreadable", message)
         if self.rows > MAX_ROWS:
-            raise FormatError("dataset.size", f"a file must have at most {MAX_ROWS} rows, got {self.rows}")
+            raise FormatError("file.size", f"a file must have at most {MAX_ROWS} rows, got {self.rows}")
         self._bytes: dict[str, int] = {}
         self._longest_text: dict[str, int] = {}
         for group in groups:
@@ -143,7 +143,7 @@ class _Footer:
         name = chunk.path_in_schema
         size = chunk.total_uncompressed_size
         if size < 0 or size > _MAX_GROUP_BYTES:
-            raise FormatError("dataset.size", f"a column of a row group must have at most {_MAX_GROUP_BYTES} bytes, got {size}")
+            raise FormatError("file.size", f"a column of a row group must have at most {_MAX_GROUP_BYTES} bytes, got {size}")
         if chunk.num_values < rows or chunk.num_values > _MAX_GROUP_BYTES:
             message = f"the column {name} must have a value for each of {rows} rows of a row group, got {chunk.num_values}"
             raise FormatError("dataset.unreadable", message)
@@ -152,7 +152,7 @@ class _Footer:
         if has_lists and decoded > MAX_LIST_BYTES:
             # All of them may be the list of one row.
             message = f"a column of lists must decode to at most {MAX_LIST_BYTES} bytes in a row group, got {decoded}"
-            raise FormatError("dataset.size", message)
+            raise FormatError("file.size", message)
         self._bytes[name] = self._bytes.get(name, 0) + decoded
         if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page:
             self._longest_text[name] = max(self._longest_text.get(name, 0), size)

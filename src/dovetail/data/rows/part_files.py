@@ -67,7 +67,7 @@ class Sink(ABC):
         self.part_rows = part_rows
 
     def prepare(self) -> None:
-        """Make the folder and remove the temporary files of killed processes. Raises EngineError [job.write]."""
+        """Make the folder and remove the temporary files of killed processes. Raises EngineError [folder.unwritable]."""
         with name_errors(self.folder):
             os.makedirs(self.folder, exist_ok=True)
             for root, _, _ in os.walk(self.folder):
@@ -80,7 +80,7 @@ class Sink(ABC):
     def write(self, part: int, rows: NDArray[np.int64], columns: Mapping[str, RowValues], faults: Sequence[RowFault]) -> None:
         """Write a part: the column ``row``, the values of ``columns`` for each of ``rows``, and the faults of all other rows.
 
-        A part that exists is replaced. Raises EngineError [job.write] where the disk is full or the system refuses, and
+        A part that exists is replaced. Raises EngineError [folder.unwritable] where the disk is full or the system refuses, and
         [dataset.output] for values that the format does not have.
         """
         if "row" in columns:
@@ -150,7 +150,7 @@ class Sink(ABC):
 
     @contextmanager
     def open_file(self, name: str) -> Iterator[BinaryIO]:
-        """Open a new file that replaces ``name`` (relative) when the block ends normally. Raises EngineError [job.write]."""
+        """Open a new file that replaces ``name`` (relative) when the block ends normally. Raises EngineError [folder.unwritable]."""
         path = self._path(name)
         with name_errors(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -159,14 +159,14 @@ class Sink(ABC):
 
 
 def _fault_of(line: str, file: str) -> RowFault:
-    """Return the fault that a line of ``_errors`` has. Raises FormatError [job.record]."""
+    """Return the fault that a line of ``_errors`` has. Raises FormatError [folder.resume]."""
     try:
         entries = json.loads(line)
         row, code, message = int(entries["row"]), str(entries["code"]), str(entries["message"])
         return RowFault(row, code, message, entries["file"] and str(entries["file"]))
     except (ValueError, TypeError, KeyError, RecursionError):
         raise FormatError(
-            "job.record", f"a fault must be an object of row, file, code and message, got {line[:80]!r}", file=file
+            "folder.resume", f"a fault must be an object of row, file, code and message, got {line[:80]!r}", file=file
         ) from None
 
 
@@ -195,14 +195,14 @@ class OneFileSink(Sink):
 
 @contextmanager
 def name_errors(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
-    """Raise errors of the operating system as EngineError [job.write] with the path."""
+    """Raise errors of the operating system as EngineError [folder.unwritable] with the path."""
     try:
         yield
     except OSError as error:
         if may_be_missing and isinstance(error, FileNotFoundError):
             raise
-        raise EngineError("job.write", f"cannot write: {error.strerror or error}", file=error.filename or path) from None
+        raise EngineError("folder.unwritable", f"cannot write: {error.strerror or error}", file=error.filename or path) from None
     except DovetailError as error:
         if not error.code.startswith("path."):
             raise
-        raise EngineError("job.write", f"cannot write: {error.message}", file=path) from None
+        raise EngineError("folder.unwritable", f"cannot write: {error.message}", file=path) from None

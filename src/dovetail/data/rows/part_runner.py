@@ -53,15 +53,15 @@ class PartRunner:
     def start(self) -> int:
         """Check that this process sees the model, the input and the output folder of the job, and compile the model.
 
-        Returns the process id. Raises EngineError [job.worker-output], [job.worker-model], [job.worker-input].
+        Returns the process id. Raises EngineError [job.worker-path].
         """
         self._check_output()
         folder = self.job.source.folder
         for name in folder.files[:1]:
             path = os.path.join(folder.root, name.name)
-            with self._naming("job.worker-input", f"read the input {path}"):
+            with self._naming("job.worker-path", f"read the input {path}"):
                 os.stat(path)
-        with self._naming("job.worker-model", f"open the model {self.job.mapper.path}"):
+        with self._naming("job.worker-path", f"open the model {self.job.mapper.path}"):
             block = self.job.source.read(0, min(self.job.mapper.batch, self.job.rows))
             # The first call plans the shapes: one process of a host does so, while the others wait for its plan.
             self.job.mapper.run_rows(block.columns, len(block.rows))
@@ -74,7 +74,7 @@ class PartRunner:
         if found != self.job.token:
             seen = "is no folder" if not os.path.isdir(self.job.output) else "is another folder or that of another driver"
             message = f"worker {self.host} must write into the folder of the driver, but there {self.job.output} {seen}"
-            raise EngineError("job.worker-output", message)
+            raise EngineError("job.worker-path", message)
 
     @contextmanager
     def _naming(self, code: str, action: str) -> Iterator[None]:
@@ -110,7 +110,7 @@ class PartRunner:
 
         It may be run again, and by several workers at a time: its files have equal content.
 
-        Raises EngineError with the worker's name: [job.write], [job.part], and the codes of the source and the mapper.
+        Raises EngineError with the worker's name: [folder.unwritable], [job.part], and the codes of the source and the mapper.
         """
         job = replace(self.job, part_rows=part_rows)
         rows = job.range_of(part)
@@ -122,7 +122,7 @@ class PartRunner:
         # A change during the read is noticed before the part exists.
         self.job.source.check_files(rows.start, rows.stop)
         whole = join_blocks(blocks, list(blocks[0].columns), list(blocks[0].kept))
-        with self._naming("job.write", f"write {action}"):
+        with self._naming("folder.unwritable", f"write {action}"):
             job.sink.write(part, whole.rows, {**whole.kept, **whole.columns}, whole.faults)
         return PartSummary(part, len(whole.rows), len(whole.faults), whole.faults[0] if whole.faults else None)
 

@@ -38,7 +38,7 @@ def fit_columns(
 ) -> tuple[dict[str, Rows], list[RowFault]]:
     """Return the rows of each input, and a fault for each row that does not fit; ``names`` maps inputs to columns.
 
-    Raises EngineError [batch.column], [batch.count].
+    Raises EngineError [batch.column], [batch.table].
     """
     rows: dict[str, Rows] = {}
     faults: RowFaults = {}
@@ -75,7 +75,7 @@ def _as_column(data: Any, name: str, count: int) -> Any:
     length = len(data) if isinstance(data, list) or data.ndim else None
     if length != count:
         actual = "a scalar" if length is None else f"{length}"
-        raise EngineError("batch.count", f"column {name!r} must have {count} rows, got {actual}")
+        raise EngineError("batch.table", f"column {name!r} must have {count} rows, got {actual}")
     return data
 
 

@@ -83,9 +83,9 @@ def fault_rows(start: int, stop: int, code: str, message: str, file: str | None)
 
 
 def check_range(start: int, stop: int, rows: int) -> None:
-    """Raise EngineError [dataset.range] unless 0 <= start <= stop <= rows."""
+    """Raise EngineError [argument.value] unless 0 <= start <= stop <= rows."""
     if not 0 <= start <= stop <= rows:
-        raise EngineError("dataset.range", f"the rows must be within 0:{rows}, got {start}:{stop}")
+        raise EngineError("argument.value", f"the rows must be within 0:{rows}, got {start}:{stop}")
 
 
 def plain_rows(values: RowValues) -> RowValues:

@@ -176,7 +176,7 @@ class _SharedPlan:
 
 
 def check_files(content: ModelContent, *, with_main: bool = True) -> None:
-    """Raise FormatError [data.changed] where a file of the model is not the one of the mapper's creation."""
+    """Raise FormatError [file.changed] where a file of the model is not the one of the mapper's creation."""
     assert content.path is not None
     folder = os.path.dirname(content.path)
     for number, (name, _) in enumerate(content.files):
@@ -185,12 +185,12 @@ def check_files(content: ModelContent, *, with_main: bool = True) -> None:
 
 
 def check_digest(content: ModelContent, number: int, digest: bytes | None) -> None:
-    """Compare the digest of a file with that of the mapper's creation. Raises FormatError [file.missing], [data.changed]."""
+    """Compare the digest of a file with that of the mapper's creation. Raises FormatError [file.missing], [file.changed]."""
     name, expected = content.files[number]
     if digest is None:
         raise MissingFileError("file.missing", f"the file {name!r} must exist for each worker process", file=content.path)
     if digest.hex() != expected:
-        raise FormatError("data.changed", f"the file {name!r} was changed since the mapper was created", file=content.path)
+        raise FormatError("file.changed", f"the file {name!r} was changed since the mapper was created", file=content.path)
 
 
 _programs: OrderedDict[tuple[str, ProgramOptions], SharedProgram] = OrderedDict()

@@ -19,10 +19,10 @@ FORMATS: tuple[str, ...] = tuple(_SINKS)
 def open_sink(folder: StrPath, format: str, *, rows: int, part_rows: int) -> Sink:
     """Return the sink of a job with ``rows`` rows in parts of ``part_rows``. No file is touched before ``prepare``.
 
-    Raises EngineError [dataset.format] for an unknown format.
+    Raises EngineError [argument.value] for an unknown format.
     """
     if format not in _SINKS:
-        raise EngineError("dataset.format", f"the format must be one of {', '.join(FORMATS)}, got {format!r}")
+        raise EngineError("argument.value", f"the format must be one of {', '.join(FORMATS)}, got {format!r}")
     return _SINKS[format](folder, rows, part_rows)
 
 

@@ -49,7 +49,7 @@ def open_source(
 def kind_of(path: StrPath) -> str:
     """Return the kind of the dataset at ``path``: parquet, npy, npz, zarr or images.
 
-    Files with other suffixes are no part of a dataset. Raises MissingFileError [dataset.missing]; UnsupportedError
+    Files with other suffixes are no part of a dataset. Raises MissingFileError [file.missing]; UnsupportedError
     [dataset.kind] where no file is of a known kind; FormatError [dataset.kind] where files are of several.
     """
     if os.path.isdir(path) and zarr_arrays.is_zarr(path):

@@ -60,7 +60,7 @@ class _Mapped:
         try:
             count = len(rows[name])
         except TypeError:
-            raise EngineError("batch.count", f"column {name!r} must have rows, got {type(rows[name]).__name__}") from None
+            raise EngineError("batch.table", f"column {name!r} must have rows, got {type(rows[name]).__name__}") from None
         return {**{name: rows[name] for name in self._keep}, **self._run(rows, count)}
 
     def array(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -107,7 +107,7 @@ def _arrow_rows(column: Any) -> Any:
     for number, row in zip(decoded.index, decoded.values, strict=True):
         rows[number] = row
     for number, (code, message) in decoded.faults.items():
-        if code != "dataset.null":
+        if code != "batch.missing":
             rows[number] = UnfitRow("batch.shape", message)
     return rows
 

@@ -13,7 +13,7 @@ def worker_thread_count(threads: int | None) -> int:
     """Return ``threads``, else DOVETAIL_THREADS, else the cores of this task in a worker process, else all of this process.
 
     The cores of a task are those that Ray and Spark assign to it, one in a Dask worker and in a child process of
-    multiprocessing. Raises EngineError [engine.threads].
+    multiprocessing. Raises EngineError [argument.value].
     """
     if threads is None and not os.environ.get("DOVETAIL_THREADS"):
         threads = _task_cores()

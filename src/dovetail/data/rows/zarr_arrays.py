@@ -158,7 +158,7 @@ def _open_array(store: Any, path: str) -> Any:
     chunk_bytes = prod(_slab(array)) * _item_bytes(array)
     if min(array.shape) < 0 or array.shape[0] > MAX_ROWS or min(_slab(array)) < 1 or chunk_bytes > MAX_CHUNK_BYTES:
         limits = f"at most {MAX_CHUNK_BYTES} bytes, and an array {MAX_ROWS} rows"
-        raise FormatError("dataset.size", f"a chunk must have {limits}, got {_slab(array)} of {array.shape}")
+        raise FormatError("file.size", f"a chunk must have {limits}, got {_slab(array)} of {array.shape}")
     store.chunks[f"{path}/" if path else ""] = codecs, MAX_CHUNK_BYTES if is_text else chunk_bytes
     return array
 

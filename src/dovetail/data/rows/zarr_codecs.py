@@ -36,7 +36,7 @@ class ChunkCodecs:
     """The number of chunks in a shard; 0: no shards."""
 
     def check(self, data: bytes, chunk_bytes: int, *, is_shard: bool) -> None:
-        """Raise FormatError [dataset.size] where a chunk or shard of ``chunk_bytes`` would decode to much more."""
+        """Raise FormatError [file.size] where a chunk or shard of ``chunk_bytes`` would decode to much more."""
         limit = 4 * chunk_bytes + _SLACK
         parts = _chunks_of_shard(data, self.inner_chunks) if is_shard and self.inner_chunks else [data]
         bound = _BOUNDS.get(self.compressor or "")
@@ -44,7 +44,7 @@ class ChunkCodecs:
         for part in parts if bound is not None else ():
             total += bound(part, limit)  # type: ignore[misc]
             if total > limit:
-                raise FormatError("dataset.size", f"a chunk must decode to {chunk_bytes} bytes, and decodes to more than {limit}")
+                raise FormatError("file.size", f"a chunk must decode to {chunk_bytes} bytes, and decodes to more than {limit}")
 
 
 def codecs_of(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> ChunkCodecs:

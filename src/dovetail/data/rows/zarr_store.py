@@ -47,7 +47,7 @@ class DatasetStore(Store):  # type: ignore[misc, unused-ignore]
         # Incompressible data grows by headers and, in a shard, by the index of its chunks.
         limit = MAX_METADATA_BYTES if chunk is None else 2 * chunk[1] + (1 << 20)
         if file.size > limit:
-            raise FormatError("dataset.size", f"the file must have at most {limit} bytes, got {file.size}", file=key)
+            raise FormatError("file.size", f"the file must have at most {limit} bytes, got {file.size}", file=key)
         start, stop = 0, file.size
         if isinstance(byte_range, RangeByteRequest):
             start, stop = byte_range.start, byte_range.end

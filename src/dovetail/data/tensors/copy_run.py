@@ -93,7 +93,7 @@ class CopyRun:
             try:
                 draft.close()
             except FormatError as error:
-                raise EngineError("reshard.write", error.message, file=error.file) from None
+                raise EngineError("folder.unwritable", error.message, file=error.file) from None
 
         return _OpenFile(file, stream.fileno(), finish)
 

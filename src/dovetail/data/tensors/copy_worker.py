@@ -235,20 +235,20 @@ def _copy_range(source: int, target: int, nbytes: int, source_offset: int, targe
 
 
 def read_exactly(tensor: StoredTensor, buffer: Bytes, offset: int) -> None:
-    """Fill a buffer from a file. Raises EngineError [reshard.changed] where the file ends before, [reshard.read]."""
+    """Fill a buffer from a file. Raises EngineError [file.changed] where the file ends before, [path.unreadable]."""
     view = memoryview(buffer.data)
     while view:
         try:
             count = os.preadv(tensor.file.descriptor, [view], offset)
         except OSError as error:
-            raise EngineError("reshard.read", f"{tensor.file.path!r}: {error.strerror}", file=tensor.file.path) from None
+            raise EngineError("path.unreadable", f"{tensor.file.path!r}: {error.strerror}", file=tensor.file.path) from None
         if not count:
-            raise EngineError("reshard.changed", f"{tensor.file.path!r} became shorter while it was read", file=tensor.file.path)
+            raise EngineError("file.changed", f"{tensor.file.path!r} became shorter while it was read", file=tensor.file.path)
         view, offset = view[count:], offset + count
 
 
 def write_all(descriptor: int, buffer: Bytes, offset: int) -> None:
-    """Write a buffer. Raises EngineError [reshard.write]."""
+    """Write a buffer. Raises EngineError [folder.unwritable]."""
     view = memoryview(buffer.data)
     while view:
         try:
@@ -274,4 +274,4 @@ def drop_pages(descriptor: int, offset: int, nbytes: int) -> None:
 
 
 def write_error(error: OSError) -> EngineError:
-    return EngineError("reshard.write", f"the tensors cannot be written: {error.strerror}")
+    return EngineError("folder.unwritable", f"the tensors cannot be written: {error.strerror}")

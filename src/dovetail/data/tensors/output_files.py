@@ -33,10 +33,10 @@ class OutputFile:
 
 
 def parse_size(size: int | str, subject: str) -> int:
-    """Parse a number of bytes, as 5000000000 or ``5GB`` or ``2 GiB``. Raises RuleError [reshard.size]."""
+    """Parse a number of bytes, as 5000000000 or ``5GB`` or ``2 GiB``. Raises RuleError [argument.value]."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(size))
     if match is None or match[2].upper() not in _UNITS or not float(match[1]):
-        raise RuleError("reshard.size", f"{subject} must be a number of bytes such as 500MB, got {size!r}")
+        raise RuleError("argument.value", f"{subject} must be a number of bytes such as 500MB, got {size!r}")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
@@ -51,15 +51,15 @@ def plan_files(
 ) -> list[OutputFile]:
     """Assign tensors to files. ``template`` is the name of the first file of a parallel set that was read.
 
-    Tensors that are all named ``NAME@RANK`` become one file per rank. Raises RuleError [reshard.shards] where the number of files
-    contradicts that or the number of tensors, [reshard.rank] for ranks with gaps; UnsupportedError [reshard.dtype].
+    Tensors that are all named ``NAME@RANK`` become one file per rank. Raises RuleError [argument.conflict] where the number of files
+    contradicts that or the number of tensors, [reshard.tensor] for ranks with gaps; UnsupportedError [dtype.unknown].
     """
     if format == "npy":
         return [_npy_file(tensor) for tensor in tensors]
     ranks = _by_rank(tensors)
     if ranks is not None:
         if shards not in (None, len(ranks)) or max_shard_size is not None:
-            raise RuleError("reshard.shards", f"outputs named NAME@RANK decide the number of files ({len(ranks)})")
+            raise RuleError("argument.conflict", f"outputs named NAME@RANK decide the number of files ({len(ranks)})")
         names = rank_names(template, len(ranks))
         return [safetensors_file(name, rows, metadata) for name, rows in zip(names, ranks, strict=True)]
     groups = _groups(tensors, shards, max_shard_size)
@@ -79,7 +79,7 @@ def _by_rank(tensors: Sequence[TensorBlocks]) -> list[list[tuple[str, TensorBloc
         assert match is not None
         rows.setdefault(int(match[2]), []).append((match[1], tensor))
     if sorted(rows) != list(range(len(rows))):
-        raise RuleError("reshard.rank", f"ranks of outputs must be 0, 1, ... without gaps, got {sorted(rows)[:8]}")
+        raise RuleError("reshard.tensor", f"ranks of outputs must be 0, 1, ... without gaps, got {sorted(rows)[:8]}")
     return [rows[rank] for rank in sorted(rows)]
 
 
@@ -101,9 +101,9 @@ def rank_names(template: str | None, count: int) -> list[str]:
 
 def _groups(tensors: Sequence[TensorBlocks], shards: int | None, max_shard_size: int | None) -> list[list[TensorBlocks]]:
     if shards is not None and max_shard_size is not None:
-        raise RuleError("reshard.shards", "shards and max_shard_size exclude each other")
+        raise RuleError("argument.conflict", "shards and max_shard_size exclude each other")
     if shards is not None and not 1 <= shards <= max(len(tensors), 1):
-        raise RuleError("reshard.shards", f"{len(tensors)} tensors fill 1 to {len(tensors)} files, got {shards}")
+        raise RuleError("argument.conflict", f"{len(tensors)} tensors fill 1 to {len(tensors)} files, got {shards}")
     groups: list[list[TensorBlocks]] = [[]]
     total, size = sum(map(nbytes_of, tensors)), 0
     for index, tensor in enumerate(tensors):
@@ -134,9 +134,9 @@ def safetensors_file(name: str, rows: Sequence[tuple[str, TensorBlocks]], metada
     for own_name, tensor in sorted(rows, key=lambda row: -row[1].dtype.numpy.itemsize):
         code = NAMES.get(tensor.dtype.name)
         if code is None:
-            raise UnsupportedError("reshard.dtype", f"safetensors has no element type {tensor.dtype}, which {own_name!r} has")
+            raise UnsupportedError("dtype.unknown", f"safetensors has no element type {tensor.dtype}, which {own_name!r} has")
         if own_name == "__metadata__":
-            raise RuleError("reshard.name", "safetensors reserves the name '__metadata__'")
+            raise RuleError("name.invalid", "safetensors reserves the name '__metadata__'")
         start, end = end, end + nbytes_of(tensor)
         entries[own_name] = {"dtype": code, "shape": list(tensor.shape), "data_offsets": [start, end]}
         tensors.append((tensor, start))
@@ -148,10 +148,10 @@ def safetensors_file(name: str, rows: Sequence[tuple[str, TensorBlocks]], metada
 
 def _npy_file(tensor: TensorBlocks) -> OutputFile:
     if not re.fullmatch(r"[^/\\\0]{1,200}", tensor.name):
-        raise RuleError("reshard.name", f"{tensor.name!r} cannot be the name of a file")
+        raise RuleError("name.invalid", f"{tensor.name!r} cannot be the name of a file")
     dtype = tensor.dtype.numpy
     if np.dtype(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype))) != dtype:
-        raise UnsupportedError("reshard.dtype", f".npy has no element type {tensor.dtype}, which {tensor.name!r} has")
+        raise UnsupportedError("dtype.unknown", f".npy has no element type {tensor.dtype}, which {tensor.name!r} has")
     stream = BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tensor.shape}
     np.lib.format.write_array_header_1_0(stream, header)

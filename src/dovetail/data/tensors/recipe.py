@@ -169,7 +169,7 @@ def reshard_graph(recipe: Mapping[str, Any] | StrPath, input: StrPath) -> Model:
 
 
 def graph_of(recipe: Recipe, tensors: TensorSet) -> Model:
-    """Return the graph of a recipe. Raises RuleError [reshard.recipe], EngineError [reshard.replica], [reshard.tensor]."""
+    """Return the graph of a recipe. Raises RuleError [reshard.recipe], EngineError [reshard.recipe], [reshard.tensor]."""
     return _RecipeGraph(recipe, tensors).build()
 
 
@@ -311,7 +311,7 @@ def _insert(pattern: str, text: str) -> str:
 
 
 def _check_replicas(name: str, tensors: Sequence[StoredTensor | None]) -> None:
-    """Raise EngineError [reshard.replica] where a tensor that no axis splits differs between ranks."""
+    """Raise EngineError [reshard.recipe] where a tensor that no axis splits differs between ranks."""
     if len(tensors) < 2:
         return
     first, *others = tensors
@@ -320,11 +320,11 @@ def _check_replicas(name: str, tensors: Sequence[StoredTensor | None]) -> None:
     for rank, other in enumerate(others, 1):
         if other is None or (other.dtype, other.shape, other.stored_strides) != (first.dtype, first.shape, first.stored_strides):
             raise EngineError(
-                "reshard.replica", f"{name!r} has another type in rank {rank} than in rank 0: split must have its axis"
+                "reshard.recipe", f"{name!r} has another type in rank {rank} than in rank 0: split must have its axis"
             )
         if not _has_equal_bytes(first, other):
             raise EngineError(
-                "reshard.replica", f"{name!r} has other elements in rank {rank} than in rank 0: split must have its axis"
+                "reshard.recipe", f"{name!r} has other elements in rank {rank} than in rank 0: split must have its axis"
             )
 
 

@@ -167,7 +167,7 @@ def specialize(model: Model, tensors: TensorSet) -> Graph:
         fold(graph)
     unknown = [y.name for y in graph.outputs if not is_static(y.type) or not isinstance(y.type, Tensor)]
     if unknown:
-        raise UnsupportedError("reshard.shape", f"the shape of {unknown[0]!r} depends on the elements of tensors")
+        raise UnsupportedError("type.unknown", f"the shape of {unknown[0]!r} depends on the elements of tensors")
     return graph
 
 
@@ -191,7 +191,7 @@ def _plan(
     """Return the folder and the files to write."""
     if output.endswith(".safetensors") and not os.path.isdir(output):
         if shards not in (None, 1) or max_shard_size is not None:
-            raise EngineError("reshard.output", f"several files are written into a folder, got the file {output!r}")
+            raise EngineError("argument.conflict", f"several files are written into a folder, got the file {output!r}")
         rows = [(tensor.name, tensor) for tensor in outputs]
         folder, name = os.path.split(os.path.abspath(output))
         return folder, [safetensors_file(name, rows, tensors.metadata)]
@@ -207,12 +207,12 @@ def _plan(
 
 
 def _refuse_inputs(folder: str, files: Sequence[OutputFile], tensors: TensorSet) -> None:
-    """Raise EngineError [reshard.same] where a file to write is one that is read, or the folders are the same."""
+    """Raise EngineError [folder.occupied] where a file to write is one that is read, or the folders are the same."""
     read = {os.path.realpath(file.path) for file in tensors.files}
     written = {os.path.realpath(os.path.join(folder, file.name)) for file in files}
     is_same = os.path.isdir(tensors.path) and os.path.realpath(tensors.path) == os.path.realpath(folder)
     if read & written or is_same:
-        raise EngineError("reshard.same", f"the output must be another folder than the input {tensors.path!r}")
+        raise EngineError("folder.occupied", f"the output must be another folder than the input {tensors.path!r}")
 
 
 def _refuse_full_disk(folder: str, files: Sequence[OutputFile], composition: Composition) -> None:
@@ -220,7 +220,7 @@ def _refuse_full_disk(folder: str, files: Sequence[OutputFile], composition: Com
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     if needed > free:
-        raise EngineError("reshard.write", f"the files need {needed} bytes, and the disk has {free} free", file=folder)
+        raise EngineError("folder.unwritable", f"the files need {needed} bytes, and the disk has {free} free", file=folder)
 
 
 def _budget(memory: int, threads: int) -> Budget:
@@ -265,26 +265,26 @@ def _add_blocks(digest: Any, tensor: TensorBlocks) -> None:
 def _lock_output(folder: str, files: Sequence[OutputFile], digest: str, *, restart: bool) -> Iterator[set[str]]:
     """Hold the state file of a run; yields the names of the files that an interrupted run of the same digest completed.
 
-    Raises EngineError [reshard.locked], [reshard.exists], [reshard.resume].
+    Raises EngineError [folder.locked], [folder.occupied], [folder.resume].
     """
     path = os.path.join(folder, STATE)
     try:
         os.makedirs(folder, exist_ok=True)
         stream = open(path, "a+b")  # noqa: SIM115
     except OSError as error:
-        raise EngineError("reshard.write", f"{folder!r}: {error.strerror}", file=folder) from None
+        raise EngineError("folder.unwritable", f"{folder!r}: {error.strerror}", file=folder) from None
     with stream:
         if not lock_file(stream.fileno()):
-            raise EngineError("reshard.locked", f"another run writes into {folder!r}", file=folder)
+            raise EngineError("folder.locked", f"another run writes into {folder!r}", file=folder)
         stream.seek(0)
         state = stream.read().decode(errors="replace")
         existing = {file.name for file in files if os.path.lexists(os.path.join(folder, file.name))}
         if not restart and state and state != digest:
             message = "the folder holds a run of another model, input or option that was interrupted; restart writes it anew"
-            raise EngineError("reshard.resume", message, file=folder)
+            raise EngineError("folder.resume", message, file=folder)
         if not restart and not state and existing:
             os.unlink(path)
-            raise EngineError("reshard.exists", f"{min(existing)!r} exists; restart writes it anew", file=folder)
+            raise EngineError("folder.occupied", f"{min(existing)!r} exists; restart writes it anew", file=folder)
         if restart or not state:
             stream.truncate(0)
             stream.write(digest.encode())

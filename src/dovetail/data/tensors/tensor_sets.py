@@ -43,10 +43,10 @@ class TensorFile:
         return os.path.basename(self.path), self.status.st_size, self.status.st_mtime_ns
 
     def refuse_changes(self) -> None:
-        """Raise EngineError [reshard.changed] where the file has another size or time than when it was opened."""
+        """Raise EngineError [file.changed] where the file has another size or time than when it was opened."""
         now = os.fstat(self.descriptor)
         if (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns):
-            raise EngineError("reshard.changed", f"{os.path.basename(self.path)!r} was changed while it was read", file=self.path)
+            raise EngineError("file.changed", f"{os.path.basename(self.path)!r} was changed while it was read", file=self.path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,8 @@ class TensorSet:
 def open_tensors(path: StrPath) -> TensorSet:
     """Open a .safetensors or .npy file, or a folder of such files of one kind; the caller closes the set.
 
-    A folder with INDEX has the files that it names. Raises FormatError: [reshard.input] where the path has no such files or mixes
-    them, [reshard.index] for an index that contradicts its files, and like open_beside and the readers of the formats.
+    A folder with INDEX has the files that it names. Raises FormatError: [dataset.kind] where the path has no such files or mixes
+    them, [array.file] for an index that contradicts its files, and like open_beside and the readers of the formats.
     """
     folder, names, index = _files_at(os.fspath(path))
     suffix = os.path.splitext(names[0])[1]
@@ -132,7 +132,7 @@ def _files_at(path: str) -> tuple[str, list[str], dict[str, str] | None]:
     if not os.path.isdir(path):
         name = os.path.basename(path)
         if os.path.splitext(name)[1] not in _READERS:
-            raise FormatError("reshard.input", f"tensors are read from .safetensors and .npy files, got {name!r}", file=path)
+            raise FormatError("dataset.kind", f"tensors are read from .safetensors and .npy files, got {name!r}", file=path)
         return os.path.dirname(path) or os.curdir, [name], None
     try:
         found = sorted(os.listdir(path), key=natural_key)
@@ -145,9 +145,7 @@ def _files_at(path: str) -> tuple[str, list[str], dict[str, str] | None]:
     suffixes = sorted({os.path.splitext(name)[1] for name in names})
     if len(suffixes) != 1:
         kinds = " and ".join(suffixes) or "none"
-        raise FormatError(
-            "reshard.input", f"the folder must hold .safetensors or .npy files, of one kind; got {kinds}", file=path
-        )
+        raise FormatError("dataset.kind", f"the folder must hold .safetensors or .npy files, of one kind; got {kinds}", file=path)
     return path, names, None
 
 
@@ -161,19 +159,19 @@ def _read_index(folder: str) -> dict[str, str]:
     with os.fdopen(open_beside(path, INDEX, allow_symlinks_within=_link_root(folder)), "rb") as stream:
         data = stream.read(_MAX_INDEX + 1)
     if len(data) > _MAX_INDEX:
-        raise FormatError("reshard.index", f"the index must have at most {_MAX_INDEX} bytes", file=path)
+        raise FormatError("array.file", f"the index must have at most {_MAX_INDEX} bytes", file=path)
     try:
         names = json.loads(data)["weight_map"]
         is_right = bool(names) and all(isinstance(item, str) for pair in names.items() for item in pair)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_right = False
     if not is_right:
-        raise FormatError("reshard.index", "the index must hold a weight_map of tensor names to file names", file=path)
+        raise FormatError("array.file", "the index must hold a weight_map of tensor names to file names", file=path)
     wrong = sorted(
         {name for name in names.values() if os.path.splitext(name)[1] != ".safetensors" or os.path.basename(name) != name}
     )
     if wrong:
-        raise FormatError("reshard.index", f"the index must name .safetensors files of its folder, got {wrong[0]!r}", file=path)
+        raise FormatError("array.file", f"the index must name .safetensors files of its folder, got {wrong[0]!r}", file=path)
     return dict(names)
 
 
@@ -181,7 +179,7 @@ def _check_index(index: Mapping[str, str], tensors: Mapping[str, StoredTensor], 
     wrong = [name for name, file in index.items() if name not in tensors or os.path.basename(tensors[name].file.path) != file]
     if wrong:
         raise FormatError(
-            "reshard.index", f"{index[wrong[0]]!r} does not hold the tensor {wrong[0]!r} that the index names", file=path
+            "array.file", f"{index[wrong[0]]!r} does not hold the tensor {wrong[0]!r} that the index names", file=path
         )
 
 
@@ -237,7 +235,7 @@ def _by_name(rows: list[list[StoredTensor]], *, is_indexed: bool, path: str) -> 
         return {tensor.name: tensor for row in rows for tensor in row}, 0
     if is_indexed:
         name = next(name for name, count in counts.items() if count > 1)
-        raise FormatError("reshard.index", f"two files of the index hold the tensor {name!r}", file=path)
+        raise FormatError("array.file", f"two files of the index hold the tensor {name!r}", file=path)
     return {f"{tensor.name}@{rank}": tensor for rank, row in enumerate(rows) for tensor in row}, len(rows)
 
 

@@ -82,7 +82,7 @@ class RecurrentSteps(
 
 
 class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
-    """``lengths``, each in [0, ``steps``]. An operator of the engine alone. Raises EngineError [recurrent.lengths]."""
+    """``lengths``, each in [0, ``steps``]. An operator of the engine alone. Raises EngineError [attribute.range]."""
 
     layer: RNN | GRU | LSTM
     steps: int

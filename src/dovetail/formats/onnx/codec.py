@@ -123,8 +123,8 @@ def write(
     ``external``: tensors of at least ``threshold`` bytes are written to one separate file, of this name or ``<name>.data``;
     None: only where the model would exceed one protobuf message. Files are replaced as a whole, or not at all. Raises
     FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], [path.foreign], and what
-    :func:`dovetail.storage.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.onnx],
-    [attribute.value], [attribute.range], [data.external], [proto.size].
+    :func:`dovetail.storage.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.unknown],
+    [attribute.value], [attribute.range], [data.external], [file.size].
     """
     if external is None:
         external = _total_bytes(model.graph) > INLINE_LIMIT
@@ -223,7 +223,7 @@ def _bytes_of(source: Any) -> files.Content:
 
 def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> ForeignModel:
     if not proto.HasField("graph"):
-        raise FormatError("graph.missing", "not an ONNX model: it has no graph")
+        raise FormatError("proto.parse", "not an ONNX model: it has no graph")
     fields = present(proto, "model")
     training = fields.pop("training_info", ())
     if training:
@@ -300,7 +300,7 @@ def _imports(protos: Iterable[Any], ir_version: int) -> dict[str, int]:
         if version < 1:
             raise FormatError("opset.version", f"opset {version} of domain {domain!r}")
         if versions.setdefault(domain, version) != version:
-            raise FormatError("opset.repeated", f"domain {domain!r} is imported as {versions[domain]} and as {version}")
+            raise FormatError("graph.repeated", f"domain {domain!r} is imported as {versions[domain]} and as {version}")
         newest = newest_opset(domain, version)
         if newest is not None and version > newest:
             fault = f"opset {version} of domain {domain!r} is newer than {newest}, the newest known here"
@@ -317,11 +317,11 @@ def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, fa
         index = f"function {key[1]!r}"
         if not key[1]:
             # A function without a name cannot be called.
-            faults.deviate(FormatError("function.name", "a function has no name"), index)
+            faults.deviate(FormatError("name.missing", "a function has no name"), index)
             continue
         try:
             if key in functions:
-                raise FormatError("function.repeated", f"two functions have the name {':'.join(key)!r}")
+                raise FormatError("graph.repeated", f"two functions have the name {':'.join(key)!r}")
             imports = _imports(proto.opset_import, ir_version)
             reader = GraphReader(imports, ir_version, tensors, faults, functions=keys, in_function=True)
             functions[key] = read_function(proto, reader, imports)
@@ -344,7 +344,7 @@ def _model_proto(model: ForeignModel, elsewhere: Elsewhere) -> ModelProto:
     for item in model.graph.inputs:
         if not is_typed(item):
             message = f"the input {item.key!r} must have a known element type"
-            errors.append(UnsupportedError("type.missing", message, node=item.key))
+            errors.append(UnsupportedError("type.element", message, node=item.key))
     raise_all(errors, "faults in the model to be written")
     proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, elsewhere)
@@ -368,7 +368,7 @@ def _model_proto(model: ForeignModel, elsewhere: Elsewhere) -> ModelProto:
     stored = [(proto.configuration.add(), data) for data in model.metadata.get("configuration", ())]
     stored += [(proto.training_info.add(), data) for data in model.metadata.get("training_info", ())]
     if not all(parse_message(*pair) for pair in stored) or not put_back(proto, model.metadata.get("unknown_fields", [])):
-        raise UnsupportedError("metadata.message", "the metadata has bytes that are no protobuf message")
+        raise UnsupportedError("proto.parse", "the metadata has bytes that are no protobuf message")
     return proto
 
 
@@ -391,14 +391,14 @@ def _serialize(proto: ModelProto) -> bytes:
     try:
         data: bytes = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
-        raise UnsupportedError("proto.size", f"the model does not fit into one protobuf message: {error}") from None
+        raise UnsupportedError("file.size", f"the model does not fit into one protobuf message: {error}") from None
     _check_size(len(data))
     return data
 
 
 def _check_size(size: int) -> None:
     if size > PROTO_LIMIT:
-        raise UnsupportedError("proto.size", f"a protobuf message must have less than 2 GiB, got {size} bytes")
+        raise UnsupportedError("file.size", f"a protobuf message must have less than 2 GiB, got {size} bytes")
 
 
 def _stream(target: Any) -> BinaryIO:

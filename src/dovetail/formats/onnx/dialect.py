@@ -181,7 +181,7 @@ def normalize(node: ForeignNode, deviate: Callable[[DovetailError], None]) -> Fo
     pads = node.attributes.get("pads")
     if word == "NOTSET" or not isinstance(pads, list) or not any(pads):
         return node
-    deviate(RuleError("window.pads", f"pads must be absent beside auto_pad {word}, got {pads}"))
+    deviate(RuleError("attribute.conflict", f"pads must be absent beside auto_pad {word}, got {pads}"))
     return _without_attribute(node, "pads")
 
 

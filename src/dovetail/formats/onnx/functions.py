@@ -65,7 +65,7 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
         fields.pop(ignored, None)
     name = fields.pop("name", "")
     if not name:
-        raise FormatError("function.name", "a function has no name")
+        raise FormatError("name.missing", "a function has no name")
     inputs = texts(fields.pop("input", ()), "inputs")
     outputs = texts(fields.pop("output", ()), "outputs")
     if len(set(inputs)) < len(inputs):
@@ -87,8 +87,8 @@ def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, 
 def inline(graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports: Mapping[str, int], faults: Faults) -> None:
     """Replace every call in ``graph`` by the body of its function.
 
-    Raises FormatErrors [function.recursive], [function.arity], [function.output], [attribute.unknown], [attribute.type],
-    [graph.dangling], [graph.repeated]; UnsupportedErrors [function.depth], [function.size], [function.names].
+    Raises FormatErrors [graph.cycle], [node.inputs], [graph.dangling], [attribute.unknown], [attribute.type],
+    [graph.dangling], [graph.repeated]; UnsupportedErrors [limits.exceeded].
     """
     _refuse_size(graph, functions)
     _Inliner(graph, functions, imports, faults).run()
@@ -145,7 +145,7 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, ModelFunction]) -
     def measure_call(call: Call, stack: tuple[Call, ...]) -> _Cost:
         if call in stack:
             names = " -> ".join(name for _, name, _ in (*stack[stack.index(call) :], call))
-            raise FormatError("function.recursive", f"functions must not be recursive: {names}")
+            raise FormatError("graph.cycle", f"functions must not be recursive: {names}")
         if call not in costs:
             if len(stack) >= limits.depth:
                 raise _too_deep(limits)
@@ -157,12 +157,12 @@ def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, ModelFunction]) -
         raise _too_deep(limits)
     if cost.nodes > limits.function_nodes + len(graph.nodes):
         raise UnsupportedError(
-            "function.size", f"inlined functions would have {cost.nodes} nodes; {limits.describe('function_nodes')}"
+            "limits.exceeded", f"inlined functions would have {cost.nodes} nodes; {limits.describe('function_nodes')}"
         )
     own = sum(len(name) for node in walk(graph.nodes) if call_of(node) not in functions for name in own_names(node))
     if cost.name_bytes - own > limits.name_bytes:
         raise UnsupportedError(
-            "function.names",
+            "limits.exceeded",
             f"inlined functions would have {cost.name_bytes - own} bytes of names; {limits.describe('name_bytes')}",
         )
 
@@ -186,7 +186,7 @@ def _prefix_length(call: ForeignNode) -> int:
 
 def _too_deep(limits: Limits) -> UnsupportedError:
     return UnsupportedError(
-        "function.depth", f"functions must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+        "limits.exceeded", f"functions must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
     )
 
 
@@ -257,7 +257,7 @@ class _Inliner:
     def _refuse_misfit(self, function: ModelFunction, call: ForeignNode) -> None:
         for actual, declared, side in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
             if len(actual) > len(declared):
-                raise FormatError("function.arity", f"function {function.name!r} has {len(declared)} {side}, got {len(actual)}")
+                raise FormatError("node.inputs", f"function {function.name!r} has {len(declared)} {side}, got {len(actual)}")
         unknown = [key for key in call.attributes if key not in function.parameters]
         if unknown:
             # No node of the function refers to the attribute.
@@ -299,7 +299,7 @@ class _Inliner:
         source = names[name]
         if source is None:
             raise FormatError(
-                "function.output", f"function {function.name!r} returns its input {name!r}, which is absent in the call"
+                "graph.dangling", f"function {function.name!r} returns its input {name!r}, which is absent in the call"
             )
         opset = function.imports.get("", self._imports.get(""))
         if opset is None:

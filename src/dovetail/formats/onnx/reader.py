@@ -33,7 +33,7 @@ Call = tuple[str, str, str]
 _MAX_ERRORS = 1000
 _MISSING = object()
 # Faults of a declaration without which the graph means the same.
-_ONLY_DECLARED = ("type.dims", "value.name")
+_ONLY_DECLARED = ("type.dims", "name.missing")
 
 # AttributeProto.AttributeType -> the field with the value.
 FIELDS = {
@@ -120,7 +120,7 @@ class GraphReader:
         """Read the graph. ``path_prefix`` is the path of a subgraph, with a slash at its end."""
         if depth > (limits := current().limits).depth:
             raise UnsupportedError(
-                "graph.depth", f"graphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+                "limits.exceeded", f"graphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
             )
         fields = present(proto, "graph")
         graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
@@ -151,7 +151,7 @@ class GraphReader:
         protos = list(protos)
         self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
         if self._read > limits.nodes:
-            raise UnsupportedError("graph.size", f"the graph has at least {self._read} nodes; {limits.describe('nodes')}")
+            raise UnsupportedError("limits.exceeded", f"the graph has at least {self._read} nodes; {limits.describe('nodes')}")
         return [self._node(proto, f"{path_prefix}node {index}", depth) for index, proto in enumerate(protos)]
 
     def values(self, protos: Iterable[ValueInfoProto], path_prefix: str) -> dict[str, ForeignValue]:
@@ -167,7 +167,7 @@ class GraphReader:
             name = _name_of(proto.values if sparse else proto)
             if not name:
                 # An initializer without a name cannot be read.
-                self._faults.deviate(FormatError("value.name", "an initializer has no name"), f"{path_prefix}initializer")
+                self._faults.deviate(FormatError("name.missing", "an initializer has no name"), f"{path_prefix}initializer")
                 return
             earlier = graph.constants.get(name)
             # Declared even where its data is faulty, so that its readers are not reported too.
@@ -204,7 +204,7 @@ class GraphReader:
                 self._faults.add(FormatError("graph.repeated", f"two inputs have the name {value.key!r}"))
             names.add(value.key)
             if not path_prefix and not is_typed(value):
-                self._faults.add(FormatError("type.missing", f"the input {value.key!r} has no element type"))
+                self._faults.add(FormatError("type.element", f"the input {value.key!r} has no element type"))
         graph.inputs = [value for value in values if value.key not in graph.constants]
         overridable = [value for value in values if value.key in graph.constants]
         if overridable:
@@ -255,7 +255,7 @@ class GraphReader:
             if not fields.keys() <= _PLAIN_FIELDS:
                 self._extras(node, {key: value for key, value in fields.items() if key not in _PLAIN_FIELDS})
             if not node.kind:
-                raise FormatError("node.kind", "a node has no operator")
+                raise FormatError("name.missing", "a node has no operator")
             node.version = self._version(node)
         except DovetailError as error:
             self._faults.add(error, label(node))
@@ -326,7 +326,7 @@ class GraphReader:
         fields = present(proto, "attribute")
         name = fields.pop("name", "")
         if not name:
-            raise FormatError("attribute.name", "an attribute has no name")
+            raise FormatError("name.missing", "an attribute has no name")
         kind = fields.pop("type", 0)
         if doc := fields.pop("doc_string", ""):
             node.metadata.setdefault("attribute_docs", {})[name] = doc
@@ -370,7 +370,7 @@ class GraphReader:
             try:
                 items = list(map(bytes.decode, value))
             except UnicodeDecodeError:
-                raise FormatError("attribute.text", f"the attribute {name!r} must be UTF-8") from None
+                raise FormatError("text.encoding", f"the attribute {name!r} must be UTF-8") from None
         elif field in _ONE:
             return self._message(field, value, name, node, depth)
         else:
@@ -432,7 +432,7 @@ def _text(value: bytes, name: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise FormatError("attribute.text", f"the attribute {name!r} must be UTF-8") from None
+        raise FormatError("text.encoding", f"the attribute {name!r} must be UTF-8") from None
 
 
 def is_typed(value: ForeignValue) -> bool:

@@ -80,8 +80,8 @@ class TensorReader:
         """Return the tensor, its documentation and its properties.
 
         The tensor is read-only, without a copy of raw or external data. ``accept`` receives its deviations. Raises FormatError
-        [data.type], [data.shape], [data.size], [data.field], [data.value], [data.text], [data.external] and what
-        :mod:`dovetail.storage.files` raises; UnsupportedError [data.segment], [data.rank].
+        [data.type], [data.size], [data.field], [data.value], [data.external] and what
+        :mod:`dovetail.storage.files` raises; UnsupportedError [op.unsupported], [data.size].
         """
         fields = present(proto, "tensor")
         name = fields.pop("name", "")
@@ -89,7 +89,7 @@ class TensorReader:
         dtype = element_type(fields.pop("data_type", 0), "data.type")
         shape = _shape(fields.pop("dims", ()))
         if "segment" in fields:
-            raise UnsupportedError("data.segment", f"tensor {name!r}: segments of tensors are not supported")
+            raise UnsupportedError("op.unsupported", f"tensor {name!r}: segments of tensors are not supported")
         is_raw = "raw_data" in fields
         data = self._data(fields, dtype, shape, accept)
         if fields:
@@ -103,10 +103,10 @@ class TensorReader:
     def read_sparse(
         self, proto: SparseTensorProto, accept: Callable[[DovetailError], None] = refuse
     ) -> tuple[ForeignTensor, Notes]:
-        """Read a sparse tensor as a dense one. Raises FormatError [data.sparse], UnsupportedError [data.sparse]."""
+        """Read a sparse tensor as a dense one. Raises FormatError [data.value], UnsupportedError [data.value]."""
         fields = present(proto, "sparse tensor")
         if "values" not in fields:
-            raise FormatError("data.sparse", "a sparse tensor has no values")
+            raise FormatError("data.value", "a sparse tensor has no values")
         values, notes = self.read(fields.pop("values"), accept)
         # Absent indices mean none: some writers omit empty tensors.
         indices = self.read(fields.pop("indices"))[0].data if "indices" in fields else np.empty(0, np.int64)
@@ -114,7 +114,7 @@ class TensorReader:
         self._sparse_bytes += math.prod(shape) * max(values.dtype.numpy.itemsize, 1)
         if self._sparse_bytes > (limits := current().limits).dense_bytes:
             raise UnsupportedError(
-                "data.sparse",
+                "limits.exceeded",
                 f"sparse tensors would take {self._sparse_bytes} bytes; {limits.describe('dense_bytes')}",
             )
         linear = _linear_indices(indices, values.data, shape)
@@ -197,7 +197,7 @@ class TensorReader:
 
         if (location, checksum) not in self._checked:
             if hashlib.sha1(content.data, usedforsecurity=False).hexdigest() != checksum.lower():
-                raise FormatError("data.checksum", f"the SHA1 digest of {location!r} must be {checksum!r}")
+                raise FormatError("file.pair", f"the SHA1 digest of {location!r} must be {checksum!r}")
             self._checked.add((location, checksum))
 
 
@@ -240,9 +240,9 @@ Elsewhere: TypeAlias = ExternalData | ExternalReferences | Tickets
 
 
 def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, elsewhere: Elsewhere | None) -> None:
-    """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX lacks, [data.dtype]."""
+    """Fill ``proto``. Raises UnsupportedError [dtype.unknown] for an element type that ONNX lacks, [dtype.unknown]."""
     if tensor.dtype.onnx is None:
-        raise UnsupportedError("dtype.onnx", f"ONNX has no element type {tensor.dtype}")
+        raise UnsupportedError("dtype.unknown", f"ONNX has no element type {tensor.dtype}")
     data = np.asarray(tensor.data)
     proto.data_type = tensor.dtype.onnx
     proto.dims.extend(data.shape)
@@ -316,9 +316,9 @@ def _notes(fields: dict[str, Any], accept: Callable[[DovetailError], None]) -> N
 def _shape(dims: Any) -> tuple[int, ...]:
     shape = tuple(dims)
     if len(shape) > _MAX_RANK:
-        raise UnsupportedError("data.rank", f"the rank must be at most {_MAX_RANK}, got {len(shape)}")
+        raise UnsupportedError("data.size", f"the rank must be at most {_MAX_RANK}, got {len(shape)}")
     if shape and min(shape) < 0:
-        raise FormatError("data.shape", f"shape {list(shape)} has a negative size")
+        raise FormatError("data.size", f"shape {list(shape)} has a negative size")
     # Also for shapes with a 0: the strides of numpy and others overflow.
     if math.prod(filter(None, shape)) > _INT64_MAX:
         raise FormatError("data.size", f"shape {list(shape)} has more than 2**63 - 1 elements")
@@ -404,7 +404,7 @@ def _decode_strings(values: Any) -> NDArray[Any]:
     try:
         data[:] = [value.decode() for value in values]
     except UnicodeDecodeError as error:
-        raise FormatError("data.text", f"a string must be UTF-8: {error}") from None
+        raise FormatError("data.value", f"a string must be UTF-8: {error}") from None
     return _read_only(data)
 
 
@@ -413,7 +413,7 @@ def _encode_string(data: NDArray[Any]) -> list[bytes]:
     try:
         return [text if isinstance(text, bytes) else str(text).encode() for text in texts]
     except UnicodeEncodeError as error:
-        raise UnsupportedError("data.text", f"a string must have a UTF-8 form: {error}") from None
+        raise UnsupportedError("data.value", f"a string must have a UTF-8 form: {error}") from None
 
 
 def _unpack_codes(packed: Codes, bits: int, count: int) -> Codes:
@@ -451,7 +451,7 @@ def _group(bits: int) -> tuple[int, int, Any]:
 
 def _to_bytes(dtype: DType, data: NDArray[Any]) -> Codes:
     if data.dtype.newbyteorder("=") != dtype.numpy:
-        raise UnsupportedError("data.dtype", f"an array of {data.dtype} cannot be stored as {dtype}")
+        raise UnsupportedError("dtype.unknown", f"an array of {data.dtype} cannot be stored as {dtype}")
     flat = np.ascontiguousarray(data.reshape(-1), dtype.numpy)
     codes = flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
     return _pack_codes(codes, dtype.bits) if dtype.bits < 8 else codes
@@ -471,16 +471,16 @@ def _linear_indices(indices: NDArray[Any], values: NDArray[Any], shape: tuple[in
     count = values.size
     if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in ((count,), (count, len(shape))):
         raise FormatError(
-            "data.sparse",
+            "data.value",
             f"values {list(values.shape)}, indices {indices.dtype}{list(indices.shape)} do not fit rank {len(shape)}",
         )
     bounds = (math.prod(shape),) if indices.ndim == 1 else shape
     columns = indices.reshape(count, -1) if count else np.empty((0, len(bounds)), np.int64)
     if count and any(column.min() < 0 or column.max() >= bound for column, bound in zip(columns.T, bounds, strict=True)):
-        raise FormatError("data.sparse", f"an index exceeds the shape {list(shape)}")
+        raise FormatError("data.value", f"an index exceeds the shape {list(shape)}")
     linear = np.zeros(count, np.int64)
     for column, bound in zip(columns.T, bounds, strict=True):
         linear = linear * bound + column
     if (np.diff(linear) <= 0).any():
-        raise FormatError("data.sparse", "indices must be in ascending order, without repetition")
+        raise FormatError("data.value", "indices must be in ascending order, without repetition")
     return linear

@@ -63,7 +63,7 @@ class TypeReader:
         """Return the type (None for an empty message), and denotations by path (``""`` the type, ``"0"`` its first dimension).
 
         An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element], UnsupportedError
-        [type.kind], [type.depth].
+        [type.kind], [limits.exceeded].
         """
         stored = proto.SerializeToString()
         cached = self._found.get(stored)
@@ -77,7 +77,7 @@ class TypeReader:
 
     def _type(self, proto: TypeProto, fresh: _SymbolNames, path: str, notes: Denotations, depth: int) -> Type | None:
         if depth > _MAX_DEPTH:
-            raise UnsupportedError("type.depth", f"types must nest at most {_MAX_DEPTH} levels deep")
+            raise UnsupportedError("limits.exceeded", f"types must nest at most {_MAX_DEPTH} levels deep")
         fields = present(proto, "type")
         if denotation := fields.pop("denotation", ""):
             notes[path] = denotation
@@ -164,12 +164,12 @@ def read_value(
     """Read a declared value.
 
     ``scope`` distinguishes values of one name in different subgraphs; ``accept`` receives deviations. Raises FormatError
-    [value.name].
+    [name.missing].
     """
     fields = present(proto, "value info")
     name = fields.pop("name", "")
     if not name:
-        raise FormatError("value.name", "a declared value has no name")
+        raise FormatError("name.missing", "a declared value has no name")
     value = ForeignValue(name, names=(name,))
     if "type" in fields:
         value.type, denotations = types.read(fields.pop("type"), scope + name)
@@ -189,7 +189,7 @@ def read_value(
 
 
 def write_value(proto: ValueInfoProto, value: ForeignValue) -> None:
-    """Fill ``proto``. Raises UnsupportedError [dtype.onnx]."""
+    """Fill ``proto``. Raises UnsupportedError [dtype.unknown]."""
     proto.name = value.key
     if value.type is not None:
         write_type(proto.type, value.type, value.metadata.get("denotations", {}))
@@ -209,7 +209,7 @@ def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "")
         _write_tensor(proto.tensor_type, type, notes, path)
     elif isinstance(type, Map):
         if type.key.onnx is None:
-            raise UnsupportedError("dtype.onnx", f"ONNX has no element type {type.key}")
+            raise UnsupportedError("dtype.unknown", f"ONNX has no element type {type.key}")
         proto.map_type.key_type = type.key.onnx
         write_type(proto.map_type.value_type, type.element, notes, f"{path}*")
     else:
@@ -221,7 +221,7 @@ def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> No
     if type.dtype is None:
         proto.elem_type = 0
     elif type.dtype.onnx is None:
-        raise UnsupportedError("dtype.onnx", f"ONNX has no element type {type.dtype}")
+        raise UnsupportedError("dtype.unknown", f"ONNX has no element type {type.dtype}")
     else:
         proto.elem_type = type.dtype.onnx
     if type.shape is None:

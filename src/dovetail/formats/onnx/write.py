@@ -47,7 +47,7 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     An IR model that was once ONNX has an opset of its own. Where that opset cannot express the model, the lowest one after it
     that can is used, with a record in the log.
 
-    Raises UnsupportedError [opset.range] for it or for the version of another domain, and [op.unsayable], [type.version] or
+    Raises UnsupportedError [opset.version] for it or for the version of another domain, and [op.unsayable], [type.version] or
     another with every node that cannot be exported, and with the first opset that can express the model.
     """
     target = OPSET if opset is None else opset
@@ -106,11 +106,11 @@ def _other_domains(model: Model) -> dict[str, int]:
 
 
 def _check_version(domain: str, version: int) -> int:
-    """Return the newest version of a domain. Raises UnsupportedError [opset.range] for one that no reader takes."""
+    """Return the newest version of a domain. Raises UnsupportedError [opset.version] for one that no reader takes."""
     last = newest_opset(domain, version) or NEWEST
     if not 1 <= version <= last:
         subject = f"version {version} of the domain {domain!r}" if domain else f"opset {version}"
-        raise UnsupportedError("opset.range", f"{subject} is not in [1, {last}]")
+        raise UnsupportedError("opset.version", f"{subject} is not in [1, {last}]")
     return last
 
 
@@ -183,7 +183,7 @@ def save(
 
 def _location_of(weights: str | PathLike[str], path: Any, external: bool | str | None) -> str:
     if not isinstance(path, str | PathLike) or external is not None:
-        raise FormatError("weights.format", "weights= needs a path to write to, and excludes external=")
+        raise FormatError("argument.conflict", "weights= needs a path to write to, and excludes external=")
     return os.path.relpath(weights, os.path.dirname(os.fspath(path)) or os.curdir).replace(os.sep, "/")
 
 

@@ -123,7 +123,7 @@ class GraphWriter:
         for stored in node.metadata.get("device_configurations", ()):
             if not parse_message(proto.device_configurations.add(), stored):
                 message = "a device configuration is no protobuf message"
-                self.errors.append(UnsupportedError("metadata.message", message, node=label(node)))
+                self.errors.append(UnsupportedError("proto.parse", message, node=label(node)))
         for name, value in node.attributes.items():
             self._attribute(proto.attribute.add(), name, value, node)
 
@@ -222,4 +222,4 @@ def _plain(kind: int, value: Any, name: str) -> Any:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise UnsupportedError("attribute.text", f"the attribute {name!r} must have a UTF-8 form") from None
+        raise UnsupportedError("text.encoding", f"the attribute {name!r} must have a UTF-8 form") from None

@@ -85,7 +85,7 @@ def _read(
     except TooManyErrors:
         pass
     except RecursionError:
-        raise FormatError("ir.depth", "the file nests too deeply", file=file) from None
+        raise FormatError("limits.exceeded", "the file nests too deeply", file=file) from None
     raise_all(reader.checks.errors, f"faults in {file}")
     metadata: dict[str, Any] = {tag: graph.metadata.pop(tag) for tag in ("rt_info", *LEGACY) if tag in graph.metadata}
     # The digest is a property of the file, not of the model: each save writes its own.
@@ -108,12 +108,12 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
     file = os.fspath(xml_path)
     target = os.path.splitext(file)[0] + ".bin" if weights_path is None else os.fspath(weights_path)
     if os.path.realpath(target) == os.path.realpath(file):
-        raise FormatError("path.same", "the model and its constants must have different paths", file=file)
+        raise FormatError("argument.conflict", "the model and its constants must have different paths", file=file)
     is_safetensors = target.endswith(SUFFIX)
     weights = SafetensorsFile() if is_safetensors else WeightsFile(lambda size: ALIGNMENT)
     if is_safetensors and os.path.lexists(shadow := os.path.splitext(file)[0] + ".bin"):
         message = f"{shadow!r} exists, and OpenVINO would read it in place of {target!r}: remove it, or choose another name"
-        raise FormatError("weights.shadowed", message, file=file)
+        raise FormatError("path.foreign", message, file=file)
     writer = IrWriter(file, weights)
     writer.layers(model)
     # Faults are raised before weights are copied.
@@ -159,9 +159,9 @@ def read_snapshot(snapshot: Snapshot) -> ForeignModel:
 
 
 def _version(root: Any, file: str) -> int:
-    """Return the IR version, 10 or 11. Raises FormatError [ir.root], UnsupportedError [ir.version]."""
+    """Return the IR version, 10 or 11. Raises FormatError [ir.xml], UnsupportedError [ir.version]."""
     if root.tag != "net":
-        raise FormatError("ir.root", f"the root element must be <net>, got <{str(root.tag)[:40]}>", file=file)
+        raise FormatError("ir.xml", f"the root element must be <net>, got <{str(root.tag)[:40]}>", file=file)
     text = root.get("version")
     if text is None or not text.isdecimal() or not text.isascii() or len(text) > 9:
         raise FormatError("ir.version", f"the version of <net> must be a number, got {text!r}", file=file)
@@ -178,7 +178,7 @@ def _weights(
     elif weights is not None:
         name, data = os.fspath(weights), files.contents(weights)
     elif path is None:
-        raise FormatError("weights.missing", "an IR model in bytes needs weights=, the bytes or the path of its .bin file")
+        raise FormatError("path.missing", "an IR model in bytes needs weights=, the bytes or the path of its .bin file")
     else:
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + (SUFFIX if pair.is_safetensors else ".bin")
         descriptor = files.open_beside(path, name, allow_symlinks_within=links)

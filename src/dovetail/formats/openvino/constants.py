@@ -55,9 +55,9 @@ def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def pack(data: Any, dtype: DType) -> bytes | memoryview:
-    """Pack elements into bytes: the inverse of unpack. Raises UnsupportedError [ir.dtype] for a type that IR lacks."""
+    """Pack elements into bytes: the inverse of unpack. Raises UnsupportedError [dtype.unknown] for a type that IR lacks."""
     if dtype.openvino is None:
-        raise UnsupportedError("ir.dtype", f"OpenVINO IR has no element type {dtype}")
+        raise UnsupportedError("dtype.unknown", f"OpenVINO IR has no element type {dtype}")
     array = np.asarray(data)
     if dtype.name == "string":
         return _encode_strings(array)
@@ -121,20 +121,20 @@ def _join_fields(fields: Bytes, bits: int) -> Bytes:
 
 
 def _decode_strings(data: Bytes, count: int) -> Array:
-    """Decode strings. Raises FormatError [ir.constant-strings] where the header does not fit the bytes or the shape."""
+    """Decode strings. Raises FormatError [ir.constant] where the header does not fit the bytes or the shape."""
     header = 4 * (count + 2)
     if data.size < header:
-        raise FormatError("ir.constant-strings", f"{count} strings need at least {header} bytes, got {data.size}")
+        raise FormatError("ir.constant", f"{count} strings need at least {header} bytes, got {data.size}")
     numbers = np.frombuffer(data[:header], "<i4")
     ends = numbers[1:]
     if int(numbers[0]) != count or ends[0] != 0 or np.any(ends[1:] < ends[:-1]) or header + int(ends[-1]) != data.size:
-        raise FormatError("ir.constant-strings", f"the string table must describe {count} strings in {data.size} bytes")
+        raise FormatError("ir.constant", f"the string table must describe {count} strings in {data.size} bytes")
     text = data[header:].tobytes()
     array = np.empty(count, object)
     try:
         array[:] = [text[start:end].decode() for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
     except UnicodeDecodeError:
-        raise FormatError("ir.constant-strings", "a string must be UTF-8") from None
+        raise FormatError("ir.constant", "a string must be UTF-8") from None
     return array
 
 
@@ -142,5 +142,5 @@ def _encode_strings(array: Array) -> bytes:
     texts = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1).tolist()]
     ends = np.cumsum([0, *map(len, texts)])
     if ends[-1] > 2**31 - 1:
-        raise UnsupportedError("ir.constant-strings", f"a string constant must have at most 2**31 - 1 bytes, got {ends[-1]}")
+        raise UnsupportedError("ir.constant", f"a string constant must have at most 2**31 - 1 bytes, got {ends[-1]}")
     return np.array([len(texts), *ends], "<i4").tobytes() + b"".join(texts)

@@ -77,7 +77,7 @@ class Checks:
     def refuse_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in known_names:
-                self.add_unsupported_error("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
+                self.add_unsupported_error("ir.unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
 
     def ignore_attributes(self, element: Element, known_names: tuple[str, ...], layer: Layer | None = None) -> None:
         """Report unknown attributes of the file's structure, which OpenVINO ignores, as deviations."""
@@ -88,10 +88,10 @@ class Checks:
     def ignore_element(self, parent: str, child: Element, layer: Layer | None = None) -> None:
         """Report an unknown element of the file's structure, which OpenVINO ignores, as a deviation."""
         message = f"<{parent}> has the unknown element <{child.tag}>"
-        self.deviate(UnsupportedError("ir.element-unknown", message), layer)
+        self.deviate(UnsupportedError("ir.unknown", message), layer)
 
     def _ignore_attribute(self, owner: str, name: str, layer: Layer | None) -> None:
-        error = UnsupportedError("ir.attribute-unknown", f"{owner} has the unknown attribute {name!r}")
+        error = UnsupportedError("ir.unknown", f"{owner} has the unknown attribute {name!r}")
         if name.startswith("{"):
             # An attribute in an XML namespace belongs to an extension.
             self.add(error, layer)
@@ -102,7 +102,7 @@ class Checks:
         missing = [name for name in known_names if name not in data]
         unknown = [name for name in data if name not in known_names]
         if missing:
-            self.add_fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
+            self.add_fault("ir.missing", f"{layer.kind} has no {', '.join(missing)}", layer)
         for name in unknown:
             self._ignore_attribute(layer.kind, name, layer)
         return not missing
@@ -126,5 +126,5 @@ class Checks:
         try:
             return xml_attributes.TYPES[text.upper()]
         except KeyError:
-            self.add_unsupported_error("ir.dtype", f"the element type {text!r} is not known", layer)
+            self.add_unsupported_error("dtype.unknown", f"the element type {text!r} is not known", layer)
             return None

@@ -30,7 +30,7 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     for layer in layers.values():
         for number in layer.inputs:
             if (layer.id, number) not in sources:
-                checks.add_fault("ir.port-unconnected", f"the input port {number} has no edge", layer)
+                checks.add_fault("ir.edge", f"the input port {number} has no edge", layer)
     return sources
 
 
@@ -38,13 +38,13 @@ def _read_edge(checks: Checks, ends: list[int], text: str, layers: dict[str, Lay
     start, end = layers.get(str(ends[0])), layers.get(str(ends[2]))
     if start is None or end is None:
         missing = ends[0] if start is None else ends[2]
-        checks.add_fault("ir.edge-dangling", f"{text}: the layer {missing} does not exist", end if start is None else start)
+        checks.add_fault("ir.edge", f"{text}: the layer {missing} does not exist", end if start is None else start)
     elif ends[1] not in start.outputs:
-        checks.add_fault("ir.edge-dangling", f"{text}: layer {start.id} has no output port {ends[1]}", end)
+        checks.add_fault("ir.edge", f"{text}: layer {start.id} has no output port {ends[1]}", end)
     elif ends[3] not in end.inputs:
-        checks.add_fault("ir.edge-dangling", f"{text}: layer {end.id} has no input port {ends[3]}", end)
+        checks.add_fault("ir.edge", f"{text}: layer {end.id} has no input port {ends[3]}", end)
     elif (end.id, ends[3]) in sources:
-        checks.add_fault("ir.edge-repeated", f"{text}: the port has another edge", end)
+        checks.add_fault("ir.repeated", f"{text}: the port has another edge", end)
     else:
         sources[end.id, ends[3]] = f"{start.id}:{ends[1]}"
 
@@ -75,7 +75,7 @@ def sort(checks: Checks, layers: dict[str, Layer], sources: dict[tuple[str, int]
     if len(ordered) < len(order):
         waiting = [order[index] for index, count in enumerate(pending_inputs) if count]
         names = ", ".join(repr(layer.name) for layer in waiting[:5])
-        checks.add_fault("ir.cycle", f"{len(waiting)} layers form a cycle: {names}", waiting[0])
+        checks.add_fault("graph.cycle", f"{len(waiting)} layers form a cycle: {names}", waiting[0])
         ordered.extend(waiting)
     # Parameters and Results keep the order of the file, which is that of OpenVINO's model.inputs and model.outputs.
     results = [layer for layer in order if layer.kind == "Result"]

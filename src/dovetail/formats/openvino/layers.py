@@ -37,7 +37,7 @@ class LayerReader:
                 continue
             if layer.id in layers:
                 self.checks.add_fault(
-                    "ir.layer-repeated", f"the id {layer.id} is that of another layer, {layers[layer.id].name!r}", layer
+                    "ir.repeated", f"the id {layer.id} is that of another layer, {layers[layer.id].name!r}", layer
                 )
             else:
                 layers[layer.id] = layer
@@ -52,17 +52,17 @@ class LayerReader:
         self.checks.ignore_attributes(element, known_names, layer)
         missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
         if missing:
-            self.checks.add_fault("ir.attribute-missing", f"<layer> has no {', '.join(missing)}", layer)
+            self.checks.add_fault("ir.missing", f"<layer> has no {', '.join(missing)}", layer)
         if "id" in missing or not self.checks.is_number(layer.id, "the layer's id", layer):
             return None
         layer.id = str(int(layer.id))
         for child in element:
             if child.tag in layer.children and child.tag == "rt_info":
                 # <rt_info> does not affect results; the first one is read.
-                self.checks.deviate(FormatError("ir.element-repeated", "the layer has two <rt_info>"), layer)
+                self.checks.deviate(FormatError("ir.repeated", "the layer has two <rt_info>"), layer)
                 continue
             if child.tag in layer.children:
-                self.checks.add_fault("ir.element-repeated", f"the layer has two <{child.tag}>", layer)
+                self.checks.add_fault("ir.repeated", f"the layer has two <{child.tag}>", layer)
             elif child.tag == "input":
                 for port in self._ports(child, layer):
                     self._input(port, layer)
@@ -72,7 +72,7 @@ class LayerReader:
             elif child.tag == "rt_info":
                 layer.rt_info = self.checks.info(child, layer)
             elif child.tag not in ("data", "back_edges") and child.tag not in BODIES and child.tag not in BODIES.values():
-                self.checks.add_unsupported_error("ir.element-unknown", f"<layer> has the unknown element <{child.tag}>", layer)
+                self.checks.add_unsupported_error("ir.unknown", f"<layer> has the unknown element <{child.tag}>", layer)
             layer.children[child.tag] = child
         layer.inputs = dict(sorted(layer.inputs.items()))
         layer.outputs = dict(sorted(layer.outputs.items()))
@@ -112,12 +112,12 @@ class LayerReader:
     def _port_id(self, port: Element, taken: Iterable[int], side: str, layer: Layer) -> int | None:
         text = port.get("id")
         if text is None:
-            self.checks.add_fault("ir.attribute-missing", f"an {side} port has no id", layer)
+            self.checks.add_fault("ir.missing", f"an {side} port has no id", layer)
             return None
         if not self.checks.is_number(text, f"an {side} port's id", layer):
             return None
         if int(text) in taken:
-            self.checks.add_fault("ir.port-repeated", f"two {side} ports have the id {int(text)}", layer)
+            self.checks.add_fault("ir.repeated", f"two {side} ports have the id {int(text)}", layer)
             return None
         return int(text)
 
@@ -128,7 +128,7 @@ class LayerReader:
             if child.tag == "dim":
                 texts.append(child.text)
                 if child.keys() or len(child):
-                    self.checks.add_unsupported_error("ir.element-unknown", "<dim> must contain only a number", layer)
+                    self.checks.add_unsupported_error("ir.unknown", "<dim> must contain only a number", layer)
             elif child.tag != "rt_info":
                 self.checks.ignore_element("port", child, layer)
         known_names = tuple(texts)
@@ -138,10 +138,10 @@ class LayerReader:
         if isinstance(sizes, str) and any(
             text is None or xml_attributes.LEADING_NUMBER.match(text) is None for text in known_names
         ):
-            self.checks.add_fault("ir.dims", sizes, layer)
+            self.checks.add_fault("ir.number", sizes, layer)
             return ()
         if isinstance(sizes, str):
             # Declared sizes are inferred again; OpenVINO reads only the leading number of each.
-            self.checks.deviate(FormatError("ir.dims", sizes), layer)
+            self.checks.deviate(FormatError("ir.number", sizes), layer)
             return tuple(None for _ in known_names)
         return sizes

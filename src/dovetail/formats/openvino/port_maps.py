@@ -25,7 +25,7 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
     entries = []
     for child in element:
         if child.tag not in outer:
-            checks.add_unsupported_error("ir.element-unknown", f"<{element.tag}> has the unknown element <{child.tag}>", layer)
+            checks.add_unsupported_error("ir.unknown", f"<{element.tag}> has the unknown element <{child.tag}>", layer)
             continue
         checks.refuse_attributes(child, (*MAP_NUMBERS, "purpose"), layer)
         entry = {"port": child.tag, **child.attrib}
@@ -33,11 +33,11 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
             continue
         number = int(entry["external_port_id"])
         if number != -1 and number not in outer[child.tag]:
-            checks.add_fault("ir.port-map", f"<{element.tag}>: the layer has no {child.tag} port {number}", layer)
+            checks.add_fault("ir.edge", f"<{element.tag}>: the layer has no {child.tag} port {number}", layer)
             continue
         if entry["internal_layer_id"] not in inner[child.tag]:
             message = f"layer {entry['internal_layer_id']} is not an {child.tag} of the body"
-            checks.add_fault("ir.port-map", f"<{element.tag}>: {message}", layer)
+            checks.add_fault("ir.edge", f"<{element.tag}>: {message}", layer)
             continue
         if number != -1:
             index = outer[child.tag].index(number)
@@ -49,9 +49,9 @@ def read_port_map(checks: Checks, element: Element, layer: Layer, body: ForeignG
 def _is_entry(checks: Checks, entry: dict[str, str], layer: Layer) -> bool:
     missing = [name for name in MAP_NUMBERS[:2] if name not in entry]
     if missing:
-        checks.add_fault("ir.port-map", f"an entry has no {', '.join(missing)}", layer)
+        checks.add_fault("ir.edge", f"an entry has no {', '.join(missing)}", layer)
     if entry.get("purpose", PURPOSES[0]) not in PURPOSES:
-        checks.add_unsupported_error("ir.port-map", f"the purpose {entry['purpose']!r} is not supported", layer)
+        checks.add_unsupported_error("ir.edge", f"the purpose {entry['purpose']!r} is not supported", layer)
     wrong = [name for name in MAP_NUMBERS if name in entry and not checks.is_number(entry[name], name, layer, -(2**63))]
     return not missing and not wrong
 
@@ -65,12 +65,12 @@ def read_back_edges(checks: Checks, element: Element, layer: Layer, body: Foreig
         start, end = child.get("from-layer"), child.get("to-layer")
         if child.tag != "edge" or start is None or end is None or start not in starts or end not in ends:
             checks.add_fault(
-                "ir.back-edge",
+                "ir.edge",
                 f"the back edge {start} -> {end} must lead from a Result to a Parameter of the body",
                 layer,
             )
         elif any(end == edge["to-layer"] for edge in edges):
-            checks.add_fault("ir.back-edge", f"layer {end} has two back edges", layer)
+            checks.add_fault("ir.edge", f"layer {end} has two back edges", layer)
         else:
             edges.append({"from-layer": start, "to-layer": end})
     return edges

@@ -48,12 +48,12 @@ class Reader:
         layers = self._layers.layers(sections.get("layers"), path)
         self._read += sum(weight_of_node(len(layer.inputs) + len(layer.outputs)) for layer in layers.values())
         if self._read > (limits := current().limits).nodes:
-            raise UnsupportedError("graph.size", f"the model has at least {self._read} layers; {limits.describe('nodes')}")
+            raise UnsupportedError("limits.exceeded", f"the model has at least {self._read} layers; {limits.describe('nodes')}")
         sources = edges.read_edges(self.checks, sections.get("edges"), layers)
         for layer in edges.sort(self.checks, layers, sources):
             self._add_layer(graph, layer, sources, path, depth)
         if not graph.outputs and not self.checks.errors:
-            self.checks.add_fault("ir.result-missing", "the graph has no Result layer")
+            self.checks.add_fault("graph.outputs", "the graph has no Result layer")
         info = self.checks.info(sections.get("rt_info"))
         if info:
             graph.metadata["rt_info"] = info
@@ -69,26 +69,26 @@ class Reader:
         for child in element:
             if child.tag in PREPROCESSING:
                 message = f"<{element.tag}> has <{child.tag}>, which changes the results in the tools that support it"
-                self.checks.add_unsupported_error("ir.element-unknown", message)
+                self.checks.add_unsupported_error("ir.unknown", message)
             elif child.tag not in known_tags:
                 self.checks.ignore_element(element.tag, child)
             elif child.tag in sections and child.tag == "rt_info":
-                self.checks.deviate(FormatError("ir.element-repeated", f"<{element.tag}> has two <rt_info>"))
+                self.checks.deviate(FormatError("ir.repeated", f"<{element.tag}> has two <rt_info>"))
             elif child.tag in sections:
-                self.checks.add_fault("ir.element-repeated", f"<{element.tag}> has two <{child.tag}>")
+                self.checks.add_fault("ir.repeated", f"<{element.tag}> has two <{child.tag}>")
             else:
                 sections[child.tag] = child
         if "layers" not in sections:
-            self.checks.add_fault("ir.element-missing", f"<{element.tag}> has no <layers>")
+            self.checks.add_fault("ir.missing", f"<{element.tag}> has no <layers>")
         return sections
 
     def _add_layer(self, graph: ForeignGraph, layer: Layer, sources: dict[tuple[str, int], str], path: str, depth: int) -> None:
         data = layer.children.get("data")
         attributes: dict[str, Any] = {} if data is None else dict(data.attrib)
         if data is not None and len(data):
-            self.checks.add_unsupported_error("ir.element-unknown", f"<data> has the unknown element <{data[0].tag}>", layer)
+            self.checks.add_unsupported_error("ir.unknown", f"<data> has the unknown element <{data[0].tag}>", layer)
         if any(name.startswith("{") for name in attributes):
-            self.checks.add_unsupported_error("ir.attribute-unknown", "attributes in an XML namespace are not supported", layer)
+            self.checks.add_unsupported_error("ir.unknown", "attributes in an XML namespace are not supported", layer)
         inputs = [sources.get((layer.id, number)) for number in layer.inputs]
         if layer.kind in ("Parameter", "Const", "Result"):
             self._read_end(graph, layer, attributes, inputs, path)
@@ -113,7 +113,7 @@ class Reader:
         counts = (1, 0) if layer.kind == "Result" else (0, 1)
         if (len(inputs), len(layer.outputs)) != counts:
             self.checks.add_fault(
-                "ir.ports",
+                "ir.edge",
                 f"{layer.kind} needs {counts[0]} input and {counts[1]} output ports, got {len(inputs)} and {len(layer.outputs)}",
                 layer,
             )
@@ -122,9 +122,7 @@ class Reader:
             self.checks.add_unsupported_error("ir.version", f"{layer.kind} must be of an opset, got {layer.version!r}", layer)
         unknown_tags = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
         if unknown_tags:
-            self.checks.add_unsupported_error(
-                "ir.element-unknown", f"{layer.kind} has the unknown element <{unknown_tags[0]}>", layer
-            )
+            self.checks.add_unsupported_error("ir.unknown", f"{layer.kind} has the unknown element <{unknown_tags[0]}>", layer)
         if layer.kind == "Result":
             self._result(graph, layer, data, inputs[0])
             return
@@ -177,11 +175,11 @@ class Reader:
             match = xml_attributes.SIZES.fullmatch(piece)
             size = None if match is None else xml_attributes.size_of(match, f"?{name}.{axis}")
             if size is None:
-                self.checks.add_fault("ir.shape", f"{piece.strip()!r} in the shape {text!r} is not a size", layer)
+                self.checks.add_fault("ir.number", f"{piece.strip()!r} in the shape {text!r} is not a size", layer)
                 return None
             shape.append(size)
         if fault := impossible(shape):
-            self.checks.add_fault("ir.dims", fault, layer)
+            self.checks.add_fault("ir.number", fault, layer)
             return None
         return tuple(shape)
 
@@ -195,12 +193,12 @@ class Reader:
         if dtype is None or shape is None or not all(numbers):
             if data["element_type"].upper() in xml_attributes.TYPES and dtype is None:
                 self.checks.add_fault(
-                    "ir.dtype", f"a constant must have a known element type, got {data['element_type']!r}", layer
+                    "dtype.unknown", f"a constant must have a known element type, got {data['element_type']!r}", layer
                 )
             return
         sizes = tuple(size for size in shape if isinstance(size, int))
         if len(sizes) < len(shape):
-            self.checks.add_fault("ir.shape", f"a constant must have a static shape, got {data['shape']!r}", layer)
+            self.checks.add_fault("ir.number", f"a constant must have a static shape, got {data['shape']!r}", layer)
             return
         value.type = Tensor(dtype, sizes)
         weights = self._weight_bytes(layer)
@@ -228,13 +226,13 @@ class Reader:
         maps = [tag for tag in (*BODIES.values(), "back_edges") if tag in layer.children]
         clash = [tag for tag in (*body_tags, *maps) if tag in attributes]
         if clash:
-            self.checks.add_fault("ir.attribute-unknown", f"<data>: the attribute {clash[0]!r} has the name of an element", layer)
+            self.checks.add_fault("ir.unknown", f"<data>: the attribute {clash[0]!r} has the name of an element", layer)
         if (body_tags or maps) and list(layer.inputs) != list(range(len(layer.inputs))):
             # OpenVINO reads external_port_id as the index of the input, whatever the ids of the ports are.
-            self.checks.add_fault("ir.port-map", "the input ports of a layer with a body must be numbered from 0", layer)
+            self.checks.add_fault("ir.edge", "the input ports of a layer with a body must be numbered from 0", layer)
         if depth >= (limits := current().limits).depth and body_tags:
             self.checks.add_unsupported_error(
-                "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}", layer
+                "limits.exceeded", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}", layer
             )
             return
         for tag in body_tags:
@@ -244,7 +242,7 @@ class Reader:
                 attributes[BODIES[tag]] = port_maps.read_port_map(self.checks, layer.children[BODIES[tag]], layer, body)
         for tag in maps:
             if tag != "back_edges" and next(name for name, map_tag in BODIES.items() if map_tag == tag) not in body_tags:
-                self.checks.add_fault("ir.port-map", f"<{tag}> has no body", layer)
+                self.checks.add_fault("ir.edge", f"<{tag}> has no body", layer)
         if "back_edges" in maps:
             whole = attributes.get("body") or ForeignGraph()
             attributes["back_edges"] = port_maps.read_back_edges(self.checks, layer.children["back_edges"], layer, whole)

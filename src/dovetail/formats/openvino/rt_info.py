@@ -20,9 +20,9 @@ _TAG = re.compile(r"(?!(?i:xml))[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def items_of(element: Element, depth: int = 0) -> list[Item]:
-    """Read the items below ``element``. Raises FormatError [ir.depth] where they nest deeper than DEPTH."""
+    """Read the items below ``element``. Raises FormatError [limits.exceeded] where they nest deeper than DEPTH."""
     if depth > DEPTH:
-        raise FormatError("ir.depth", f"<{element.tag}> must nest at most {DEPTH} levels deep")
+        raise FormatError("limits.exceeded", f"<{element.tag}> must nest at most {DEPTH} levels deep")
     items = []
     for child in element:
         item: Item = {"tag": child.tag, "attributes": dict(child.attrib), "children": items_of(child, depth + 1)}

@@ -51,7 +51,7 @@ def _shape(text: str, variable: str) -> Shape | None:
         match = _SIZE.fullmatch(text_of_size)
         if match is None:
             raise FormatError(
-                "ir.shape", f"{text_of_size.strip()!r} in the shape {text!r} of the variable {variable!r} is not a size"
+                "ir.number", f"{text_of_size.strip()!r} in the shape {text!r} of the variable {variable!r} is not a size"
             )
         if match["exact"]:
             sizes.append(int(match["exact"]))
@@ -123,7 +123,7 @@ def _dependencies(graph: ForeignGraph, keys: list[str]) -> set[str]:
 def _attributes(state: State, item: ForeignValue) -> dict[str, str]:
     type = item.type
     if not isinstance(type, Tensor) or type.dtype is None or type.dtype.openvino is None:
-        raise UnsupportedError("ir.type", f"OpenVINO has no variable of the type {type}")
+        raise UnsupportedError("type.kind", f"OpenVINO has no variable of the type {type}")
     shape = "..." if type.shape is None else format_shape(type.shape)
     return {"variable_id": state.variable, "variable_type": type.dtype.openvino, "variable_shape": shape}
 

@@ -82,7 +82,7 @@ def save(
 ) -> None:
     """Write ``model`` as IR 11: the XML at ``path`` and the constants beside it (or at ``weights``), both or neither.
 
-    Both may be binary objects. Raises FormatError [weights.format] where only one is.
+    Both may be binary objects. Raises FormatError [argument.conflict] where only one is.
 
     Raises UnsupportedError [write.mismatch] like :func:`check_readback`, before anything is written.
     """
@@ -98,6 +98,6 @@ def save(
     if isinstance(path, str | PathLike) and (weights is None or isinstance(weights, str | PathLike)):
         codec.write(foreign, path, weights_path=weights)
     elif isinstance(path, str | PathLike) or weights is None or isinstance(weights, str | PathLike):
-        raise FormatError("weights.format", "an IR in binary objects needs two of them: save(model, (xml, weights))")
+        raise FormatError("argument.conflict", "an IR in binary objects needs two of them: save(model, (xml, weights))")
     else:
         codec.write_streams(foreign, path, weights)

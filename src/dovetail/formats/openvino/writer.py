@@ -76,7 +76,7 @@ class IrWriter:
     def quote(self, text: str) -> str:
         excluded = _FORBIDDEN.search(text)
         if excluded is not None:
-            self._refuse(UnsupportedError("ir.character", f"{text!r} contains {excluded[0]!r}, which XML excludes"), text)
+            self._refuse(UnsupportedError("name.invalid", f"{text!r} contains {excluded[0]!r}, which XML excludes"), text)
             return '""'
         if _SPECIAL.search(text):
             text = _SPECIAL.sub(lambda match: _ESCAPES[match[0]], text)
@@ -86,7 +86,7 @@ class IrWriter:
         parts = []
         for name, text in pairs:
             if _XML_NAME.fullmatch(name) is None:
-                self._refuse(UnsupportedError("ir.character", f"{name!r} is not a valid XML attribute name"), node)
+                self._refuse(UnsupportedError("name.invalid", f"{name!r} is not a valid XML attribute name"), node)
                 continue
             parts.append(f" {name}={self.quote(text)}")
         return "".join(parts)
@@ -103,7 +103,7 @@ class IrWriter:
         for item in items:
             tag = item["tag"]
             if _XML_NAME.fullmatch(tag) is None or depth > DEPTH:
-                self._refuse(UnsupportedError("ir.character", f"rt_info: {tag!r} is not a valid element, or nests too deeply"))
+                self._refuse(UnsupportedError("name.invalid", f"rt_info: {tag!r} is not a valid element, or nests too deeply"))
                 continue
             head = f"{tabs}<{tag}{self._attributes(item['attributes'].items())}"
             text, children = item.get("text", ""), item["children"]
@@ -139,7 +139,7 @@ class IrWriter:
         texts_of_type = self._types.get(type)
         if texts_of_type is None:
             if type is not None and not isinstance(type, Tensor):
-                self._refuse(UnsupportedError("ir.type", f"OpenVINO IR has no values of type {type}"), node)
+                self._refuse(UnsupportedError("type.kind", f"OpenVINO IR has no values of type {type}"), node)
                 type = None
             dtype = None if type is None else type.dtype
             shape = () if type is None or type.shape is None else type.shape
@@ -152,7 +152,7 @@ class IrWriter:
         if dtype is None:
             return "dynamic"
         if dtype.openvino is None:
-            self._refuse(UnsupportedError("ir.dtype", f"OpenVINO IR has no element type {dtype}"), node)
+            self._refuse(UnsupportedError("dtype.unknown", f"OpenVINO IR has no element type {dtype}"), node)
             return "dynamic"
         return dtype.openvino
 
@@ -172,7 +172,7 @@ class IrWriter:
         """Format a list of tensor names; report names that a list cannot contain."""
         for index, name in enumerate(names):
             if not name or (name.endswith("\\") and index < len(names) - 1):
-                self._refuse(UnsupportedError("ir.names", f"the tensor name {name!r} cannot be in a list of names"), node)
+                self._refuse(UnsupportedError("name.invalid", f"the tensor name {name!r} cannot be in a list of names"), node)
         return ",".join(name.replace(",", "\\,") for name in names)
 
 
@@ -204,7 +204,7 @@ class _Layers:
         self._constants([value.key for value in self.graph.outputs])
         self._constants(list(self.graph.constants))
         if not self.graph.outputs:
-            self._refuse(RuleError("ir.result-missing", "the graph must have an output"))
+            self._refuse(RuleError("graph.outputs", "the graph must have an output"))
         for value in self.graph.outputs:
             outputs[str(value.metadata.get("layer", value.key))] = str(self.count)
             self._result(value)
@@ -227,7 +227,7 @@ class _Layers:
 
     def _define(self, key: str, layer: int, port: int) -> None:
         if key in self.ends:
-            self._refuse(RuleError("ir.value-repeated", f"two nodes produce the value {key!r}"))
+            self._refuse(RuleError("graph.repeated", f"two nodes produce the value {key!r}"))
         self.ends[key] = layer, port
 
     # Layers
@@ -236,7 +236,7 @@ class _Layers:
         name = _layer_name(value)
         type = value.type
         if type is not None and not isinstance(type, Tensor):
-            self._refuse(UnsupportedError("ir.type", f"OpenVINO IR has no inputs of type {type}"), name)
+            self._refuse(UnsupportedError("type.kind", f"OpenVINO IR has no inputs of type {type}"), name)
             type = None
         number = self._open(name, "Parameter", "opset1")
         element = self.writer.element_type(None if type is None else type.dtype, name)
@@ -290,7 +290,7 @@ class _Layers:
             keys.pop()
         inputs = [key for key in keys if key is not None]
         if len(inputs) < len(keys):
-            self._refuse(UnsupportedError("ir.input-absent", f"{node.kind}: inputs before the last one must not be absent"), name)
+            self._refuse(UnsupportedError("op.unsayable", f"{node.kind}: inputs before the last one must not be absent"), name)
         number = self._open(name, node.kind, format_version(node.version, node.domain))
         texts, bodies = self._split(node, name)
         if texts:
@@ -320,7 +320,7 @@ class _Layers:
                 bodies[key] = value
             else:
                 message = f"{node.kind}: {key} must be a string, got {type(value).__name__}"
-                self._refuse(UnsupportedError("ir.attribute-value", message), name)
+                self._refuse(UnsupportedError("op.unsayable", message), name)
         return texts, bodies
 
     # Ports
@@ -332,7 +332,7 @@ class _Layers:
         for index, key in enumerate(keys):
             end = self.ends.get(key)
             if end is None:
-                self._refuse(RuleError("ir.dangling", f"input {index} reads {key!r}, which no layer before it produces"), name)
+                self._refuse(RuleError("graph.dangling", f"input {index} reads {key!r}, which no layer before it produces"), name)
             else:
                 self.edges.append((*end, number, index))
             source = self.values.get(key)
@@ -368,7 +368,7 @@ class _Layers:
         if self.depth >= (limits := current().limits).depth:
             self._refuse(
                 UnsupportedError(
-                    "ir.depth", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
+                    "limits.exceeded", f"subgraphs must nest at most {limits.depth} levels deep; {limits.describe('depth')}"
                 ),
                 name,
             )
@@ -390,7 +390,7 @@ class _Layers:
             for edge in parts["back_edges"]:
                 ends = outputs.get(edge["from-layer"]), inputs.get(edge["to-layer"])
                 if None in ends:
-                    self._refuse(RuleError("ir.back-edge", f"the back edge {edge} must name layers of the body"), name)
+                    self._refuse(RuleError("ir.edge", f"the back edge {edge} must name layers of the body"), name)
                 self.lines.append(f'{tabs}\t<edge from-layer="{ends[0]}" to-layer="{ends[1]}" />')
             self.lines.append(f"{tabs}</back_edges>")
 
@@ -403,7 +403,7 @@ class _Layers:
             number = renumbered[entry["port"] == "output"].get(entry["internal_layer_id"])
             if number is None:
                 message = f"{tag}: {entry['internal_layer_id']!r} is not an {entry['port']} of the body"
-                self._refuse(RuleError("ir.port-map", message), name)
+                self._refuse(RuleError("ir.edge", message), name)
                 continue
             texts = {**entry, "internal_layer_id": number}
             attributes = [(key, texts[key]) for key in (*MAP_NUMBERS, "purpose") if key in texts]

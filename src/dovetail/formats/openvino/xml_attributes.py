@@ -69,7 +69,7 @@ def read_elements(
     the deviation.
     """
     if offset > weights.size or size > weights.size - offset:
-        raise FormatError("ir.constant-range", f"the range {offset} to {offset + size} exceeds the .bin of {weights.size} bytes")
+        raise FormatError("ir.constant", f"the range {offset} to {offset + size} exceeds the .bin of {weights.size} bytes")
     count = 1
     for axis_size in shape:
         count *= axis_size
@@ -79,9 +79,9 @@ def read_elements(
         try:
             return constants.unpack(weights[:0], dtype, shape)
         except ValueError:
-            raise FormatError("ir.dims", f"the shape {list(shape)} is too large for an array") from None
+            raise FormatError("ir.number", f"the shape {list(shape)} is too large for an array") from None
     if needed is not None and needed != size:
-        fault = FormatError("ir.constant-size", f"{dtype}{list(shape)} needs {needed} bytes, got {size}")
+        fault = FormatError("ir.constant", f"{dtype}{list(shape)} needs {needed} bytes, got {size}")
         if size < needed:
             raise fault
         accept(fault)

@@ -25,13 +25,13 @@ def parse(text: bytes, file: str) -> Element:
     """Parse the file, and return the root element.
 
     Raises FormatError [ir.xml] (not well-formed, with line and column), [ir.dtd] (a DTD or entity); UnsupportedError
-    [ir.encoding] (neither UTF-8 nor ASCII).
+    [text.encoding] (neither UTF-8 nor ASCII).
     """
     declared = _ENCODING.match(text[:200].lstrip())
     if declared is not None and declared[1].lower() not in (b"utf-8", b"utf8", b"us-ascii", b"ascii"):
-        raise UnsupportedError("ir.encoding", f"the encoding must be UTF-8, got {declared[1].decode('latin-1')!r}", file=file)
+        raise UnsupportedError("text.encoding", f"the encoding must be UTF-8, got {declared[1].decode('latin-1')!r}", file=file)
     if text[:2] in (b"\xff\xfe", b"\xfe\xff") or text[:2] in (b"\0<", b"<\0"):
-        raise UnsupportedError("ir.encoding", "the encoding must be UTF-8, got UTF-16 or UTF-32", file=file)
+        raise UnsupportedError("text.encoding", "the encoding must be UTF-8, got UTF-16 or UTF-32", file=file)
     return _tree(text, file)
 
 
@@ -55,10 +55,10 @@ def _tree(text: bytes, file: str) -> Element:
 
 
 def stray_texts(root: Element) -> Iterator[FormatError]:
-    """Yield a FormatError [ir.text] for each text where the format has none."""
+    """Yield a FormatError [ir.unknown] for each text where the format has none."""
     for element in root.iter():
         stray = element.tail if element.tail and not element.tail.isspace() else None
         if stray is None and element.tag in _STRUCTURE and element.text and not element.text.isspace():
             stray = element.text
         if stray is not None:
-            yield FormatError("ir.text", f"text in or after <{element.tag}>: {stray.strip()[:40]!r}")
+            yield FormatError("ir.unknown", f"text in or after <{element.tag}>: {stray.strip()[:40]!r}")

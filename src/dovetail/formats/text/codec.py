@@ -28,7 +28,7 @@ _is_digest = re.compile("[0-9a-f]{48}").fullmatch
 def load(source: files.StrPath | bytes, file: str | None, deviations: Deviations | None) -> Model:
     """Load a model from a path or from bytes, with its types inferred.
 
-    Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name], [text.graph], [text.state] with every fault,
+    Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name], [text.syntax], [text.name] with every fault,
     and what the rules of the operators and :mod:`dovetail.storage.files` raise.
     """
 
@@ -83,7 +83,7 @@ def _read_weights(location: str, file: str | None, pair: file_pair.Pair) -> Weig
 def save(model: Model, path: files.StrPath, *, weights: files.StrPath | None = None) -> None:
     """Write ``model`` to a file, and its larger tensors to ``weights``, by default ``<stem>.safetensors``: both files or neither.
 
-    ``weights`` must be in the folder of the file or below. Equal models give equal bytes. Raises UnsupportedError [text.value]
+    ``weights`` must be in the folder of the file or below. Equal models give equal bytes. Raises UnsupportedError [op.unsayable]
     with every value that the text form cannot say.
     """
     file = os.fspath(path)
@@ -104,7 +104,7 @@ def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None, 
     """Write ``model`` to a stream, and its larger tensors to the file ``weights``, which the text names without its folder.
 
     ``beside`` is the file of the stream where the caller derived ``weights`` from its name. Returns whether there are such
-    tensors. Raises UnsupportedError [text.value], FormatError [text.weights] where there are and ``weights`` is None, and
+    tensors. Raises UnsupportedError [op.unsayable], FormatError [argument.conflict] where there are and ``weights`` is None, and
     [path.foreign].
     """
     container = SafetensorsFile()
@@ -114,7 +114,7 @@ def write(model: Model, stream: BinaryIO, weights: files.StrPath | None = None, 
         return False
     if weights is None:
         message = f"tensors of {container.size} bytes need a file beside the text: name one with --weights"
-        raise FormatError("text.weights", message)
+        raise FormatError("argument.conflict", message)
     if beside is not None:
         file_pair.refuse_foreign(os.fspath(weights), os.fspath(beside))
     container.lay_out()

@@ -132,7 +132,7 @@ class LiteralWriter:
         subject = (
             f"values of {MAX_LEVELS} levels" if self._level > MAX_LEVELS else f"a value of Python's type {type(value).__name__}"
         )
-        self.faults.append(UnsupportedError("text.value", f"the text form does not have {subject}"))
+        self.faults.append(UnsupportedError("op.unsayable", f"the text form does not have {subject}"))
         return "none"
 
     def operator(self, op: Op, name: str = "", inputs: str = "") -> str:
@@ -160,7 +160,7 @@ class LiteralWriter:
     def _dim(self, size: Size) -> str:
         text = parse_print.dim_text(size, self._symbols.text_of)
         if len(text) > parse_print.LONGEST_TEXT:
-            self.faults.append(UnsupportedError("text.value", f"an expression of dimensions has {len(text)} characters"))
+            self.faults.append(UnsupportedError("op.unsayable", f"an expression of dimensions has {len(text)} characters"))
         return text
 
     def array(self, data: Array, dtype: DType, name: str) -> str:

@@ -71,7 +71,7 @@ class TextReader:
         except TooManyFaults:
             pass
         if graph is None and not self._errors:
-            self._errors.append(FormatError("text.graph", "the text has no graph", file=self._file))
+            self._errors.append(FormatError("text.syntax", "the text has no graph", file=self._file))
         if graph is not None and not graph.outputs and not self._errors:
             self._errors.append(FormatError("graph.outputs", "the graph has no outputs", file=self._file))
         raise_all(self._errors, f"faults in {self._file or 'the model'}")
@@ -145,7 +145,7 @@ class TextReader:
         for state in model.states:
             if state.input not in inputs or not set(state.outputs) <= outputs:
                 message = f"the state {state.variable!r} must be an input and outputs of the graph"
-                raise FormatError("text.state", message, file=self._file)
+                raise FormatError("text.name", message, file=self._file)
 
     # Graphs
 

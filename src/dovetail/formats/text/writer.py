@@ -57,7 +57,7 @@ class TextWriter:
 
     def _graph(self, graph: Graph, title: str, depth: int) -> Iterator[str]:
         if depth > MAX_DEPTH:
-            self._literals.faults.append(UnsupportedError("text.value", f"more than {MAX_DEPTH} levels of subgraphs"))
+            self._literals.faults.append(UnsupportedError("op.unsayable", f"more than {MAX_DEPTH} levels of subgraphs"))
             return
         write = self._literals.value
         start = "  " * (2 * depth)

@@ -5,8 +5,8 @@ which takes ``xp`` first. Every function has a version in the standard's functio
 arrays are immutable; some have a faster one for numpy. Types outside the standard (bf16, f8, 4-bit, strings) are supported in
 numpy only.
 
-Errors: UnsupportedError [array.library], [array.dtype], [array.narrowed], [array.cast]; EngineError [array.index-range],
-[array.pad-empty], [array.divide-by-zero], [array.not-a-number].
+Errors: UnsupportedError [array.library], [array.dtype], [array.cast]; EngineError [index.range],
+[shape.empty], [array.divide-by-zero], [array.cast].
 """
 
 from dovetail.ir.arrays.arithmetic import (

@@ -68,7 +68,7 @@ def element(array: Array) -> DType:
 def dtype_in(xp: Namespace, dtype: DType) -> Any:
     """Return the dtype object of ``xp`` for an element type.
 
-    Raises UnsupportedError [array.dtype] for a type that the library lacks, [array.narrowed] where JAX without x64 would
+    Raises UnsupportedError [array.dtype] for a type that the library lacks, [array.dtype] where JAX without x64 would
     silently take a narrower one.
     """
     if is_numpy(xp):
@@ -76,7 +76,7 @@ def dtype_in(xp: Namespace, dtype: DType) -> Any:
     if not dtype.standard or not hasattr(xp, dtype.numpy.name):
         raise UnsupportedError("array.dtype", f"{library_name(xp)} cannot hold {dtype} exactly; numpy can")
     if is_narrow(xp) and dtype in ("f64", "i64", "u64", "complex128"):
-        raise UnsupportedError("array.narrowed", f"{library_name(xp)} without x64 would narrow {dtype}; enable jax_enable_x64")
+        raise UnsupportedError("array.dtype", f"{library_name(xp)} without x64 would narrow {dtype}; enable jax_enable_x64")
     return getattr(xp, dtype.numpy.name)
 
 

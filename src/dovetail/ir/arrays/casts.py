@@ -37,7 +37,7 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
     once, to nearest even. ``source`` is needed only for nf4, whose codes travel as u8. Strings: numpy only; number to text as
     Python writes it.
 
-    Raises UnsupportedError [array.cast] for complex types and into nf4, EngineError [array.not-a-number] for a text that
+    Raises UnsupportedError [array.cast] for complex types and into nf4, EngineError [array.cast] for a text that
     is no number or no number of that type, and as :func:`dtype_in`.
     """
     source = source or element(x)
@@ -159,7 +159,7 @@ def _real(text: Any, to: DType) -> float:
             return float(text)
     except ValueError:
         pass
-    raise EngineError("array.not-a-number", f"{text!r} is no number to cast to {to}")
+    raise EngineError("array.cast", f"{text!r} is no number to cast to {to}")
 
 
 def _whole(text: Any, to: DType) -> int:
@@ -168,4 +168,4 @@ def _whole(text: Any, to: DType) -> int:
     low, high = to.range()
     if math.isfinite(real) and low <= (value := int(text) if plain else int(real) if to.bits >= 8 else round(real)) <= high:
         return value
-    raise EngineError("array.not-a-number", f"{text!r} is no value of {to}")
+    raise EngineError("array.cast", f"{text!r} is no value of {to}")

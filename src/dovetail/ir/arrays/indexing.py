@@ -12,10 +12,10 @@ from dovetail.ir.arrays.checks import is_deferring, refuse_elements
 
 
 def wrap_indices(xp: Namespace, indices: Array, size: int) -> Array:
-    """Count indices in [-size, size) from the front. Raises EngineError [array.index-range] for any other."""
+    """Count indices in [-size, size) from the front. Raises EngineError [index.range] for any other."""
     wide = convert_dtype(xp, indices, index_type(xp))
     failed = (wide < -size) | (wide >= size)
-    refuse_elements(xp, failed, "array.index-range", f"an index lies outside [{-size}, {size - 1}]")
+    refuse_elements(xp, failed, "index.range", f"an index lies outside [{-size}, {size - 1}]")
     if is_deferring(xp):
         # The error follows the run, in which no kernel may read outside its operand.
         wide = xp.where(failed, xp.zeros_like(wide), wide)
@@ -26,7 +26,7 @@ def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0
     """Gather elements along ``axis`` by indices of any rank: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis+1:].
 
     The first ``batch_dims`` axes of both go together (OpenVINO Gather-8). Negative indices count from the back.
-    Raises EngineError [array.index-range].
+    Raises EngineError [index.range].
     """
     axis %= x.ndim
     offsets = wrap_indices(xp, indices, x.shape[axis])
@@ -46,7 +46,7 @@ def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0
 def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
     """Gather ``x`` at ``indices`` along ``axis`` and at the own index on every other (GatherElements).
 
-    Off the axis ``indices`` may be smaller than ``x``. Raises EngineError [array.index-range].
+    Off the axis ``indices`` may be smaller than ``x``. Raises EngineError [index.range].
     """
     offsets = _along(xp, x, indices, axis)
     taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(offsets, (-1,)), axis=0)
@@ -56,7 +56,7 @@ def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
 def gather_nd(xp: Namespace, x: Array, indices: Array, batch_dims: int = 0) -> Array:
     """Gather the slices ``x[indices[i]]`` (GatherND): indices.shape[:-1] + x.shape[batch_dims + k:], k = indices.shape[-1].
 
-    The first ``batch_dims`` axes of both are shared. Raises EngineError [array.index-range].
+    The first ``batch_dims`` axes of both are shared. Raises EngineError [index.range].
     """
     depth = batch_dims + indices.shape[-1]
     rows = xp.reshape(_linear(xp, x, indices, batch_dims), (-1,))
@@ -68,7 +68,7 @@ def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis:
     """Scatter ``updates`` into ``x`` at ``indices`` along ``axis`` (ScatterElements); ``updates`` has ``indices``' shape.
 
     ``reduction``: "none" (of several updates of one place the last stays), "add", "mul", "min" or "max", applied in order.
-    Raises EngineError [array.index-range].
+    Raises EngineError [index.range].
     """
     offsets = xp.reshape(_along(xp, x, indices, axis), (-1,))
     column = xp.reshape(updates, (-1, 1))

@@ -48,7 +48,7 @@ def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "
     ``mode``: "constant" (``value``, a number or an array of no dimensions), "edge", "reflect" (the border is not repeated),
     "symmetric" (it is) or "wrap". Every mode but the first says which element of ``x`` each place shows, however far away,
     as ``numpy.pad`` does; a crop on one side does not hide elements from the other.
-    Raises EngineError [array.pad-empty] where there is nothing to repeat.
+    Raises EngineError [shape.empty] where there is nothing to repeat.
     """
     if mode == "constant":
         return _pad_constant(xp, x, pads_begin, pads_end, value)
@@ -56,7 +56,7 @@ def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "
         if begin <= 0 and end <= 0:
             x = slice_axis(xp, x, axis, -begin, max(size + end, -begin))
         elif not size:
-            raise EngineError("array.pad-empty", f"axis {axis} of size 0 has nothing to pad with in mode {mode}")
+            raise EngineError("shape.empty", f"axis {axis} of size 0 has nothing to pad with in mode {mode}")
         else:
             refuse_array((size + begin + end,), 16, "the table of a padding")
             places = _REFLECTIONS[mode](np.arange(-begin, size + end), size)

@@ -86,12 +86,12 @@ def copy_window(
     call: the buffers may overlap. Strides have any sign; a source stride of zero repeats; the stride of an axis of size 1 is
     ignored. A window with a size of zero copies nothing and may have any offset. Nothing is written on error.
 
-    Raises EngineError: [copy.buffer] a buffer is not contiguous, not writable or holds Python objects; [copy.window] the numbers
-    do not form a window; [copy.bounds] an element outside a buffer; [copy.overlap] an element of ``dst`` written twice.
+    Raises EngineError: [copy.window] a buffer is not contiguous, not writable or holds Python objects; [copy.window] the numbers
+    do not form a window; [copy.window] an element outside a buffer; [copy.window] an element of ``dst`` written twice.
     """
     target, source = _bytes_of(dst, "dst"), _bytes_of(src, "src")
     if not target.flags.writeable:
-        raise EngineError("copy.buffer", "dst is read-only")
+        raise EngineError("copy.window", "dst is read-only")
     itemsize = index(itemsize)
     axes = _axes_of(sizes, dst_strides, src_strides)
     if itemsize < 1:
@@ -111,11 +111,11 @@ def _bytes_of(buffer: npt.NDArray[Any] | Buffer, name: str) -> npt.NDArray[np.ui
         try:
             return np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
         except (TypeError, BufferError) as error:
-            raise EngineError("copy.buffer", f"{name} must be a contiguous buffer: {error}") from None
+            raise EngineError("copy.window", f"{name} must be a contiguous buffer: {error}") from None
     if buffer.dtype.hasobject:
-        raise EngineError("copy.buffer", f"{name} must hold plain elements, got Python objects")
+        raise EngineError("copy.window", f"{name} must hold plain elements, got Python objects")
     if not buffer.flags.c_contiguous:
-        raise EngineError("copy.buffer", f"{name} must be contiguous, got strides {buffer.strides} for shape {buffer.shape}")
+        raise EngineError("copy.window", f"{name} must be contiguous, got strides {buffer.strides} for shape {buffer.shape}")
     return buffer.reshape(-1).view(np.uint8)
 
 
@@ -135,7 +135,7 @@ def _check_bounds(name: str, axes: list[tuple[int, int]], offset: int, elements:
     first = offset + sum(reach for reach in reaches if reach < 0)
     last = offset + sum(reach for reach in reaches if reach > 0)
     if first < 0 or last >= elements:
-        raise EngineError("copy.bounds", f"{name}: the window reaches elements {first} to {last} of a buffer of {elements}")
+        raise EngineError("copy.window", f"{name}: the window reaches elements {first} to {last} of a buffer of {elements}")
 
 
 def _check_written_once(axes: list[Axis]) -> None:
@@ -145,7 +145,7 @@ def _check_written_once(axes: list[Axis]) -> None:
         if stride <= reached:
             strides = tuple(axis.dst_stride for axis in axes)
             sizes = tuple(axis.size for axis in axes)
-            raise EngineError("copy.overlap", f"dst strides {strides} write some element of sizes {sizes} more than once")
+            raise EngineError("copy.window", f"dst strides {strides} write some element of sizes {sizes} more than once")
         reached += (size - 1) * stride
 
 

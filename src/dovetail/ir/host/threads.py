@@ -15,11 +15,11 @@ def thread_count(threads: int | None) -> int:
     if threads is None:
         variable = os.environ.get("DOVETAIL_THREADS", "")
         if variable and not variable.isdigit():
-            raise EngineError("engine.threads", f"DOVETAIL_THREADS must be a number, got {variable!r}")
+            raise EngineError("argument.value", f"DOVETAIL_THREADS must be a number, got {variable!r}")
         if variable:
             threads = int(variable)
         else:
             threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
-        raise EngineError("engine.threads", f"threads must be an integer from 1 to {MAX_THREADS}, got {threads!r}")
+        raise EngineError("argument.value", f"threads must be an integer from 1 to {MAX_THREADS}, got {threads!r}")
     return threads

@@ -59,9 +59,9 @@ class ScaledDotProductAttention(
     ) -> Any:
         for x, role in ((query, "query"), (key, "key"), (value, "value")):
             if x.shape is not None and len(x.shape) < 3:
-                raise RuleError("attention.rank", f"{role} must have rank at least 3, got {x.type}")
+                raise RuleError("shape.rank", f"{role} must have rank at least 3, got {x.type}")
         if scale is not None and scale.shape and (len(scale.shape) > 1 or symbolic.equal(scale.shape[0], 1) is False):
-            raise RuleError("attention.scale", f"scale must be one number, got {scale.type}")
+            raise RuleError("shape.single", f"scale must be one number, got {scale.type}")
         if attention_mask is not None:
             check_mask(attention_mask, query)
         _check_sink(sink, query)
@@ -75,7 +75,7 @@ class ScaledDotProductAttention(
             if attention_mask.shape is None:
                 return None
             if len(attention_mask.shape) == 1:
-                raise RuleError("attention.mask", f"attention_mask must have rank 0 or at least 2, got {attention_mask.type}")
+                raise RuleError("shape.rank", f"attention_mask must have rank 0 or at least 2, got {attention_mask.type}")
             (key_size,) = broadcast(attention_mask.shape[-1:] or (1,), (keys,)) or (None,)
             if key_size is not None:
                 agree(key_size, keys)
@@ -106,22 +106,22 @@ class ScaledDotProductAttention(
 
 
 def _check_sink(sink: View | None, query: View) -> None:
-    """Raise RuleError [attention.sink] unless ``sink`` has the rank of the query and one column."""
+    """Raise RuleError [shape.rank] unless ``sink`` has the rank of the query and one column."""
     if sink is None or sink.shape is None or query.shape is None:
         return
     if len(sink.shape) != len(query.shape) or symbolic.equal(sink.shape[-1], 1) is False:
-        raise RuleError("attention.sink", f"sink must have rank {len(query.shape)} and one column, got {sink.type}")
+        raise RuleError("shape.rank", f"sink must have rank {len(query.shape)} and one column, got {sink.type}")
     for size, other in zip(sink.shape[:-1], query.shape[:-1], strict=True):
         if symbolic.equal(size, 1) is not True and symbolic.equal(other, 1) is not True:
             agree(size, other)
 
 
 def check_mask(mask: View, query: View) -> None:
-    """Raise RuleError [attention.mask] for a mask that is neither boolean nor of the query's type."""
+    """Raise RuleError [shape.broadcast] for a mask that is neither boolean nor of the query's type."""
     mask_dtype = getattr(mask.type, "dtype", None)
     query_dtype = getattr(query.type, "dtype", None)
     if mask_dtype is not None and mask_dtype.kind != "bool" and query_dtype is not None and mask_dtype is not query_dtype:
-        raise RuleError("attention.mask", f"mask must be boolean or {query_dtype}, got {mask.type}")
+        raise RuleError("attribute.conflict", f"mask must be boolean or {query_dtype}, got {mask.type}")
 
 
 class Attention(
@@ -170,20 +170,18 @@ class Attention(
         if not 1 <= self.outputs <= 4:
             raise RuleError("node.outputs", f"Attention has 1 to 4 outputs, got {self.outputs}")
         if self.qk_matmul_output_mode not in ("raw", "capped", "masked", "weights"):
-            raise RuleError(
-                "attention.scores", f"mode must be raw, capped, masked or weights, got {self.qk_matmul_output_mode!r}"
-            )
+            raise RuleError("attribute.value", f"mode must be raw, capped, masked or weights, got {self.qk_matmul_output_mode!r}")
         for name, heads in (("q_num_heads", self.q_num_heads), ("kv_num_heads", self.kv_num_heads)):
             if heads is not None and heads < 1:
                 raise RuleError("attention.heads", f"{name} must be at least 1, got {heads}")
         if self.left_window_size < -1 or self.right_window_size < -1:
             raise RuleError(
-                "attention.window", f"window sizes must be at least -1, got {self.left_window_size} and {self.right_window_size}"
+                "attribute.range", f"window sizes must be at least -1, got {self.left_window_size} and {self.right_window_size}"
             )
         if self.softcap < 0:
-            raise RuleError("attention.softcap", f"softcap must not be negative, got {self.softcap}")
+            raise RuleError("attribute.range", f"softcap must not be negative, got {self.softcap}")
         if self.softmax_precision is not None and not self.softmax_precision.is_float:
-            raise RuleError("attention.precision", f"softmax_precision must be a float type, got {self.softmax_precision}")
+            raise RuleError("attribute.value", f"softmax_precision must be a float type, got {self.softmax_precision}")
 
     def shape(
         self,
@@ -228,7 +226,7 @@ class Attention(
     ) -> None:
         ranks = {len(x.shape) for x in (q, k, v) if x.shape is not None}
         if len(ranks) > 1 or ranks - {3, 4}:
-            raise RuleError("attention.rank", f"q, k and v must all have rank 3 or all rank 4, got {q.type}, {k.type}, {v.type}")
+            raise RuleError("shape.rank", f"q, k and v must all have rank 3 or all rank 4, got {q.type}, {k.type}, {v.type}")
         if ranks == {3} and (self.q_num_heads is None or self.kv_num_heads is None):
             raise RuleError(
                 "attention.heads",
@@ -245,12 +243,12 @@ class Attention(
         if all(isinstance(count, int) for count in counts) and (not counts[1] or counts[0] % counts[1]):
             raise RuleError("attention.heads", f"query heads ({counts[0]}) must be a multiple of key heads ({counts[1]})")
         if (past_key is None) != (past_value is None):
-            raise RuleError("attention.past", "past_key and past_value must be given together")
+            raise RuleError("attribute.conflict", "past_key and past_value must be given together")
         if nonpad_kv_seqlen is not None:
             if past_key is not None:
-                raise RuleError("attention.past", "nonpad_kv_seqlen and past_key exclude each other")
+                raise RuleError("attribute.conflict", "nonpad_kv_seqlen and past_key exclude each other")
             if nonpad_kv_seqlen.shape is not None and len(nonpad_kv_seqlen.shape) != 1:
-                raise RuleError("attention.lengths", f"nonpad_kv_seqlen must have rank 1, got {nonpad_kv_seqlen.type}")
+                raise RuleError("shape.rank", f"nonpad_kv_seqlen must have rank 1, got {nonpad_kv_seqlen.type}")
             if nonpad_kv_seqlen.shape is not None and q.shape is not None:
                 agree(nonpad_kv_seqlen.shape[0], q.shape[0])
         if attn_mask is not None:
@@ -263,7 +261,7 @@ class Attention(
                 total = None
                 continue
             if len(cache.shape) != 4:
-                raise RuleError("attention.past", f"past_key and past_value must have rank 4, got {cache.type}")
+                raise RuleError("shape.rank", f"past_key and past_value must have rank 4, got {cache.type}")
             for pair in zip((cache.shape[0], cache.shape[1], cache.shape[3]), (batch, heads, size), strict=True):
                 agree(*pair)
             total = None if total is None else keys + cache.shape[2]
@@ -273,7 +271,7 @@ class Attention(
 
     def _check_mask_shape(self, shape: Shape, scores_shape: tuple[Size | None, ...]) -> None:
         if len(shape) > 4:
-            raise RuleError("attention.mask", f"attn_mask must have rank at most 4, got {len(shape)}")
+            raise RuleError("shape.rank", f"attn_mask must have rank at most 4, got {len(shape)}")
         pairs = list(zip(shape[::-1], scores_shape[::-1], strict=False))
         for axis, (size, total) in enumerate(pairs):
             if total is None or (isinstance(size, int) and size == 1) or not isinstance(size, int):
@@ -283,7 +281,7 @@ class Attention(
                 is_equal = None if symbolic.less(size, total) is not False else False
             if is_equal is False:
                 raise RuleError(
-                    "attention.mask",
+                    "shape.broadcast",
                     f"attn_mask of shape [{', '.join(map(str, shape))}] must broadcast to [{', '.join(map(str, scores_shape))}]",
                 )
 
@@ -389,7 +387,7 @@ class Attention(
     def _pad_mask(self, b: Builder, attn_mask: Value, k: Value) -> Any:
         """Pad the mask's last axis to the number of keys, hiding the keys it lacks."""
         if self.short_mask and not attn_mask.dims:
-            raise RuleError("attention.rank", f"attn_mask must have rank at least 1, got {attn_mask.type}")
+            raise RuleError("shape.rank", f"attn_mask must have rank at least 1, got {attn_mask.type}")
         if not self.short_mask or symbolic.equal(attn_mask.dims[-1], k.dims[2]) is True:
             return attn_mask
         missing = b.Subtract(b.Unsqueeze(axis_size_of(b, k, 2), [0]), b.Unsqueeze(axis_size_of(b, attn_mask, -1), [0]))

@@ -87,25 +87,25 @@ class GroupQueryAttention(
             )
         if self.qk_output not in ("off", "masked", "weights") or (self.qk_output == "off" and self.outputs == 4):
             raise RuleError(
-                "attention.scores", f"qk_output must be off, masked or weights, got {self.qk_output!r} for {self.outputs} outputs"
+                "attribute.value", f"qk_output must be off, masked or weights, got {self.qk_output!r} for {self.outputs} outputs"
             )
         if self.local_window_size != -1 and (self.local_window_size < 1 or not self.causal):
             raise RuleError(
-                "attention.window",
+                "attribute.range",
                 f"a window needs causal and a size of at least 1, got {self.local_window_size}, causal={self.causal}",
             )
         if self.softcap < 0:
-            raise RuleError("attention.softcap", f"softcap must not be negative, got {self.softcap}")
+            raise RuleError("attribute.range", f"softcap must not be negative, got {self.softcap}")
         if self.sliding_window_cache:
-            raise UnsupportedError("attention.cache", "sliding_window_cache, a cache that drops rows, is not supported")
+            raise UnsupportedError("op.unsupported", "sliding_window_cache, a cache that drops rows, is not supported")
         if (self.k_quant_type, self.v_quant_type) != ("NONE", "NONE"):
-            raise UnsupportedError("attention.cache", "a quantized key/value cache is not supported")
+            raise UnsupportedError("op.unsupported", "a quantized key/value cache is not supported")
 
     def types(self, *xs: View | None) -> list[Type]:
         if any(x is not None for x in xs[12:14]):
-            raise UnsupportedError("attention.cache", "a quantized key/value cache is not supported")
+            raise UnsupportedError("op.unsupported", "a quantized key/value cache is not supported")
         if any(x is not None for x in xs[14:16]):
-            raise UnsupportedError("attention.norm", "q_norm_weight and k_norm_weight are not supported")
+            raise UnsupportedError("op.unsupported", "q_norm_weight and k_norm_weight are not supported")
         return super().types(*xs)
 
     def shape(self, query: View, *rest: View | None) -> Any:
@@ -125,10 +125,10 @@ class GroupQueryAttention(
         for pair in ((key, value), (past_key, past_value), (cos_cache, sin_cache)):
             if (pair[0] is None) != (pair[1] is None):
                 raise RuleError(
-                    "attention.pair", "key and value, past_key and past_value, cos_cache and sin_cache must be given in pairs"
+                    "attribute.conflict", "key and value, past_key and past_value, cos_cache and sin_cache must be given in pairs"
                 )
         if self.do_rotary and cos_cache is None:
-            raise RuleError("attention.pair", "do_rotary needs cos_cache and sin_cache")
+            raise RuleError("attribute.conflict", "do_rotary needs cos_cache and sin_cache")
         _check_rank(query, 3, "query")
         _check_rank(key, 3, "key")
         _check_rank(value, 3, "value")
@@ -172,7 +172,7 @@ class GroupQueryAttention(
         if seqlens_k.shape is not None and seqlens_k.shape and len(seqlens_k.shape) < 3:
             agree(seqlens_k.shape[0], shape[0])
         elif seqlens_k.shape is not None:
-            raise RuleError("attention.lengths", f"seqlens_k must have rank 1, got {seqlens_k.type}")
+            raise RuleError("shape.rank", f"seqlens_k must have rank 1, got {seqlens_k.type}")
         if head_sink is not None and head_sink.shape is not None:
             agree(head_sink.shape[0], self.num_heads)
         if position_ids is not None and position_ids.shape is not None:
@@ -197,7 +197,7 @@ class GroupQueryAttention(
         if k is None:
             size = head_size_of(q.dims[2], self.num_heads + 2 * self.kv_num_heads)
             if not isinstance(size, int):
-                raise UnsupportedError("attention.heads", "packed heads of a size known only at run time are not supported")
+                raise UnsupportedError("type.unknown", "packed heads of a size known only at run time are not supported")
             q, k, v = b.Split(q, [self.num_heads * size, self.kv_num_heads * size, self.kv_num_heads * size], axis=2, outputs=3)
         assert k is not None and v is not None
         q, k, v = (split_heads(b, x, heads) for x, heads in ((q, self.num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads)))
@@ -245,7 +245,7 @@ class GroupQueryAttention(
     def _rotate(self, b: Builder, x: Value, cos: Value, sin: Value, positions: Value) -> Any:
         half = cos.dims[1]
         if not isinstance(half, int):
-            raise UnsupportedError("rotary.turned", "a rotary_embedding_dim known only at run time is not supported")
+            raise UnsupportedError("type.unknown", "a rotary_embedding_dim known only at run time is not supported")
         return b.RotaryEmbedding(x, cos, sin, positions, rotary_embedding_dim=2 * half, interleaved=self.rotary_interleaved)
 
     def _append_to_cache(self, b: Builder, x: Value, cache: Value | None, past: Value, rows: Value, count: Value) -> Any:
@@ -288,4 +288,4 @@ class GroupQueryAttention(
 
 def _check_rank(x: View | None, rank: int, name: str) -> None:
     if x is not None and x.shape is not None and len(x.shape) != rank:
-        raise RuleError("attention.rank", f"{name} must have rank {rank}, got {x.type}")
+        raise RuleError("shape.rank", f"{name} must have rank {rank}, got {x.type}")

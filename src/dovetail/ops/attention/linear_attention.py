@@ -25,7 +25,7 @@ RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True
 
 def _check_rank(x: View | None, rank: int, name: str) -> None:
     if x is not None and x.shape is not None and len(x.shape) != rank:
-        raise RuleError("state.rank", f"{name} must have rank {rank}, got {x.type}")
+        raise RuleError("shape.rank", f"{name} must have rank {rank}, got {x.type}")
 
 
 class LinearAttention(
@@ -56,7 +56,7 @@ class LinearAttention(
 
     def validate(self) -> None:
         if self.update_rule not in RULES:
-            raise RuleError("state.rule", f"update_rule must be one of {', '.join(RULES)}, got {self.update_rule!r}")
+            raise RuleError("attribute.value", f"update_rule must be one of {', '.join(RULES)}, got {self.update_rule!r}")
         if self.q_num_heads < 1 or self.kv_num_heads < 1 or self.q_num_heads % self.kv_num_heads:
             raise RuleError(
                 "attention.heads", f"query heads ({self.q_num_heads}) must be a multiple of key heads ({self.kv_num_heads})"
@@ -84,7 +84,9 @@ class LinearAttention(
     ) -> list[Any]:
         for x, is_needed, name in zip((decay, beta), RULES[self.update_rule], ("decay", "beta"), strict=True):
             if (x is not None) != is_needed:
-                raise RuleError("state.rule", f"update_rule {self.update_rule} {'needs' if is_needed else 'takes no'} {name}")
+                raise RuleError(
+                    "attribute.conflict", f"update_rule {self.update_rule} {'needs' if is_needed else 'takes no'} {name}"
+                )
         for x, name in ((query, "query"), (key, "key"), (value, "value"), (decay, "decay"), (beta, "beta")):
             _check_rank(x, 3, name)
         _check_rank(past_state, 4, "past_state")

@@ -35,10 +35,10 @@ class RotaryEmbedding(
     def validate(self) -> None:
         if self.rotary_embedding_dim < 0 or self.rotary_embedding_dim % 2:
             raise RuleError(
-                "rotary.turned", f"rotary_embedding_dim must be even and not negative, got {self.rotary_embedding_dim}"
+                "attribute.range", f"rotary_embedding_dim must be even and not negative, got {self.rotary_embedding_dim}"
             )
         if self.num_heads is not None and self.num_heads < 0:
-            raise RuleError("rotary.heads", f"num_heads must not be negative, got {self.num_heads}")
+            raise RuleError("attention.heads", f"num_heads must not be negative, got {self.num_heads}")
 
     def shape(self, x: View, cos_cache: View, sin_cache: View, position_ids: View | None = None) -> Any:
         self._check_tables(cos_cache, sin_cache, position_ids)
@@ -46,9 +46,9 @@ class RotaryEmbedding(
             return None
         rank = len(x.shape)
         if rank not in (3, 4):
-            raise RuleError("rotary.rank", f"x must have rank 3 or 4, got {x.type}")
+            raise RuleError("shape.rank", f"x must have rank 3 or 4, got {x.type}")
         if rank == 3 and not self.num_heads:
-            raise RuleError("rotary.heads", f"x of rank 3 needs num_heads, got {self.num_heads} for {x.type}")
+            raise RuleError("attention.heads", f"x of rank 3 needs num_heads, got {self.num_heads} for {x.type}")
         self._check_size(x.shape, cos_cache, sin_cache)
         if cos_cache.shape is not None and position_ids is None:
             agree(cos_cache.shape[0], x.shape[0])
@@ -62,22 +62,22 @@ class RotaryEmbedding(
         table_rank = 3 if position_ids is None else 2
         for table in (cos_cache, sin_cache):
             if table.shape is not None and len(table.shape) != table_rank:
-                raise RuleError("rotary.table", f"cos_cache and sin_cache must have rank {table_rank}, got {table.type}")
+                raise RuleError("shape.rank", f"cos_cache and sin_cache must have rank {table_rank}, got {table.type}")
         if cos_cache.shape is not None and sin_cache.shape is not None:
             tuple(map(agree, cos_cache.shape, sin_cache.shape))
         if position_ids is not None and position_ids.shape is not None and len(position_ids.shape) != 2:
-            raise RuleError("rotary.positions", f"position_ids must have rank 2, got {position_ids.type}")
+            raise RuleError("shape.rank", f"position_ids must have rank 2, got {position_ids.type}")
 
     def _check_size(self, shape: Shape, cos_cache: View, sin_cache: View) -> None:
         size = shape[-1]
         if len(shape) == 3:
             assert self.num_heads is not None
             if isinstance(size, int) and size % self.num_heads:
-                raise RuleError("rotary.heads", f"columns ({size}) must be a multiple of num_heads ({self.num_heads})")
+                raise RuleError("attention.heads", f"columns ({size}) must be a multiple of num_heads ({self.num_heads})")
             size = size // self.num_heads
         if isinstance(size, int) and (size % 2 or size < self.rotary_embedding_dim):
             minimum = f"rotary_embedding_dim ({self.rotary_embedding_dim})"
-            raise RuleError("rotary.turned", f"head size must be even and at least {minimum}, got {size}")
+            raise RuleError("attribute.range", f"head size must be even and at least {minimum}, got {size}")
         for table in (cos_cache, sin_cache):
             if table.shape is not None and (self.rotary_embedding_dim or isinstance(size, int)):
                 agree(table.shape[-1], (self.rotary_embedding_dim or size) // 2)

@@ -30,7 +30,7 @@ END = 2**63 - 1
 
 def _refuse_random(node: Node) -> None:
     if draws(node.op, node.inputs):
-        raise UnsupportedError("grad.draws", "the gradient recomputes the subgraph, which must not draw random numbers")
+        raise UnsupportedError("grad.op", "the gradient recomputes the subgraph, which must not draw random numbers")
 
 
 def _is_smooth(x: Value | None) -> bool:
@@ -218,7 +218,7 @@ class _BackwardLoop:
             if not _has_rank(self._body_input(index)) or self._body_input(index).type != self.xs[index].type:
                 name, type = self._body_input(index).name, self._body_input(index).type
                 raise UnsupportedError(
-                    "grad.types", f"state {name} must keep its type {self.xs[index].type}, got {type} in the body"
+                    "type.unknown", f"state {name} must keep its type {self.xs[index].type}, got {type} in the body"
                 )
 
     def _split_by_reads(self, index: int, numbers: Value | None) -> tuple[Value, Value | None]:
@@ -264,7 +264,7 @@ class _BackwardLoop:
     def _length(self, index: int, axis: int) -> int:
         size = self.body.outputs[1 + len(self.states) + index].dims[axis]
         if not isinstance(size, int):
-            raise UnsupportedError("grad.types", f"the size of parts along axis {axis} must be constant, got {size}")
+            raise UnsupportedError("type.unknown", f"the size of parts along axis {axis} must be constant, got {size}")
         return size
 
 

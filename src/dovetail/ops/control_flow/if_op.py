@@ -157,7 +157,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
             raise RuleError("type.class", f"input 'cond' must be boolean, got {cond.type.dtype}")
         shape = cond.shape
         if shape is not None and all(isinstance(size, int) for size in shape) and any(size != 1 for size in shape):
-            raise RuleError("if.condition", f"cond must have one element, got the shape {list(shape)}")
+            raise RuleError("shape.single", f"cond must have one element, got the shape {list(shape)}")
         branches = (self.then_branch, self.else_branch)
         counts = [len(branch.outputs) for branch in branches]
         if counts != [self.outputs] * 2:
@@ -187,7 +187,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
     def evaluate_with(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
         """Evaluate; ``call(branch, inputs)`` runs the chosen branch."""
         if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
-            raise EngineError("if.condition", f"cond must have one element, got the shape {list(cond.shape)}")
+            raise EngineError("shape.single", f"cond must have one element, got the shape {list(cond.shape)}")
         return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
 
     def pull_back(self, b: Builder, adjoints: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:

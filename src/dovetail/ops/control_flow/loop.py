@@ -70,15 +70,17 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         check_inputs(self, (trip_count, cond, *inputs))
         for name, x in (("trip_count", trip_count), ("cond", cond)):
             if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
-                raise RuleError("loop.scalar", f"{name} must have one element, got the shape {list(x.shape)}")
+                raise RuleError("shape.single", f"{name} must have one element, got the shape {list(x.shape)}")
         inside, results = len(self.body.inputs), len(self.body.outputs)
         if inside != 1 + len(inputs) or len(inputs) < self.carried + len(self.scan_inputs):
             raise RuleError(
-                "loop.body", f"the body must have {1 + len(inputs)} inputs (the trip number and those of the loop), got {inside}"
+                "subgraph.ports",
+                f"the body must have {1 + len(inputs)} inputs (the trip number and those of the loop), got {inside}",
             )
         if results != 1 + self.outputs or self.outputs != self.carried + len(self.scan_outputs):
             raise RuleError(
-                "loop.body", f"the body must have {1 + self.outputs} outputs (the condition and those of the loop), got {results}"
+                "subgraph.ports",
+                f"the body must have {1 + self.outputs} outputs (the condition and those of the loop), got {results}",
             )
         known = symbols_of(inputs)
         before = types_in(self.body)
@@ -88,7 +90,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             restore_types(before)
             return self._types_without_trips(trip_count, cond, inputs, known)
         if isinstance(going := self.body.outputs[0].type, Sequence | Optional | Map):
-            raise RuleError("loop.scalar", f"the condition of the body must be a tensor of one element, got {going}")
+            raise RuleError("shape.single", f"the condition of the body must be a tensor of one element, got {going}")
         count = self._count(trip_count, cond, inputs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         stacked = [_concatenated_type(part, axis, count) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
@@ -173,7 +175,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             if wide == states:
                 return states
             states = wide if round < MAX_ROUNDS - 1 else [_without_rank(type) for type in wide]
-        raise RuleError("loop.types", "the types of the states must be the same in every trip")
+        raise RuleError("type.disagree", "the types of the states must be the same in every trip")
 
     def _count(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> Size | None:
         """Return the number of trips; None where unknown."""
@@ -236,7 +238,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             going, *results = call(self.body, [number, *states, *parts, *rest])
             if going is None or isinstance(going, list | dict):
                 raise EngineError(
-                    "loop.scalar", "the condition of the body must be a tensor of one element, got a sequence or nothing"
+                    "shape.single", "the condition of the body must be a tensor of one element, got a sequence or nothing"
                 )
             # A traced condition has no elements, and one that is always true needs none.
             goes_on = never_ends or bool(going.reshape(()))
@@ -322,7 +324,7 @@ def _part_type(type: Type, axis: int, size: int) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"the axis of a scan input must be below the rank of {type}, got {axis}")
+        raise RuleError("axis.range", f"the axis of a scan input must be below the rank of {type}, got {axis}")
     return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
 
 
@@ -330,7 +332,7 @@ def _concatenated_type(type: Type, axis: int, count: Size | None) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"the axis of a scan output must be below the rank of {type}, got {axis}")
+        raise RuleError("axis.range", f"the axis of a scan output must be below the rank of {type}, got {axis}")
     sizes: list[Any] = list(type.shape)
     sizes[axis] = None if count is None or sizes[axis] is None else count * sizes[axis]
     return Tensor(type.dtype, tuple(sizes))

@@ -80,34 +80,34 @@ class DetectionOutput(
 
     def validate(self) -> None:
         if self.code_type not in CODE_TYPES:
-            raise RuleError("detection.code", f"code_type must be one of {', '.join(CODE_TYPES)}, got {self.code_type!r}")
+            raise RuleError("attribute.value", f"code_type must be one of {', '.join(CODE_TYPES)}, got {self.code_type!r}")
         if len(self.keep_top_k) != 1:
-            raise RuleError("detection.limit", f"keep_top_k must be one number, got {list(self.keep_top_k)}")
+            raise RuleError("attribute.length", f"keep_top_k must be one number, got {list(self.keep_top_k)}")
 
     def sizes_of(self, box_logits: View, class_preds: View, proposals: View) -> tuple[Any, Any, Any]:
         """Return the numbers of images, priors and classes; None where not known. Raises RuleError where inputs do not fit."""
         for x, rank, name in ((box_logits, 2, "box_logits"), (class_preds, 2, "class_preds"), (proposals, 3, "proposals")):
             if x.shape is not None and len(x.shape) != rank:
-                raise RuleError("detection.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
+                raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
         images = next((x.shape[0] for x in (box_logits, class_preds) if x.shape is not None), None)
         numbers_per_prior = 4 if self.normalized else 5
         count = None if proposals.shape is None else proposals.shape[2]
         if isinstance(count, int) and count % numbers_per_prior:
-            raise RuleError("detection.boxes", f"numbers of proposals ({count}) must be a multiple of {numbers_per_prior}")
+            raise RuleError("shape.multiple", f"numbers of proposals ({count}) must be a multiple of {numbers_per_prior}")
         count = count // numbers_per_prior if isinstance(count, int) else None
         score_count = None if class_preds.shape is None else class_preds.shape[1]
         classes = self.num_classes
         if isinstance(count, int) and isinstance(score_count, int):
             if not count or score_count % count or (classes is not None and count * classes != score_count):
                 raise RuleError(
-                    "detection.boxes",
+                    "shape.multiple",
                     f"class_preds ({score_count}) must be a multiple of the priors ({count}), and match num_classes",
                 )
             classes = score_count // count
         if isinstance(count, int) and classes is not None and box_logits.shape is not None:
             box_numbers = count * 4 * (1 if self.share_location else classes)
             if symbolic.equal(box_logits.shape[1], box_numbers) is False:
-                raise RuleError("detection.boxes", f"box_logits must have {box_numbers} columns, got {box_logits.shape[1]}")
+                raise RuleError("shape.disagree", f"box_logits must have {box_numbers} columns, got {box_logits.shape[1]}")
         return images, count, classes
 
     def shape(
@@ -140,7 +140,7 @@ class DetectionOutput(
         aux_box_preds: Value | None = None,
     ) -> Any:
         if not all(is_static(x.type) for x in (box_logits, class_preds, proposals)):
-            raise UnsupportedError("detection.size", "DetectionOutput of sizes known only at run time is not supported")
+            raise UnsupportedError("type.unknown", "DetectionOutput of sizes known only at run time is not supported")
         images, count, classes = self.sizes_of(box_logits, class_preds, proposals)
         dtype = box_logits.dtype
         box_logits, class_preds, proposals = (as_type(b, x, dtypes.f32) for x in (box_logits, class_preds, proposals))

@@ -53,22 +53,22 @@ class _MulticlassNmsBase(Op):
     def validate(self) -> None:
         if self.sort_result_type not in _SORTS:
             raise RuleError(
-                "detection.sort", f"sort_result_type must be one of {', '.join(_SORTS)}, got {self.sort_result_type!r}"
+                "attribute.value", f"sort_result_type must be one of {', '.join(_SORTS)}, got {self.sort_result_type!r}"
             )
         if self.output_type not in ("i32", "i64"):
-            raise RuleError("detection.dtype", f"output_type must be i32 or i64, got {self.output_type}")
+            raise RuleError("attribute.value", f"output_type must be i32 or i64, got {self.output_type}")
 
     def types(self, boxes: View, scores: View, *rest: View | None) -> list[Type]:
         dtype = check_inputs(self, (boxes, scores, *rest)).get("F")
         for x, name in ((boxes, "boxes"), (scores, "scores")):
             if x.shape is not None and len(x.shape) != 3 and not rest:
-                raise RuleError("detection.rank", f"{name} must have rank 3, got {len(x.shape)}")
+                raise RuleError("shape.rank", f"{name} must have rank 3, got {len(x.shape)}")
         images = None
         if boxes.shape is not None and scores.shape is not None and not rest:
             images = agree(boxes.shape[0], scores.shape[0])
             agree(boxes.shape[1], scores.shape[2])
             if symbolic.equal(boxes.shape[2], 4) is False:
-                raise RuleError("detection.boxes", f"a box must have 4 numbers, got {boxes.shape[2]}")
+                raise RuleError("shape.disagree", f"a box must have 4 numbers, got {boxes.shape[2]}")
         return [Tensor(dtype, (None, 6)), Tensor(self.output_type, (None, 1)), Tensor(self.output_type, (images,))]  # type: ignore[arg-type]
 
     def value(self, *xs: View | None) -> Any:
@@ -77,7 +77,7 @@ class _MulticlassNmsBase(Op):
     def select_candidates(self, b: Builder, boxes: Value, scores: Value, inclusive: bool) -> tuple[Any, Any, Any]:
         """Return the candidates' scores, falling, -inf for none; their box indices; their boxes: [images, classes, k]."""
         if not is_static(boxes.type) or not is_static(scores.type):
-            raise UnsupportedError("detection.size", f"{type(self).__name__} of sizes known only at run time is not supported")
+            raise UnsupportedError("type.unknown", f"{type(self).__name__} of sizes known only at run time is not supported")
         images, classes, count = static(scores.shape)
         refuse_table((classes,), 8, f"the mask of classes of a {type(self).__name__}")
         allowed = (np.arange(classes) != self.background_class).reshape(1, -1, 1)
@@ -152,7 +152,7 @@ class MulticlassNms(
 
     def decompose(self, b: Builder, boxes: Value, scores: Value, roisnum: Value | None = None) -> Any:
         if roisnum is not None or self.nms_eta != 1:
-            raise UnsupportedError("detection.soft", "MulticlassNms with nms_eta below 1 or with roisnum is not supported")
+            raise UnsupportedError("op.unsupported", "MulticlassNms with nms_eta below 1 or with roisnum is not supported")
         top_scores, indices, candidates = self.select_candidates(b, boxes, scores, True)
         images, classes, top_k = top_scores.dims
         low, high = b.Slice(candidates, [0], [2], [3]), b.Slice(candidates, [2], [4], [3])
@@ -200,7 +200,7 @@ class MatrixNms(
     def validate(self) -> None:
         super().validate()
         if self.decay_function not in ("linear", "gaussian"):
-            raise RuleError("detection.soft", f"decay_function must be linear or gaussian, got {self.decay_function!r}")
+            raise RuleError("attribute.value", f"decay_function must be linear or gaussian, got {self.decay_function!r}")
 
     def decompose(self, b: Builder, boxes: Value, scores: Value) -> Any:
         top_scores, indices, candidates = self.select_candidates(b, boxes, scores, False)

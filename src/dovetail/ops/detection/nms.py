@@ -23,9 +23,9 @@ _ENCODING = "box_encoding~{corner:false,center:true}:center_point_box=corner"
 
 
 def check_index_type(dtype: DType) -> None:
-    """Raise RuleError [detection.dtype] unless indices are i32 or i64."""
+    """Raise RuleError [attribute.value] unless indices are i32 or i64."""
     if dtype not in ("i32", "i64"):
-        raise RuleError("detection.dtype", f"indices must be i32 or i64, got {dtype}")
+        raise RuleError("attribute.value", f"indices must be i32 or i64, got {dtype}")
 
 
 def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: View, *limits: View | None) -> list[Type]:
@@ -33,16 +33,16 @@ def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: V
     check_inputs(op, (boxes, scores, *limits))
     for x, name in ((boxes, "boxes"), (scores, "scores")):
         if x.shape is not None and len(x.shape) != 3:
-            raise RuleError("detection.rank", f"{name} must have rank 3, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"{name} must have rank 3, got {len(x.shape)}")
     if boxes.shape is not None:
         if symbolic.equal(boxes.shape[2], box_size) is False:
-            raise RuleError("detection.boxes", f"a box must have {box_size} numbers, got {boxes.shape[2]}")
+            raise RuleError("shape.disagree", f"a box must have {box_size} numbers, got {boxes.shape[2]}")
         if scores.shape is not None:
             agree(boxes.shape[0], scores.shape[0])
             agree(boxes.shape[1], scores.shape[2])
     for limit in limits:
         if limit is not None and any(symbolic.equal(size, 1) is False for size in limit.shape or ()):
-            raise RuleError("detection.limit", f"a limit must be one number, got {limit.type}")
+            raise RuleError("shape.single", f"a limit must be one number, got {limit.type}")
     rows: Any = (None, 3)
     return [Tensor(dtype, rows), Tensor(dtypes.f32, rows), Tensor(dtype, (1,))]
 
@@ -176,7 +176,7 @@ class NonMaxSuppression(
         limit = known_value_of(iou_threshold)
         if limit is None:
             raise UnsupportedError(
-                "detection.limit", "NonMaxSuppression with an iou_threshold known only at run time is not supported"
+                "constant.needed", "NonMaxSuppression with an iou_threshold known only at run time is not supported"
             )
         if float(limit.reshape(())) > 0:
             return max_output_boxes_per_class, b.constant(np.nextafter(limit.astype(np.float32), np.float32(0)))

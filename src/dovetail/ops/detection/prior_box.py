@@ -48,7 +48,7 @@ class _PriorBoxBase(Op):
 
     def validate(self) -> None:
         if len(self.variance) not in (0, 1, 4):
-            raise RuleError("prior.variance", f"variance must have 0, 1 or 4 numbers, got {len(self.variance)}")
+            raise RuleError("attribute.length", f"variance must have 0, 1 or 4 numbers, got {len(self.variance)}")
 
     def priors(self) -> list[_Prior]:
         """Return the priors of one cell."""
@@ -62,7 +62,7 @@ class _PriorBoxBase(Op):
         for x, name in ((output_size, "output_size"), (image_size, "image_size")):
             length = length_of_vector(x, name)
             if length is not None and symbolic.equal(length, 2) is False:
-                raise RuleError("prior.grid", f"{name} must be two numbers, got {length}")
+                raise RuleError("shape.disagree", f"{name} must be two numbers, got {length}")
         grid = elements_of(output_size)
         return (2, None if grid is None else grid[0] * grid[1] * (4 * len(self.priors())))
 
@@ -142,12 +142,14 @@ class PriorBox(
     def validate(self) -> None:
         super().validate()
         if self.fixed_size and len(self.density) != len(self.fixed_size):
-            raise RuleError("prior.density", f"density must match fixed_size ({len(self.fixed_size)}), got {len(self.density)}")
+            raise RuleError(
+                "attribute.length", f"density must match fixed_size ({len(self.fixed_size)}), got {len(self.density)}"
+            )
         if any(density < 1 for density in self.density):
-            raise RuleError("prior.density", f"densities must be at least 1, got {list(self.density)}")
+            raise RuleError("attribute.range", f"densities must be at least 1, got {list(self.density)}")
         if len(self.priors()) != self.openvino_count():
             raise UnsupportedError(
-                "prior.sizes",
+                "op.unsupported",
                 f"{self}: OpenVINO's shape rule counts {self.openvino_count()} boxes per cell, its kernel {len(self.priors())}",
             )
 
@@ -237,7 +239,9 @@ class PriorBoxClustered(
     def validate(self) -> None:
         super().validate()
         if len(self.width) != len(self.height):
-            raise RuleError("prior.sizes", f"width ({len(self.width)}) and height ({len(self.height)}) must have equal lengths")
+            raise RuleError(
+                "attribute.length", f"width ({len(self.width)}) and height ({len(self.height)}) must have equal lengths"
+            )
 
     def priors(self) -> list[_Prior]:
         return [_Prior(0, 0, width / 2, height / 2) for width, height in zip(self.width, self.height, strict=True)]

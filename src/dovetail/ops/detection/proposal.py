@@ -29,7 +29,7 @@ def _check_sizes(class_probs: Shape | None, bbox_deltas: Shape | None, image_sha
         for axis in (0, 2, 3):
             agree(class_probs[axis], bbox_deltas[axis])
     if image_shape is not None and symbolic.less(symbolic.product(image_shape), 3) is True:
-        raise RuleError("detection.rank", f"image_shape must have at least 3 elements, got shape {list(image_shape)}")
+        raise RuleError("shape.rank", f"image_shape must have at least 3 elements, got shape {list(image_shape)}")
 
 
 class Proposal(
@@ -80,10 +80,10 @@ class Proposal(
 
     def validate(self) -> None:
         if self.framework not in _FRAMEWORKS:
-            raise RuleError("detection.code", f"framework must be caffe or tensorflow, got {self.framework!r}")
+            raise RuleError("attribute.value", f"framework must be caffe or tensorflow, got {self.framework!r}")
         if min(self.pre_nms_topn, self.post_nms_topn) < 1:
             raise RuleError(
-                "detection.limit",
+                "attribute.range",
                 f"pre_nms_topn and post_nms_topn must be at least 1, got {self.pre_nms_topn} and {self.post_nms_topn}",
             )
         if self.outputs not in (1, 2):
@@ -94,9 +94,9 @@ class Proposal(
         for x, name, numbers in ((class_probs, "class_probs", 2), (bbox_deltas, "bbox_deltas", 4)):
             if x.shape is not None:
                 if len(x.shape) != 4:
-                    raise RuleError("detection.rank", f"{name} must have rank 4, got {len(x.shape)}")
+                    raise RuleError("shape.rank", f"{name} must have rank 4, got {len(x.shape)}")
                 if symbolic.equal(x.shape[1], numbers * count) is False:
-                    raise RuleError("detection.boxes", f"{name} must have {numbers} * {count} channels, got {x.shape[1]}")
+                    raise RuleError("shape.disagree", f"{name} must have {numbers} * {count} channels, got {x.shape[1]}")
         _check_sizes(class_probs.shape, bbox_deltas.shape, image_shape.shape)
         rows = None if class_probs.shape is None else class_probs.shape[0] * self.post_nms_topn
         return [(rows, 5), (rows,)][: self.outputs]

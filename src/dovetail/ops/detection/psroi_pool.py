@@ -32,13 +32,13 @@ class _PositionSensitive(Op):
     def validate(self) -> None:
         if self.output_dim < 1 or self.group_size < 1:
             raise RuleError(
-                "regions.size", f"output_dim and group_size must be at least 1, got {self.output_dim} and {self.group_size}"
+                "attribute.range", f"output_dim and group_size must be at least 1, got {self.output_dim} and {self.group_size}"
             )
 
     def pooled_shape(self, x: View, rois: View, factor: int) -> Any:
         """Return the output shape, where ``x`` has ``factor`` channels for one channel of the output."""
         if x.shape is not None and len(x.shape) == 4 and symbolic.equal(x.shape[1], self.output_dim * factor) is False:
-            raise RuleError("regions.channels", f"x must have {self.output_dim} * {factor} channels, got {x.shape[1]}")
+            raise RuleError("shape.disagree", f"x must have {self.output_dim} * {factor} channels, got {x.shape[1]}")
         return pooled_shape_of(x, rois, self.output_dim, self.group_size, self.group_size)
 
 
@@ -69,10 +69,10 @@ class PSROIPooling(
     def validate(self) -> None:
         super().validate()
         if self.mode not in ("average", "bilinear"):
-            raise RuleError("regions.mode", f"mode must be average or bilinear, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be average or bilinear, got {self.mode!r}")
         if self.spatial_bins_x < 1 or self.spatial_bins_y < 1:
             raise RuleError(
-                "regions.size", f"spatial bins must be at least 1 by 1, got {self.spatial_bins_y} by {self.spatial_bins_x}"
+                "attribute.range", f"spatial bins must be at least 1 by 1, got {self.spatial_bins_y} by {self.spatial_bins_x}"
             )
 
     def shape(self, x: View, rois: View) -> Any:
@@ -206,26 +206,26 @@ class DeformablePSROIPooling(
     def validate(self) -> None:
         super().validate()
         if self.mode != "bilinear_deformable":
-            raise RuleError("regions.mode", f"mode must be bilinear_deformable, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be bilinear_deformable, got {self.mode!r}")
         if self.spatial_bins_x < 1 or self.spatial_bins_y < 1 or self.part_size < 1:
             raise RuleError(
-                "regions.size",
+                "attribute.range",
                 f"spatial bins, part_size must be at least 1: {self.spatial_bins_y}, {self.spatial_bins_x}, {self.part_size}",
             )
 
     def shape(self, x: View, rois: View, offsets: View | None = None) -> Any:
         if offsets is not None and offsets.shape is not None:
             if len(offsets.shape) != 4:
-                raise RuleError("regions.rank", f"offsets must have rank 4, got {len(offsets.shape)}")
+                raise RuleError("shape.rank", f"offsets must have rank 4, got {len(offsets.shape)}")
             channels = offsets.shape[1]
             if isinstance(channels, int) and (channels < 2 or channels % 2 or self.output_dim % (channels // 2)):
                 raise RuleError(
-                    "regions.channels",
+                    "shape.multiple",
                     f"output_dim ({self.output_dim}) must be a multiple of half the channels of offsets ({channels})",
                 )
             if any(symbolic.equal(size, self.part_size) is False for size in offsets.shape[2:]):
                 raise RuleError(
-                    "regions.size",
+                    "shape.disagree",
                     f"offsets must have {self.part_size} parts per axis, got {offsets.shape[2]} by {offsets.shape[3]}",
                 )
         return self.pooled_shape(x, rois, self.group_size**2)

@@ -45,18 +45,18 @@ class _RoiAlignBase(Op):
     def validate(self) -> None:
         if self.output_height < 1 or self.output_width < 1:
             raise RuleError(
-                "regions.size", f"output size must be at least 1 by 1, got {self.output_height} by {self.output_width}"
+                "attribute.range", f"output size must be at least 1 by 1, got {self.output_height} by {self.output_width}"
             )
         if self.sampling_ratio < 0:
-            raise RuleError("regions.samples", f"sampling_ratio must not be negative, got {self.sampling_ratio}")
+            raise RuleError("attribute.range", f"sampling_ratio must not be negative, got {self.sampling_ratio}")
 
     def pooled_shape_of(self, x: View, rois: View, batch_indices: View, numbers: int) -> Any:
         """Return the output shape, for ``rois`` of ``numbers`` columns."""
         for view, rank, name in ((x, 4, "x"), (rois, 2, "rois"), (batch_indices, 1, "batch_indices")):
             if view.shape is not None and len(view.shape) != rank:
-                raise RuleError("regions.rank", f"{name} must have rank {rank}, got {len(view.shape)}")
+                raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(view.shape)}")
         if rois.shape is not None and symbolic.equal(rois.shape[1], numbers) is False:
-            raise RuleError("regions.columns", f"a row of rois must have {numbers} numbers, got {rois.shape[1]}")
+            raise RuleError("shape.disagree", f"a row of rois must have {numbers} numbers, got {rois.shape[1]}")
         counts = [view.shape[0] for view in (rois, batch_indices) if view.shape is not None]
         count = agree(*counts) if len(counts) == 2 else counts[0] if counts else None
         return (count, None if x.shape is None else x.shape[1], self.output_height, self.output_width)
@@ -124,7 +124,7 @@ class RoiAlign(
         super().validate()
         for word, known in ((self.mode, MODES), (self.aligned_mode, tuple(_ALIGNED_OFFSETS))):
             if word not in known:
-                raise RuleError("regions.mode", f"mode must be one of {', '.join(known)}, got {word!r}")
+                raise RuleError("attribute.value", f"mode must be one of {', '.join(known)}, got {word!r}")
 
     def shape(self, x: View, rois: View, batch_indices: View) -> Any:
         return self.pooled_shape_of(x, rois, batch_indices, 4)

@@ -25,9 +25,9 @@ def pooled_shape_of(x: View, rois: View, channels: Size | None, height: int, wid
     """Return the output shape for regions [image, x1, y1, x2, y2]."""
     for view, rank, name in ((x, 4, "x"), (rois, 2, "rois")):
         if view.shape is not None and len(view.shape) != rank:
-            raise RuleError("regions.rank", f"{name} must have rank {rank}, got {len(view.shape)}")
+            raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(view.shape)}")
     if rois.shape is not None and symbolic.equal(rois.shape[1], 5) is False:
-        raise RuleError("regions.columns", f"a row of rois must have 5 numbers, got {rois.shape[1]}")
+        raise RuleError("shape.disagree", f"a row of rois must have 5 numbers, got {rois.shape[1]}")
     return (None if rois.shape is None else rois.shape[0], channels, height, width)
 
 
@@ -63,9 +63,9 @@ class RoiPool(
 
     def validate(self) -> None:
         if len(self.pooled_shape) != 2 or min(self.pooled_shape) < 1:
-            raise RuleError("regions.size", f"pooled_shape must be two positive sizes, got {list(self.pooled_shape)}")
+            raise RuleError("attribute.range", f"pooled_shape must be two positive sizes, got {list(self.pooled_shape)}")
         if self.method not in ("max", "bilinear"):
-            raise RuleError("regions.mode", f"method must be max or bilinear, got {self.method!r}")
+            raise RuleError("attribute.value", f"method must be max or bilinear, got {self.method!r}")
 
     def shape(self, x: View, rois: View) -> Any:
         return pooled_shape_of(x, rois, x.shape[1] if x.shape is not None and len(x.shape) == 4 else None, *self.pooled_shape)

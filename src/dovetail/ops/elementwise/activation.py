@@ -114,7 +114,7 @@ class PRelu(
         wide = self.align_slope(b, x, slope)
         if wide is None:
             raise UnsupportedError(
-                "prelu.slope", f"gradient needs the axis of the slope, which {slope.type} for {x.type} leaves open"
+                "type.unknown", f"gradient needs the axis of the slope, which {slope.type} for {x.type} leaves open"
             )
         below = b.Less(x, 0)
         dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), scalar_like(b, 0, x)), wide)
@@ -295,7 +295,7 @@ class Gelu(
 
     def validate(self) -> None:
         if self.approximate not in ("none", "tanh"):
-            raise RuleError("gelu.form", f"approximate must be none or tanh, got {self.approximate!r}")
+            raise RuleError("attribute.value", f"approximate must be none or tanh, got {self.approximate!r}")
 
     def function(self, xp: Namespace, x: Array) -> Any:
         if self.approximate == "tanh":

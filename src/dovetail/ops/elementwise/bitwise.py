@@ -102,7 +102,7 @@ class BitShift(
 
     def validate(self) -> None:
         if self.direction not in ("left", "right"):
-            raise RuleError("shift.direction", f"direction must be left or right, got {self.direction!r}")
+            raise RuleError("attribute.value", f"direction must be left or right, got {self.direction!r}")
 
     def evaluate(self, xp: Namespace, x: Array, amount: Array) -> Any:
         if xp is symbolic.xp:

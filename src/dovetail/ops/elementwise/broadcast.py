@@ -130,12 +130,12 @@ def is_float(x: View | None) -> bool:
 def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
     """Sum the gradient ``g`` of a broadcast result to the shape of ``x``; None where ``x`` has no gradient.
 
-    Raises UnsupportedError [gradient.rank] where a rank is unknown.
+    Raises UnsupportedError [type.unknown] where a rank is unknown.
     """
     if x is None or not x.dtype.is_float:
         return None
     if g.shape is None or x.shape is None:
-        raise UnsupportedError("gradient.rank", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
+        raise UnsupportedError("type.unknown", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
     extra = len(g.shape) - len(x.shape)
     if extra:
         g = b.ReduceSum(g, list(range(extra)), keepdims=False)

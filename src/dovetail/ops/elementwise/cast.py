@@ -77,7 +77,7 @@ def rounding_difference(x: View, to: DType) -> str | None:
 
 def _check_rounding(round_mode: str) -> None:
     if round_mode not in ("up", "down", "nearest", "even"):
-        raise RuleError("cast.rounding", f"round_mode must be up, down, nearest or even, got {round_mode!r}")
+        raise RuleError("attribute.value", f"round_mode must be up, down, nearest or even, got {round_mode!r}")
 
 
 class Cast(
@@ -121,7 +121,9 @@ class Cast(
         check_inputs(self, (x,))
         dtype = dtype_in(x.type)
         if dtype is not None and (dtype == "nf4") != (self.source == "nf4"):
-            raise RuleError("cast.source", f"source must be nf4 for nf4 inputs alone: got source={self.source} and {dtype}")
+            raise RuleError(
+                "attribute.conflict", f"source must be nf4 for nf4 inputs alone: got source={self.source} and {dtype}"
+            )
         return [Tensor(self.to, x.shape)]
 
     def canonical(self, x: View) -> Op:
@@ -197,7 +199,7 @@ class CastLike(
     def types(self, x: View, target_type: View) -> list[Type]:
         check_inputs(self, (x, target_type))
         if dtype_in(x.type) == "nf4":
-            raise RuleError("cast.source", "CastLike takes no nf4 input; use Cast")
+            raise RuleError("attribute.conflict", "CastLike takes no nf4 input; use Cast")
         return [Tensor(dtype_in(target_type.type), x.shape)]
 
     def evaluate(self, xp: Namespace, x: Array, target_type: Array) -> Any:
@@ -224,7 +226,7 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
         check_inputs(self, (x,))
         dtype = dtype_in(x.type)
         if dtype is not None and (dtype.bits != self.to.bits or "string" in (dtype.kind, self.to.kind)):
-            raise RuleError("bitcast.bits", f"types must have equal numbers of bits, got {dtype} and {self.to}")
+            raise RuleError("attribute.conflict", f"types must have equal numbers of bits, got {dtype} and {self.to}")
         return [Tensor(self.to, x.shape)]
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:

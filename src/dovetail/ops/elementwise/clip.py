@@ -37,7 +37,7 @@ class Clip(
     def shape(self, x: View, low: View | None = None, high: View | None = None) -> Any:
         for name, bound in (("low", low), ("high", high)):
             if bound is not None and bound.shape is not None and len(bound.shape):
-                raise RuleError("clip.bound", f"{name} must be a scalar, got shape {list(bound.shape)}")
+                raise RuleError("attribute.range", f"{name} must be a scalar, got shape {list(bound.shape)}")
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, low: Array | None = None, high: Array | None = None) -> Any:

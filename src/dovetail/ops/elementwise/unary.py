@@ -115,7 +115,7 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
 
     def validate(self) -> None:
         if self.mode not in ("half_to_even", "half_away_from_zero"):
-            raise RuleError("round.mode", f"mode must be half_to_even or half_away_from_zero, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be half_to_even or half_away_from_zero, got {self.mode!r}")
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return arrays.round_half_even(xp, x) if self.mode == "half_to_even" else arrays.round_half_away(xp, x)

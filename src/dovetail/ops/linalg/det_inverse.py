@@ -30,7 +30,7 @@ class _Square(Op):
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("square.rank", f"rank must be at least 2, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"rank must be at least 2, got {len(x.shape)}")
         size = agree(*x.shape[-2:])
         return (*x.shape[:-2], size, size)
 
@@ -57,7 +57,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
     def decompose(self, b: Builder, x: Value) -> Any:
         size = x.dims[-1] if isinstance(x.dims[-1], int) else x.dims[-2]
         if not isinstance(size, int) or not 1 <= size <= 3:
-            raise UnsupportedError("square.size", f"Det decomposes into other operators for 1 to 3 rows, got {size}")
+            raise UnsupportedError("type.unknown", f"Det decomposes into other operators for 1 to 3 rows, got {size}")
         wide = wide_type(x.dtype)
         rows = as_type(b, x, wide)
         return as_type(b, _determinant(b, rows, list(range(size)), list(range(size))), x.dtype)

@@ -57,21 +57,21 @@ class Einsum(
         for term in (*operands.split(","), *([result] if arrow else [])):
             if not _TERM.fullmatch(term):
                 raise RuleError(
-                    "einsum.equation", f"term {term!r} of {self.equation!r} must consist of letters and at most one ellipsis"
+                    "attribute.value", f"term {term!r} of {self.equation!r} must consist of letters and at most one ellipsis"
                 )
         letters = result.replace("...", "")
         if len(set(letters)) < len(letters):
-            raise RuleError("einsum.equation", f"result of {self.equation!r} must name an axis once")
+            raise RuleError("attribute.value", f"result of {self.equation!r} must name an axis once")
         missing = sorted(set(letters) - set(operands))
         if missing:
-            raise RuleError("einsum.equation", f"result of {self.equation!r} has axis {missing[0]!r}, which no operand has")
+            raise RuleError("attribute.value", f"result of {self.equation!r} has axis {missing[0]!r}, which no operand has")
 
     def parse(self, xs: Sequence[Any]) -> _Equation:
-        """Parse the equation for operands of these ranks. Raises RuleError [einsum.rank], Unknown."""
+        """Parse the equation for operands of these ranks. Raises RuleError [shape.rank], Unknown."""
         operands, _, result = self.with_explicit_result().equation.partition("->")  # type: ignore[attr-defined]
         terms = operands.split(",")
         if len(terms) != len(xs):
-            raise RuleError("einsum.operands", f"{self.equation!r} needs {len(terms)} operands, got {len(xs)}")
+            raise RuleError("attribute.conflict", f"{self.equation!r} needs {len(terms)} operands, got {len(xs)}")
         if any(x.shape is None for x in xs):
             raise Unknown
         labels = [self._labels(term, len(x.shape)) for term, x in zip(terms, xs, strict=True)]
@@ -82,7 +82,7 @@ class Einsum(
         ]
         if len(set(ellipsis_ranks)) > 1 and not self.broadcast:
             raise RuleError(
-                "einsum.rank", f"ellipses of {self.equation!r} must stand for equal numbers of axes, got {ellipsis_ranks}"
+                "shape.rank", f"ellipses of {self.equation!r} must stand for equal numbers of axes, got {ellipsis_ranks}"
             )
         ellipsis_labels = tuple(str(index) for index in range(max(ellipsis_ranks, default=0), 0, -1))
         front, dots, back = result.partition("...")
@@ -92,7 +92,7 @@ class Einsum(
         front, dots, back = term.partition("...")
         ellipsis_rank = rank - len(front) - len(back)
         if ellipsis_rank < 0 or (ellipsis_rank and not dots):
-            raise RuleError("einsum.rank", f"term {term!r} does not fit an operand of rank {rank}")
+            raise RuleError("shape.rank", f"term {term!r} does not fit an operand of rank {rank}")
         return (*front, *(str(index) for index in range(ellipsis_rank, 0, -1)), *back)
 
     def sizes(self, equation: _Equation, xs: Sequence[Any]) -> dict[str, Any]:

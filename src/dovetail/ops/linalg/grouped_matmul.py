@@ -30,15 +30,15 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
 
     def shape(self, x: View, y: View, ends: View | None = None) -> Any:
         if y.shape is not None and len(y.shape) != 3:
-            raise RuleError("matmul.groups", f"mat_b must have rank 3, got {len(y.shape)}")
+            raise RuleError("shape.rank", f"mat_b must have rank 3, got {len(y.shape)}")
         if ends is not None and ends.shape is not None and len(ends.shape) != 1:
-            raise RuleError("matmul.groups", f"offsets must be a vector, got {ends.type}")
+            raise RuleError("shape.rank", f"offsets must be a vector, got {ends.type}")
         if x.shape is None or y.shape is None:
             return None
         groups, columns, inner = y.shape
         if len(x.shape) != (3 if ends is None else 2):
             expected = "3 without offsets" if ends is None else "2 with offsets"
-            raise RuleError("matmul.groups", f"mat_a must have rank {expected}, got {x.type}")
+            raise RuleError("shape.rank", f"mat_a must have rank {expected}, got {x.type}")
         agree(x.shape[-1], inner)
         if ends is None:
             return (agree(x.shape[0], groups), x.shape[1], columns)

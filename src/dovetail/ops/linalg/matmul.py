@@ -37,7 +37,7 @@ class MatMul(
         left, right = x.shape, y.shape
         for shape in (left, right):
             if shape is not None and not shape:
-                raise RuleError("matmul.scalar", "operands must have rank 1 or more, got a scalar")
+                raise RuleError("shape.rank", "operands must have rank 1 or more, got a scalar")
         if left is None or right is None:
             return None
         rows, inner = _matrix(left, self.transpose_a, row=True)
@@ -101,9 +101,9 @@ def _matrix(shape: tuple[Size, ...], transpose: bool, row: bool) -> tuple[Any, A
 
 
 def swap_last_axes(b: Builder, x: Value) -> Any:
-    """Swap the last two axes of ``x``. Raises UnsupportedError [matmul.rank] where the rank is unknown."""
+    """Swap the last two axes of ``x``. Raises UnsupportedError [type.unknown] where the rank is unknown."""
     if x.shape is None:
-        raise UnsupportedError("matmul.rank", "a transposed operand must have a known rank")
+        raise UnsupportedError("type.unknown", "a transposed operand must have a known rank")
     rank = len(x.shape)
     return x if rank < 2 else b.Transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
@@ -129,7 +129,7 @@ class Gemm(
 
     ``transpose_a`` and ``transpose_b`` transpose them first. ``c`` broadcasts to the product, or without ``broadcast`` has its
     shape. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError
-    [gemm.scale]: a fractional alpha or beta for integers is not specified.
+    [attribute.conflict]: a fractional alpha or beta for integers is not specified.
     """
 
     alpha: float = 1.0
@@ -142,7 +142,7 @@ class Gemm(
         self._check_scale(x)
         for operand in (x, y):
             if operand.shape is not None and len(operand.shape) != 2:
-                raise RuleError("gemm.rank", f"operands must be matrices, got {operand.type}")
+                raise RuleError("shape.rank", f"operands must be matrices, got {operand.type}")
         rows = columns = None
         inner: list[Any] = []
         if x.shape is not None:
@@ -162,18 +162,20 @@ class Gemm(
         if dtype is not None and dtype.is_integer:
             for name in ("alpha", "beta"):
                 if not float(getattr(self, name)).is_integer():
-                    raise UnsupportedError("gemm.scale", f"{name} must be an integer for {dtype}, got {getattr(self, name)}")
+                    raise UnsupportedError(
+                        "attribute.conflict", f"{name} must be an integer for {dtype}, got {getattr(self, name)}"
+                    )
 
     def _check_bias(self, bias: tuple[Size, ...], product: tuple[Size, Size]) -> None:
         if not self.broadcast and len(bias) != 2:
-            raise RuleError("gemm.bias", f"c must have rank 2 without broadcast, got rank {len(bias)}")
+            raise RuleError("shape.rank", f"c must have rank 2 without broadcast, got rank {len(bias)}")
         if len(bias) > 2:
-            raise RuleError("gemm.bias", f"c must have rank 2 or less, got {len(bias)}")
+            raise RuleError("shape.rank", f"c must have rank 2 or less, got {len(bias)}")
         for size, whole in zip(bias[::-1], product[::-1], strict=False):
             # A symbolic size can be 1 at run time, which broadcasts to any size.
             may_stretch = self.broadcast and (not isinstance(size, int) or size == 1)
             if not may_stretch and symbolic.equal(size, whole) is False:
-                raise RuleError("gemm.bias", f"c of size {size} must broadcast to {whole}")
+                raise RuleError("shape.broadcast", f"c of size {size} must broadcast to {whole}")
 
     def value(self, *xs: View) -> Any:
         """Shape values are not tracked through matrix products."""

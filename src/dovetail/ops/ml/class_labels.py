@@ -49,12 +49,12 @@ class Labels:
 
 
 def check_labels(operator: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
-    """Return the labels. Raises RuleError [class.labels] for both types, neither, or fewer than two labels."""
+    """Return the labels. Raises RuleError [attribute.conflict] for both types, neither, or fewer than two labels."""
     if bool(integers) == bool(strings):
-        raise RuleError("class.labels", f"{operator} needs class labels, either integers or strings")
+        raise RuleError("attribute.conflict", f"{operator} needs class labels, either integers or strings")
     labels = Labels(integers, strings)
     if len(labels) < 2:
-        raise RuleError("class.labels", f"{operator} needs at least 2 class labels, got {len(labels)}")
+        raise RuleError("attribute.length", f"{operator} needs at least 2 class labels, got {len(labels)}")
     return labels
 
 

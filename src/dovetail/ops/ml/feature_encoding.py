@@ -54,7 +54,7 @@ class Normalizer(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Normalizer-1(x; norm
 
     def validate(self) -> None:
         if self.norm not in ("max", "l1", "l2"):
-            raise RuleError("feature.norm", f"norm must be max, l1 or l2, got {self.norm!r}")
+            raise RuleError("attribute.value", f"norm must be max, l1 or l2, got {self.norm!r}")
 
     def shape(self, x: View) -> Any:
         row_count_of(x, None)
@@ -90,17 +90,17 @@ class Imputer(
 
     def validate(self) -> None:
         if bool(self.imputed_value_floats) == bool(self.imputed_value_int64s):
-            raise RuleError("feature.values", "Imputer needs either imputed_value_floats or imputed_value_int64s")
+            raise RuleError("attribute.conflict", "Imputer needs either imputed_value_floats or imputed_value_int64s")
 
     def types(self, x: View) -> list[Any]:
         suffix = "floats" if x.dtype.is_float else "int64s"
         values = self._values(x.dtype)
         if not values:
-            raise RuleError("feature.values", f"Imputer needs imputed_value_{suffix} for {x.dtype}")
+            raise RuleError("attribute.conflict", f"Imputer needs imputed_value_{suffix} for {x.dtype}")
         if not x.dtype.is_float:
             low, high = x.dtype.range()
             if not all(low <= value <= high for value in (*values, self.replaced_value_int64)):
-                raise RuleError("feature.values", f"a value of Imputer is out of the range of {x.dtype}")
+                raise RuleError("attribute.range", f"a value of Imputer is out of the range of {x.dtype}")
         _check_values(f"imputed_value_{suffix}", values, x)
         return [x.type]
 
@@ -130,15 +130,15 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
 
     def validate(self) -> None:
         if bool(self.cats_int64s) == bool(self.cats_strings):
-            raise RuleError("feature.categories", "OneHotEncoder needs either cats_int64s or cats_strings")
+            raise RuleError("attribute.conflict", "OneHotEncoder needs either cats_int64s or cats_strings")
         categories = self.cats_strings or self.cats_int64s
         if len(set(categories)) < len(categories):
-            raise RuleError("feature.categories", "categories of OneHotEncoder must be different")
+            raise RuleError("attribute.conflict", "categories of OneHotEncoder must be different")
 
     def shape(self, x: View) -> Any:
         dtype = x.type.dtype
         if dtype is not None and (dtype == "string") != bool(self.cats_strings):
-            raise RuleError("feature.categories", f"the categories do not have the type of x, {dtype}")
+            raise RuleError("attribute.conflict", f"the categories do not have the type of x, {dtype}")
         return None if x.shape is None else (*x.shape, len(self.cats_strings or self.cats_int64s))
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
@@ -154,7 +154,7 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
                 is_category = is_category & ~xp.expand_dims(xp.isnan(x), axis=-1)
             is_known = bool(xp.all(xp.any(is_category, axis=-1)))
         if not self.zeros and not is_known:
-            raise RuleError("feature.categories", "an element has no category, and zeros of OneHotEncoder is false")
+            raise RuleError("attribute.conflict", "an element has no category, and zeros of OneHotEncoder is false")
         return xp.astype(is_category, xp.float32)
 
     def decompose(self, b: Builder, x: Value) -> Any:
@@ -183,19 +183,19 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
 
     def validate(self) -> None:
         if not self.inputdimensions or any(size < 0 for size in self.inputdimensions):
-            raise RuleError("feature.count", f"inputdimensions must be given and not negative, got {list(self.inputdimensions)}")
+            raise RuleError("shape.disagree", f"inputdimensions must be given and not negative, got {list(self.inputdimensions)}")
 
     def shape(self, *xs: View) -> Any:
         if len(xs) != len(self.inputdimensions):
             raise RuleError(
-                "feature.count", f"inputs ({len(xs)}) and inputdimensions ({len(self.inputdimensions)}) must be as many"
+                "shape.disagree", f"inputs ({len(xs)}) and inputdimensions ({len(self.inputdimensions)}) must be as many"
             )
         counts = []
         for x in xs:
             x.dtype  # noqa: B018  raises for an input that is no tensor
             if x.shape is not None:
                 if not x.shape:
-                    raise RuleError("input.rank", "FeatureVectorizer needs inputs of rank at least 1, got a scalar")
+                    raise RuleError("shape.rank", "FeatureVectorizer needs inputs of rank at least 1, got a scalar")
                 counts.append(1 if len(x.shape) == 1 else x.shape[0])
         if any(symbolic.equal(count, counts[0]) is False for count in counts):
             raise RuleError("shape.disagree", f"numbers of rows must be equal, got {', '.join(map(str, counts))}")
@@ -217,12 +217,12 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
 
 
 def _check_values(name: str, values: tuple[Any, ...], x: View) -> None:
-    """Raise RuleError [feature.values] unless there are no values, one, or one per feature."""
+    """Raise RuleError [attribute.length] unless there are no values, one, or one per feature."""
     if len(values) < 2 or x.shape is None:
         return
     if not x.shape or symbolic.equal(x.shape[-1], len(values)) is False:
         raise RuleError(
-            "feature.values", f"{name} ({len(values)} values) must match the last axis of [{', '.join(map(str, x.shape))}]"
+            "attribute.length", f"{name} ({len(values)} values) must match the last axis of [{', '.join(map(str, x.shape))}]"
         )
 
 

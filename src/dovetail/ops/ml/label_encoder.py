@@ -29,11 +29,11 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, default: T1 -> y: T1"):
     def shape(self, x: View, keys: View, values: View, default: View) -> Any:
         for name, table in (("keys", keys), ("values", values)):
             if table.shape is not None and len(table.shape) != 1:
-                raise RuleError("label.table", f"{name} must be a vector, got rank {len(table.shape)}")
+                raise RuleError("shape.rank", f"{name} must be a vector, got rank {len(table.shape)}")
         if keys.shape is not None and values.shape is not None:
             agree(keys.shape[0], values.shape[0])
         if default.shape is not None and any(isinstance(size, int) and size != 1 for size in default.shape):
-            raise RuleError("label.table", f"default must be one element, got shape {list(default.shape)}")
+            raise RuleError("shape.single", f"default must be one element, got shape {list(default.shape)}")
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, keys: Array, values: Array, default: Array) -> Any:

@@ -75,9 +75,9 @@ class LinearClassifier(
         count = self.score_count()
         _check_lengths("LinearClassifier", self.coefficients, self.intercepts, count)
         if count != len(labels) and not (count == 1 and len(labels) == 2):
-            raise RuleError("linear.coefficients", f"rows of coefficients ({count}) must match the classes ({len(labels)})")
+            raise RuleError("attribute.length", f"rows of coefficients ({count}) must match the classes ({len(labels)})")
         if count == 1 and self.post_transform == "PROBIT":
-            raise RuleError("score.transform", "PROBIT of a single score leaves the other class without a score")
+            raise RuleError("attribute.conflict", "PROBIT of a single score leaves the other class without a score")
 
     def labels(self) -> Labels:
         return check_labels("LinearClassifier", self.classlabels_ints, self.classlabels_strings)
@@ -116,24 +116,24 @@ def as_rows(b: Builder, x: Value, dtype: DType = dtypes.f32) -> Any:
 
 
 def row_count_of(x: View, features: int | None) -> Any:
-    """Return the number of rows of ``x``, None where unknown. Raises RuleError [input.rank], [feature.count]."""
+    """Return the number of rows of ``x``, None where unknown. Raises RuleError [shape.rank], [shape.disagree]."""
     if x.shape is None:
         return None
     if len(x.shape) not in (1, 2):
-        raise RuleError("input.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
+        raise RuleError("shape.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
     if features is not None and symbolic.equal(x.shape[-1], features) is False:
-        raise RuleError("feature.count", f"x must have {features} features, got {x.shape[-1]}")
+        raise RuleError("shape.disagree", f"x must have {features} features, got {x.shape[-1]}")
     return 1 if len(x.shape) == 1 else x.shape[0]
 
 
 def _check_lengths(operator: str, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> None:
     if count < 1 or not coefficients or len(coefficients) % count:
         raise RuleError(
-            "linear.coefficients", f"{operator}: coefficients ({len(coefficients)}) must be a multiple of the rows ({count})"
+            "attribute.length", f"{operator}: coefficients ({len(coefficients)}) must be a multiple of the rows ({count})"
         )
     if intercepts and len(intercepts) != count:
         raise RuleError(
-            "linear.coefficients", f"{operator}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
+            "attribute.length", f"{operator}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
         )
 
 

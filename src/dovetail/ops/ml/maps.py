@@ -33,7 +33,7 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
 
     def validate(self) -> None:
         if bool(self.classlabels_int64s) == bool(self.classlabels_strings):
-            raise RuleError("map.keys", "ZipMap needs either classlabels_int64s or classlabels_strings")
+            raise RuleError("attribute.conflict", "ZipMap needs either classlabels_int64s or classlabels_strings")
 
     def labels(self) -> tuple[Any, ...]:
         return self.classlabels_strings or self.classlabels_int64s
@@ -41,9 +41,9 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
     def types(self, x: View) -> list[Type]:
         if x.shape is not None:
             if len(x.shape) not in (1, 2):
-                raise RuleError("input.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
+                raise RuleError("shape.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
             if symbolic.equal(x.shape[-1], len(self.labels())) is False:
-                raise RuleError("map.keys", f"labels ({len(self.labels())}) must match the columns ({x.shape[-1]})")
+                raise RuleError("attribute.length", f"labels ({len(self.labels())}) must match the columns ({x.shape[-1]})")
         length = None if x.shape is None else 1 if len(x.shape) == 1 else x.shape[0]
         key = dtypes.string if self.classlabels_strings else dtypes.i64
         return [Sequence(Map(key, Tensor(dtypes.f32, ())), length)]
@@ -52,7 +52,7 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
         rows = arrays.to_numpy(x)
         labels = self.labels()
         if rows.ndim not in (1, 2) or rows.shape[-1] != len(labels):
-            raise RuleError("map.keys", f"labels ({len(labels)}) must match the columns of {list(rows.shape)}")
+            raise RuleError("attribute.length", f"labels ({len(labels)}) must match the columns of {list(rows.shape)}")
         return [dict(zip(labels, row, strict=True)) for row in np.atleast_2d(rows).tolist()]
 
 
@@ -70,12 +70,12 @@ class DictVectorizer(Op, sig="x: any -> y: T"):
 
     def validate(self) -> None:
         if bool(self.int64_vocabulary) == bool(self.string_vocabulary):
-            raise RuleError("map.keys", "DictVectorizer needs either int64_vocabulary or string_vocabulary")
+            raise RuleError("attribute.conflict", "DictVectorizer needs either int64_vocabulary or string_vocabulary")
 
     def types(self, x: View) -> list[Type]:
         map_type = map_type_of(x.type)
         if (map_type.key == "string") != bool(self.string_vocabulary):
-            raise RuleError("map.keys", f"the vocabulary must have the keys' type, got {map_type}")
+            raise RuleError("attribute.conflict", f"the vocabulary must have the keys' type, got {map_type}")
         if isinstance(map_type.element, Tensor) and map_type.element.dtype not in (None, self.dtype):
             raise RuleError("type.disagree", f"DictVectorizer of {self.dtype} does not take {map_type}")
         return [Tensor(self.dtype, (1, len(self.string_vocabulary or self.int64_vocabulary)))]
@@ -102,14 +102,14 @@ class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lo
 
     def validate(self) -> None:
         if self.cast_to not in _CAST_TYPES or self.map_form not in ("dense", "sparse"):
-            raise RuleError("map.form", f"unknown cast_to {self.cast_to!r} or map_form {self.map_form!r}")
+            raise RuleError("attribute.value", f"unknown cast_to {self.cast_to!r} or map_form {self.map_form!r}")
         if self.max_map < 1:
-            raise RuleError("map.form", f"max_map must be at least 1, got {self.max_map}")
+            raise RuleError("attribute.range", f"max_map must be at least 1, got {self.max_map}")
 
     def types(self, x: View) -> list[Type]:
         map_type = map_type_of(x.type)
         if map_type.key == "string":
-            raise RuleError("map.keys", f"keys must be integers, got {map_type}")
+            raise RuleError("attribute.conflict", f"keys must be integers, got {map_type}")
         shape: Any = (1, self.max_map if self.map_form == "sparse" else None)
         return [Tensor(_CAST_TYPES[self.cast_to], shape)]
 
@@ -118,7 +118,7 @@ class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lo
             row = [self._cast(x[key]) for key in sorted(x)]
         else:
             if any(key < 0 for key in x):
-                raise RuleError("map.keys", f"a sparse key must not be negative, got {min(x)}")
+                raise RuleError("attribute.range", f"a sparse key must not be negative, got {min(x)}")
             row = [self._cast(x[index]) if index in x else _MISSING_VALUES[self.cast_to] for index in range(self.max_map)]
         if self.cast_to == "to_string":
             return string_tensor_of(row, (1, len(row)))
@@ -130,16 +130,16 @@ class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lo
         try:
             return float(item) if self.cast_to == "to_float" else int(item)
         except (ValueError, OverflowError):
-            raise RuleError("map.value", f"{self.cast_to} cannot convert {item!r}") from None
+            raise RuleError("array.cast", f"{self.cast_to} cannot convert {item!r}") from None
 
 
 def map_type_of(type: Type) -> Map:
-    """Return the type as a Map. Raises Unknown for an unknown type, RuleError [type.map] for another type."""
+    """Return the type as a Map. Raises Unknown for an unknown type, RuleError [type.kind] for another type."""
     if isinstance(type, Map):
         return type
     if type == UNKNOWN:
         raise Unknown
-    raise RuleError("type.map", f"input must be a map, got {type}")
+    raise RuleError("type.kind", f"input must be a map, got {type}")
 
 
 __all__ = ["CastMap", "DictVectorizer", "ZipMap", "map_type_of"]

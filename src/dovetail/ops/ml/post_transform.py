@@ -20,9 +20,9 @@ _WINITZKI = 0.147
 
 
 def check_transform(name: str) -> None:
-    """Raise RuleError [score.transform] for an unknown transform."""
+    """Raise RuleError [attribute.value] for an unknown transform."""
     if name not in TRANSFORMS:
-        raise RuleError("score.transform", f"post_transform must be one of {', '.join(TRANSFORMS)}, got {name!r}")
+        raise RuleError("attribute.value", f"post_transform must be one of {', '.join(TRANSFORMS)}, got {name!r}")
 
 
 def apply_transform(b: Builder, scores: Value, name: str) -> Any:

@@ -39,17 +39,19 @@ class _SVMBase(Op):
     def validate(self) -> None:
         check_transform(self.post_transform)
         if self.kernel_type not in KERNELS:
-            raise RuleError("svm.kernel", f"kernel_type must be one of {', '.join(KERNELS)}, got {self.kernel_type!r}")
+            raise RuleError("attribute.value", f"kernel_type must be one of {', '.join(KERNELS)}, got {self.kernel_type!r}")
         if len(self.kernel_params) not in (0, 3):
-            raise RuleError("svm.kernel", f"kernel_params must be gamma, coef0 and degree, got {len(self.kernel_params)} numbers")
+            raise RuleError(
+                "attribute.length", f"kernel_params must be gamma, coef0 and degree, got {len(self.kernel_params)} numbers"
+            )
         if not self.coefficients or not self.rho:
             raise RuleError(
-                "svm.coefficients", f"coefficients and rho must not be empty, got {len(self.coefficients)} and {len(self.rho)}"
+                "attribute.length", f"coefficients and rho must not be empty, got {len(self.coefficients)} and {len(self.rho)}"
             )
         count = self.vector_count()
         if count < 0 or (count and (not self.support_vectors or len(self.support_vectors) % count)):
             raise RuleError(
-                "svm.vectors",
+                "attribute.length",
                 f"support_vectors ({len(self.support_vectors)} numbers) must be a multiple of the vectors ({count})",
             )
 
@@ -95,11 +97,11 @@ class SVMRegressor(
         super().validate()
         if self.n_supports and len(self.coefficients) != self.n_supports:
             raise RuleError(
-                "svm.coefficients", f"coefficients ({len(self.coefficients)}) must match n_supports ({self.n_supports})"
+                "attribute.length", f"coefficients ({len(self.coefficients)}) must match n_supports ({self.n_supports})"
             )
         if self.post_transform == "PROBIT":
             raise UnsupportedError(
-                "score.transform", "PROBIT of SVMRegressor is not supported: onnxruntime ignores it, and ONNX does not define it"
+                "op.unsupported", "PROBIT of SVMRegressor is not supported: onnxruntime ignores it, and ONNX does not define it"
             )
 
     def vector_count(self) -> int:
@@ -146,25 +148,27 @@ class SVMClassifier(
         super().validate()
         count, vectors = len(self.labels()), self.vector_count()
         if any(size < 0 for size in self.vectors_per_class):
-            raise RuleError("svm.vectors", f"vectors_per_class must not be negative, got {list(self.vectors_per_class)}")
+            raise RuleError("attribute.range", f"vectors_per_class must not be negative, got {list(self.vectors_per_class)}")
         if not vectors:
             if len(self.coefficients) % count:
                 raise RuleError(
-                    "svm.coefficients", f"coefficients ({len(self.coefficients)}) must be a multiple of the classes ({count})"
+                    "attribute.length", f"coefficients ({len(self.coefficients)}) must be a multiple of the classes ({count})"
                 )
             return
         if len(self.vectors_per_class) != count:
-            raise RuleError("svm.vectors", f"vectors_per_class ({len(self.vectors_per_class)}) must match the labels ({count})")
+            raise RuleError(
+                "attribute.length", f"vectors_per_class ({len(self.vectors_per_class)}) must match the labels ({count})"
+            )
         if len(self.coefficients) != (count - 1) * vectors:
-            raise RuleError("svm.coefficients", f"needs {count - 1} * {vectors} coefficients, got {len(self.coefficients)}")
+            raise RuleError("attribute.length", f"needs {count - 1} * {vectors} coefficients, got {len(self.coefficients)}")
         pairs = count * (count - 1) // 2
         if len(self.rho) != pairs or len(self.prob_a) not in (0, pairs) or len(self.prob_a) != len(self.prob_b):
             sizes = f"{len(self.rho)} of rho, {len(self.prob_a)} of prob_a, {len(self.prob_b)} of prob_b"
             raise RuleError(
-                "svm.coefficients", f"rho, prob_a and prob_b must have one element per pair of classes ({pairs}), got {sizes}"
+                "attribute.length", f"rho, prob_a and prob_b must have one element per pair of classes ({pairs}), got {sizes}"
             )
         if count == 2 and not self.prob_a and self.post_transform == "PROBIT":
-            raise RuleError("score.transform", "PROBIT of a single score leaves the other class without a score")
+            raise RuleError("attribute.conflict", "PROBIT of a single score leaves the other class without a score")
 
     def labels(self) -> Labels:
         return check_labels("SVMClassifier", self.classlabels_ints, self.classlabels_strings)

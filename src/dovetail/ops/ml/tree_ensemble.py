@@ -70,21 +70,22 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         if any(len(column) != count for column in columns) or len(self.nodes_missing_value_tracks_true) not in (0, count):
             raise RuleError("tree.nodes", f"all node attributes must have {count} entries")
         if len(self.leaf_weights) != weights:
-            raise RuleError("tree.leaves", f"leaf_weights must have {weights} entries, got {len(self.leaf_weights)}")
+            raise RuleError("tree.nodes", f"leaf_weights must have {weights} entries, got {len(self.leaf_weights)}")
         if (outside := first_outside(self.leaf_targetids, self.n_targets)) is not None:
-            raise RuleError("tree.leaves", f"leaf_targetids must be in [0, {self.n_targets - 1}], got {outside}")
+            raise RuleError("tree.nodes", f"leaf_targetids must be in [0, {self.n_targets - 1}], got {outside}")
         if self.leaf_sizes and (sum(self.leaf_sizes) != weights or min(self.leaf_sizes) < 0):
-            raise RuleError("tree.leaves", f"leaf_sizes (sum {sum(self.leaf_sizes)}) must add up to the weights ({weights})")
+            raise RuleError("tree.nodes", f"leaf_sizes (sum {sum(self.leaf_sizes)}) must add up to the weights ({weights})")
         if first_outside(self.nodes_modes, MEMBER + 1) is not None or self.nodes_modes.count(MEMBER) != len(
             self.membership_values
         ):
             raise RuleError(
-                "tree.modes",
+                "tree.nodes",
                 f"nodes_modes {sorted(set(self.nodes_modes))} do not match {len(self.membership_values)} membership_values",
             )
         if self.aggregate_function not in AGGREGATES or self.post_transform not in TRANSFORMS:
             raise RuleError(
-                "tree.words", f"unknown aggregate_function {self.aggregate_function!r} or post_transform {self.post_transform!r}"
+                "attribute.value",
+                f"unknown aggregate_function {self.aggregate_function!r} or post_transform {self.post_transform!r}",
             )
         if not self.tree_roots or min(self.nodes_featureids, default=0) < 0:
             raise RuleError("tree.nodes", "there must be a tree, and no feature below 0")
@@ -103,10 +104,10 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         if x.shape is None:
             return None
         if len(x.shape) != 2:
-            raise RuleError("input.rank", f"x must have rank 2, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"x must have rank 2, got {len(x.shape)}")
         width = x.shape[axis_in(1, 2)]
         if isinstance(width, int) and max(self.nodes_featureids) >= width:
-            raise RuleError("tree.features", f"x must have at least {max(self.nodes_featureids) + 1} features, got {width}")
+            raise RuleError("shape.disagree", f"x must have at least {max(self.nodes_featureids) + 1} features, got {width}")
         return (x.shape[0], self.n_targets)
 
     def decompose(self, b: Builder, x: Value) -> Any:
@@ -210,13 +211,13 @@ class _TreeWalk:
 def depth_of(roots: Array, next_ids: Array, is_leaf: Array, leaf_count: int) -> int:
     """Return the number of nodes of the longest path: ``next_ids`` [2, nodes] where a test holds, and where it does not.
 
-    Raises RuleError [tree.nodes] for a cycle or a missing node, [tree.leaves] for a missing leaf.
+    Raises RuleError [tree.nodes] for a cycle or a missing node, [tree.nodes] for a missing leaf.
     """
     count = next_ids.shape[1]
     if np.any((roots < 0) | (roots >= count)) or np.any(~is_leaf & ((next_ids < 0) | (next_ids >= count))):
         raise RuleError("tree.nodes", f"a node id is not in [0, {count - 1}]")
     if np.any(is_leaf & ((next_ids < 0) | (next_ids >= leaf_count))):
-        raise RuleError("tree.leaves", f"a leaf id is not in [0, {leaf_count - 1}]")
+        raise RuleError("tree.nodes", f"a leaf id is not in [0, {leaf_count - 1}]")
     # Topological order, level by level: the nodes of a cycle are never visited.
     predecessors = np.bincount(next_ids[~is_leaf], minlength=count)
     front, visited, depth = np.flatnonzero(predecessors == 0), 0, 0

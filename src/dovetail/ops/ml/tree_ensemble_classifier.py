@@ -103,13 +103,13 @@ class _TreeColumns(Op):
     def validate(self) -> None:
         check_transform(self.post_transform)
         if self.target_count() < 1:
-            raise RuleError("tree.leaves", f"there must be at least 1 target, got {self.target_count()}")
+            raise RuleError("tree.nodes", f"there must be at least 1 target, got {self.target_count()}")
         forest = _read_forest(self)
         forest.check_walks()
         _keep(self, forest)
 
     def forest(self) -> Forest:
-        """Read the columns. Raises RuleError [tree.nodes], [tree.leaves], [tree.modes]."""
+        """Read the columns. Raises RuleError [tree.nodes]."""
         return _FORESTS.get(id(self)) or _read_forest(self)
 
     def trees(self, aggregate: str, forest: Forest | None = None) -> TreeEnsemble:
@@ -136,14 +136,14 @@ class _TreeColumns(Op):
         return [part if answer is None else answer for answer, part in zip(answers, parts, strict=True)]
 
     def count_rows(self, x: View) -> Any:
-        """Return the number of rows. Raises RuleError [tree.features] for rows of too few features."""
+        """Return the number of rows. Raises RuleError [shape.disagree] for rows of too few features."""
         count = row_count_of(x, None)
         if x.shape is not None and len(x.shape) != 2:
-            raise RuleError("input.rank", f"x must have rank 2, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"x must have rank 2, got {len(x.shape)}")
         width = None if x.shape is None else x.shape[-1]
         last_feature = max(self.nodes_featureids, default=0)
         if isinstance(width, int) and last_feature >= width:
-            raise RuleError("tree.features", f"x must have at least {last_feature + 1} features, got {width}")
+            raise RuleError("shape.disagree", f"x must have at least {last_feature + 1} features, got {width}")
         return count
 
 
@@ -172,11 +172,11 @@ class TreeEnsembleRegressor(_TreeColumns, sig="x: R -> y: f32"):
     def validate(self) -> None:
         if self.aggregate_function not in AGGREGATES:
             raise RuleError(
-                "tree.words", f"aggregate_function must be one of {', '.join(AGGREGATES)}, got {self.aggregate_function!r}"
+                "attribute.value", f"aggregate_function must be one of {', '.join(AGGREGATES)}, got {self.aggregate_function!r}"
             )
         super().validate()
         if len(self.base_values) not in (0, self.n_targets):
-            raise RuleError("tree.base", f"base_values ({len(self.base_values)}) must match n_targets ({self.n_targets})")
+            raise RuleError("attribute.length", f"base_values ({len(self.base_values)}) must match n_targets ({self.n_targets})")
 
     def weight_columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
         return self.target_treeids, self.target_nodeids, self.target_ids, self.target_weights
@@ -225,15 +225,15 @@ class TreeEnsembleClassifier(_TreeColumns, sig="x: R -> y: T, z: f32"):
         count = self.target_count()
         super().validate()
         if len(self.base_values) not in ((0, 1, 2) if count == 2 else (0, count)):
-            raise RuleError("tree.base", f"base_values ({len(self.base_values)}) must match the classes ({count})")
+            raise RuleError("attribute.length", f"base_values ({len(self.base_values)}) must match the classes ({count})")
         if count == 2 and len(self.base_values) < 2 and self.forest().has_weight(self.class_ids, 1) is not True:
             if self.post_transform == "PROBIT":
                 raise UnsupportedError(
-                    "score.transform", "PROBIT of the first class alone leaves the second class without a score"
+                    "op.unsupported", "PROBIT of the first class alone leaves the second class without a score"
                 )
             if self.base_values and not self._is_of_one_class():
                 raise UnsupportedError(
-                    "tree.base", "one base value with rows that reach leaves of the first class alone is not supported"
+                    "op.unsupported", "one base value with rows that reach leaves of the first class alone is not supported"
                 )
 
     def labels(self) -> Labels:
@@ -349,7 +349,7 @@ def _read_forest(op: _TreeColumns) -> Forest:
         raise RuleError("tree.nodes", "a tree ensemble must have at least 1 node, got 0")
     words = set(op.nodes_modes) - {*MODES, "LEAF"}
     if words:
-        raise RuleError("tree.modes", f"nodes_modes must be one of {', '.join(MODES)}, LEAF, got {min(words)!r}")
+        raise RuleError("tree.nodes", f"nodes_modes must be one of {', '.join(MODES)}, LEAF, got {min(words)!r}")
     index = _NodeIndex(*ids)
     modes = np.fromiter(map(_NUMBERS.__getitem__, op.nodes_modes), np.int64, count)
     is_leaf = modes == _NUMBERS["LEAF"]
@@ -459,13 +459,13 @@ def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Arra
     sizes = len(trees), len(nodes), len(targets), len(weights)
     if len(set(sizes)) > 1:
         raise RuleError(
-            "tree.leaves", f"tree ids, node ids, targets and weights must have equal lengths, got {', '.join(map(str, sizes))}"
+            "tree.nodes", f"tree ids, node ids, targets and weights must have equal lengths, got {', '.join(map(str, sizes))}"
         )
     if not trees:
         return np.zeros(0, np.int64)
     wrong = first_outside(targets, op.target_count())
     if wrong is not None:
-        raise RuleError("tree.leaves", f"targets must be in [0, {op.target_count() - 1}], got {wrong}")
+        raise RuleError("tree.nodes", f"targets must be in [0, {op.target_count() - 1}], got {wrong}")
     rows = index.rows(np.array(trees, np.int64), np.array(nodes, np.int64), np.ones(len(trees), bool), "a weight")
     return np.where(is_leaf[rows], number[rows], -1)
 

@@ -31,16 +31,16 @@ class _Adaptive(Op):
         if x.shape is None:
             return None
         if len(x.shape) < 3:
-            raise RuleError("window.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(x.shape)}")
+            raise RuleError("shape.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(x.shape)}")
         if count is not None and symbolic.equal(count, len(x.shape) - 2) is False:
             raise RuleError(
-                "window.rank", f"output_shape ({count} elements) must have one element per spatial axis ({len(x.shape) - 2})"
+                "attribute.length", f"output_shape ({count} elements) must have one element per spatial axis ({len(x.shape) - 2})"
             )
         sizes = elements_of(size)
         if sizes is None:
             return (*x.shape[:2], *(None,) * (len(x.shape) - 2))
         if any(isinstance(item, int) and item < 1 for item in sizes):
-            raise RuleError("pool.target", f"output_shape must be at least 1, got {sizes}")
+            raise RuleError("shape.range", f"output_shape must be at least 1, got {sizes}")
         return (*x.shape[:2], *sizes)
 
     def value(self, *xs: View) -> Any:
@@ -49,7 +49,7 @@ class _Adaptive(Op):
     def targets(self, x: View, size: Any) -> list[int]:
         targets = integers_of(size)
         if targets is None:
-            raise UnsupportedError("pool.adaptive", f"{type(self).__name__} needs output_shape before run time")
+            raise UnsupportedError("type.unknown", f"{type(self).__name__} needs output_shape before run time")
         self.pooled_shape(x, size)
         return targets
 
@@ -111,7 +111,7 @@ class AdaptiveMaxPool(
 
     def validate(self) -> None:
         if self.index_element_type not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"index_element_type must be i32 or i64, got {self.index_element_type}")
+            raise RuleError("attribute.value", f"index_element_type must be i32 or i64, got {self.index_element_type}")
 
     def types(self, x: View, size: View) -> list[Type]:
         values = default_types(self, (x, size))[0]

@@ -34,14 +34,14 @@ class CausalConvWithState(
 
     def validate(self) -> None:
         if self.activation not in ("plain", "silu"):
-            raise RuleError("state.activation", f"activation must be plain or silu, got {self.activation!r}")
+            raise RuleError("attribute.value", f"activation must be plain or silu, got {self.activation!r}")
         if not 1 <= self.outputs <= 2:
             raise RuleError("node.outputs", f"CausalConvWithState has 1 or 2 outputs, got {self.outputs}")
 
     def shape(self, input: View, weight: View, bias: View | None = None, past_state: View | None = None) -> Any:
         for x, rank, name in ((input, 3, "input"), (weight, 3, "weight"), (bias, 1, "bias"), (past_state, 3, "past_state")):
             if x is not None and x.shape is not None and len(x.shape) != rank:
-                raise RuleError("state.rank", f"{name} must have rank {rank}, got {x.type}")
+                raise RuleError("shape.rank", f"{name} must have rank {rank}, got {x.type}")
         if input.shape is None:
             return [None] * self.outputs
         batch, channels, _ = input.shape
@@ -51,7 +51,7 @@ class CausalConvWithState(
             agree(weight.shape[1], 1)
             state_size = weight.shape[2] - 1
             if isinstance(state_size, int) and state_size < 0:
-                raise RuleError("state.kernel", f"kernel size must be at least 1, got {weight.type}")
+                raise RuleError("shape.range", f"kernel size must be at least 1, got {weight.type}")
         if bias is not None and bias.shape is not None:
             agree(bias.shape[0], channels)
         if past_state is not None and past_state.shape is not None:
@@ -67,7 +67,7 @@ class CausalConvWithState(
         if not isinstance(channels, int):
             channels = input.dims[1]
         if not isinstance(channels, int) or not isinstance(kernel_size, int):
-            raise UnsupportedError("state.kernel", f"CausalConvWithState needs known channels and kernel size, got {weight.type}")
+            raise UnsupportedError("type.unknown", f"CausalConvWithState needs known channels and kernel size, got {weight.type}")
         if past_state is None:
             past_state = b.Expand(
                 b.constant(0, input.dtype), join_sizes(b, [shape_value(b, input, [0]), channels, kernel_size - 1])

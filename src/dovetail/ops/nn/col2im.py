@@ -41,20 +41,20 @@ class Col2Im(
             agree(*known_counts)
         shape, sizes, kernel = x.shape, elements_of(image), elements_of(block)
         if shape is not None and len(shape) not in (2, 3):
-            raise RuleError("blocks.rank", f"rank must be 2 or 3 (channels, blocks), got {len(shape)}")
+            raise RuleError("shape.rank", f"rank must be 2 or 3 (channels, blocks), got {len(shape)}")
         if shape is None or not known_counts:
             return None
         block_counts = None if sizes is None or kernel is None else self.geometry(sizes, kernel).outs
         if block_counts is not None and symbolic.equal(shape[-1], symbolic.product(block_counts)) is False:
             raise RuleError(
-                "blocks.count",
+                "shape.disagree",
                 f"number of blocks ({shape[-1]}) must equal the number of block positions ({symbolic.product(block_counts)})",
             )
         channels = None
         if kernel is not None:
             elements = symbolic.product(kernel)
             if isinstance(shape[-2], int) and isinstance(elements, int) and (not elements or shape[-2] % elements):
-                raise RuleError("blocks.divide", f"channels ({shape[-2]}) must be a multiple of the block elements ({elements})")
+                raise RuleError("shape.multiple", f"channels ({shape[-2]}) must be a multiple of the block elements ({elements})")
             channels = shape[-2] // elements if isinstance(elements, int) else None
         return (*shape[:-2], channels, *(sizes or [None] * known_counts[0]))
 
@@ -66,7 +66,7 @@ class Col2Im(
         """Scatter each element to its position, without those on the padding."""
         sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
-            raise UnsupportedError("blocks.size", "Col2Im needs image_shape and block_shape before run time")
+            raise UnsupportedError("constant.needed", "Col2Im needs image_shape and block_shape before run time")
         self.shape(x, image, block)
         geometry = self.geometry(sizes, kernel)
         refuse_table((*kernel, *geometry.outs), 32, "the positions of a Col2Im")

@@ -41,20 +41,21 @@ class Convolution(SlidingWindowOp):
     def validate(self) -> None:
         super().validate()
         if self.group < 1:
-            raise RuleError("conv.group", f"group must be at least 1, got {self.group}")
+            raise RuleError("attribute.range", f"group must be at least 1, got {self.group}")
 
     def _kernel(self, x: View, w: View) -> tuple[Any, ...]:
         """Return the kernel sizes; weights and ``kernel_shape`` must agree."""
         shape = w.dims
         if len(shape) < 3 or (x.shape is not None and len(x.shape) != len(shape)):
             raise RuleError(
-                "conv.rank", f"ranks {'?' if x.shape is None else len(x.shape)}, {len(shape)} must be equal and at least 3"
+                "shape.rank", f"ranks {'?' if x.shape is None else len(x.shape)}, {len(shape)} must be equal and at least 3"
             )
         if self.kernel_shape is None:
             return tuple(shape[2:])
         if len(self.kernel_shape) != len(shape) - 2:
             raise RuleError(
-                "conv.kernel", f"kernel_shape {list(self.kernel_shape)} must have {len(shape) - 2} elements, one per spatial axis"
+                "attribute.length",
+                f"kernel_shape {list(self.kernel_shape)} must have {len(shape) - 2} elements, one per spatial axis",
             )
         return tuple(map(agree, self.kernel_shape, shape[2:]))
 
@@ -62,7 +63,7 @@ class Convolution(SlidingWindowOp):
         if bias is None or bias.shape is None:
             return
         if len(bias.shape) != 1:
-            raise RuleError("conv.bias", f"bias must be a vector, got rank {len(bias.shape)}")
+            raise RuleError("shape.rank", f"bias must be a vector, got rank {len(bias.shape)}")
         agree(bias.shape[0], channels)
 
     def _with_bias(self, xp: Namespace, kind: Any, y: Array, bias: Array) -> Any:
@@ -97,14 +98,14 @@ class Conv(
         kernel = self._kernel(x, w)
         outputs = w.dims[0]
         if isinstance(outputs, int) and outputs % self.group:
-            raise RuleError("conv.group", f"output channels ({outputs}) must be a multiple of group ({self.group})")
+            raise RuleError("shape.multiple", f"output channels ({outputs}) must be a multiple of group ({self.group})")
         self._check_bias(bias, outputs)
         if x.shape is None:
             return (None, outputs, *(None,) * len(kernel))
         sizes = spatial_sizes(x.shape)
         if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
             raise RuleError(
-                "conv.channels", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
+                "shape.disagree", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
             )
         return (x.shape[0], outputs, *self.geometry(sizes, kernel).outs)
 
@@ -157,7 +158,7 @@ class ConvTranspose(
     element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
     extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
 
-    Raises UnsupportedError [conv.output-shape] where sources disagree: more than a stride is missing, or anything with same_*.
+    Raises UnsupportedError [attribute.length] where sources disagree: more than a stride is missing, or anything with same_*.
     Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
     ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
     """
@@ -173,20 +174,20 @@ class ConvTranspose(
         self._check_bias(bias, outputs)
         target = None if output_shape is None or output_shape.value is None else [_plain(size) for size in output_shape.value]
         if target is not None and len(target) != len(kernel):
-            raise RuleError("conv.output-shape", f"output_shape must have {len(kernel)} elements, got {len(target)}")
+            raise RuleError("attribute.length", f"output_shape must have {len(kernel)} elements, got {len(target)}")
         if x.shape is None:
             return (None, outputs, *(target or (None,) * len(kernel)))
         sizes = spatial_sizes(x.shape)
         channels = w.dims[0]
         if symbolic.equal(agree(x.shape[1], channels) % self.group, 0) is False:
-            raise RuleError("conv.group", f"input channels ({channels}) must be a multiple of group ({self.group})")
+            raise RuleError("shape.multiple", f"input channels ({channels}) must be a multiple of group ({self.group})")
         if output_shape is not None and target is None:
             return (x.shape[0], outputs, *(None,) * len(kernel))
         return (x.shape[0], outputs, *self.transposed_geometry(sizes, kernel, target).outs)
 
     def _check_target(self, output_shape: Any) -> None:
         if output_shape is not None and output_shape.shape is not None and len(output_shape.shape) != 1:
-            raise RuleError("conv.output-shape", f"output_shape must be a vector, got rank {len(output_shape.shape)}")
+            raise RuleError("shape.rank", f"output_shape must be a vector, got rank {len(output_shape.shape)}")
 
     def transposed_geometry(self, sizes: Sequence[Any], kernel: Sequence[Any], target: Sequence[Any] | None) -> Geometry:
         """Compute the padding cut off at both ends (negative: zeros are added) and the output sizes."""
@@ -204,7 +205,7 @@ class ConvTranspose(
             else:
                 out = full + extra[axis] - begins[axis] - ends[axis] if target is None else target[axis]
             if isinstance(out, int) and out < 0:
-                raise RuleError("window.size", f"output size must not be negative, got {out}")
+                raise RuleError("shape.range", f"output size must not be negative, got {out}")
             ends[axis] = full - begins[axis] - out
             outs.append(out)
         return Geometry(tuple(kernel), strides, dilations, tuple(begins), tuple(ends), tuple(outs))
@@ -212,7 +213,7 @@ class ConvTranspose(
     def _check_surplus(self, surplus: Any, allowed: int) -> None:
         if isinstance(surplus, int) and -surplus >= allowed:
             text = f"output_shape must exceed the full output by less than {allowed} elements, got {-surplus}"
-            raise UnsupportedError("conv.output-shape", f"{text} with auto_pad {self.auto_pad}")
+            raise UnsupportedError("op.unsupported", f"{text} with auto_pad {self.auto_pad}")
 
     def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
         target = None if output_shape is None else [int(size) for size in output_shape]
@@ -306,7 +307,7 @@ class ConvTranspose(
             if output_shape is not None:
                 if self._is_size_times_stride(x, w, output_shape):
                     return b.add(self, x, w, bias)[0]
-                raise UnsupportedError("conv.output-shape", "output_shape with same_* padding must be known before run time")
+                raise UnsupportedError("type.unknown", "output_shape with same_* padding must be known before run time")
             count = len(w.dims) - 2
             target = b.Multiply(_vector(b, sizes_of(b, x)), list(self.steps(count)[0]))
             return b.add(self, x, w, bias, target)[0]

@@ -55,7 +55,7 @@ class DeformConv(
     def validate(self) -> None:
         super().validate()
         if self.offset_group < 1:
-            raise RuleError("conv.group", f"offset_group must be at least 1, got {self.offset_group}")
+            raise RuleError("attribute.range", f"offset_group must be at least 1, got {self.offset_group}")
 
     def shape(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Any:
         if w.shape is None:
@@ -67,14 +67,14 @@ class DeformConv(
         if x.shape is not None:
             if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
                 raise RuleError(
-                    "conv.channels", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
+                    "shape.disagree", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
                 )
             for count, name in ((self.group, "group"), (self.offset_group, "offset_group")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
-                    raise RuleError("conv.group", f"input channels ({x.shape[1]}) must be a multiple of {name} ({count})")
+                    raise RuleError("shape.multiple", f"input channels ({x.shape[1]}) must be a multiple of {name} ({count})")
             batch, outs = x.shape[0], self.geometry(spatial_sizes(x.shape), kernel).outs
         if isinstance(w.dims[0], int) and w.dims[0] % self.group:
-            raise RuleError("conv.group", f"output channels ({w.dims[0]}) must be a multiple of group ({self.group})")
+            raise RuleError("shape.multiple", f"output channels ({w.dims[0]}) must be a multiple of group ({self.group})")
         for item, numbers in ((offset, len(kernel)), (mask, 1)):
             if item is not None and item.shape is not None:
                 self._check_offsets(item, numbers, kernel, batch, outs)
@@ -83,7 +83,7 @@ class DeformConv(
     def _check_offsets(self, item: View, numbers: int, kernel: Any, batch: Size | None, outs: Any) -> None:
         """Check the shape of the offsets or of the mask."""
         if len(item.dims) != len(kernel) + 2:
-            raise RuleError("conv.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
+            raise RuleError("shape.rank", f"offset and mask must have rank {len(kernel) + 2}, got {len(item.dims)}")
         agree(item.dims[1], symbolic.product(kernel) * numbers * self.offset_group)
         for ours, theirs in zip((batch, *outs), (item.dims[0], *item.dims[2:]), strict=True):
             if ours is not None:

@@ -54,7 +54,7 @@ class Dropout(
         bound = check_inputs(self, (x, ratio, training))
         for scalar, name in ((ratio, "ratio"), (training, "training_mode")):
             if scalar is not None and scalar.shape is not None and any(symbolic.equal(size, 1) is False for size in scalar.shape):
-                raise RuleError("dropout.scalar", f"{name} must be a scalar, got {scalar.type}")
+                raise RuleError("shape.single", f"{name} must be a scalar, got {scalar.type}")
         kind = bound.get("F")
         types: list[Type] = [Tensor(kind, x.shape), Tensor(kind if self.mask_like else dtypes.boolean, x.shape)]
         return types[: self.outputs]
@@ -66,7 +66,7 @@ class Dropout(
             mask, y = xp.ones_like(x, dtype=xp.bool if hasattr(xp, "bool") else bool), x
         else:
             if not 0 <= share < 1:
-                raise EngineError("dropout.ratio", f"ratio must be in [0, 1), got {share}")
+                raise EngineError("attribute.range", f"ratio must be in [0, 1), got {share}")
             draws = np.random.RandomState((self.seed or 0) % 2**32).uniform(0, 1, tuple(x.shape))
             mask = arrays.from_numpy(xp, draws >= share, x)
             wide = arrays.widen(xp, x)

@@ -55,25 +55,25 @@ class GridSample(
     def validate(self) -> None:
         for name, values in (("mode", MODES), ("padding_mode", PADDINGS)):
             if getattr(self, name) not in values:
-                raise RuleError("sampling.mode", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
+                raise RuleError("attribute.value", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
 
     def shape(self, x: View, grid: View) -> Any:
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not dtype.is_float:
             raise UnsupportedError(
-                "sampling.integer", f"mode {self.mode} needs floats, got {dtype}: sources round integers differently"
+                "op.unsupported", f"mode {self.mode} needs floats, got {dtype}: sources round integers differently"
             )
         for item, name in ((x, "x"), (grid, "grid")):
             if item.shape is not None and len(item.shape) < 3:
-                raise RuleError("sampling.rank", f"rank of {name} must be at least 3, got {len(item.shape)}")
+                raise RuleError("shape.rank", f"rank of {name} must be at least 3, got {len(item.shape)}")
         if x.shape is None or grid.shape is None:
             shape = x.shape or grid.shape
             return None if shape is None else (None,) * len(shape)
         if len(x.shape) != len(grid.shape):
-            raise RuleError("sampling.rank", f"ranks of x ({len(x.shape)}) and grid ({len(grid.shape)}) must be equal")
+            raise RuleError("shape.rank", f"ranks of x ({len(x.shape)}) and grid ({len(grid.shape)}) must be equal")
         if symbolic.equal(grid.shape[-1], len(x.shape) - 2) is False:
             raise RuleError(
-                "sampling.rank",
+                "shape.disagree",
                 f"last axis of grid ({grid.shape[-1]}) must have one element per spatial axis ({len(x.shape) - 2})",
             )
         return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
@@ -183,18 +183,18 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
     def shape(self, theta: View, size: View) -> Any:
         count = length_of_vector(size, "size")
         if theta.shape is not None and len(theta.shape) != 3:
-            raise RuleError("sampling.rank", f"theta must have rank 3, got {len(theta.shape)}")
+            raise RuleError("shape.rank", f"theta must have rank 3, got {len(theta.shape)}")
         if not isinstance(count, int):
             return None
         axes = count - 2
         if axes not in (2, 3):
-            raise RuleError("sampling.rank", f"size must have 4 or 5 elements, got {count}")
+            raise RuleError("attribute.length", f"size must have 4 or 5 elements, got {count}")
         sizes = elements_of(size) or [None] * count
         if theta.shape is not None:
             for actual, expected in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
                 if symbolic.equal(actual, expected) is False:
                     raise RuleError(
-                        "sampling.rank",
+                        "shape.disagree",
                         f"theta must hold {axes} by {axes + 1} matrices, got {theta.shape[1]} by {theta.shape[2]}",
                     )
         batch = None if theta.shape is None else theta.shape[0] if sizes[0] is None else agree(theta.shape[0], sizes[0])
@@ -204,12 +204,12 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         length = length_of_vector(size, "size")
         axes = (length if isinstance(length, int) else theta.dims[2] + 1) - 2
         if not isinstance(axes, int):
-            raise UnsupportedError("sampling.rank", "AffineGrid needs the number of axes before run time")
+            raise UnsupportedError("type.unknown", "AffineGrid needs the number of axes before run time")
         kind = wide_type(theta.dtype)
         sizes = elements_of(size)
         static_sizes = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
         if self.align_corners and static_sizes is not None and 1 in static_sizes[2:]:
-            raise UnsupportedError("sampling.single", "align_corners needs at least 2 elements per axis: sources differ for 1")
+            raise UnsupportedError("op.unsupported", "align_corners needs at least 2 elements per axis: sources differ for 1")
         vector = size if size.dtype == "i64" else b.Cast(size, to=dtypes.i64)
         spatial: Any = static_sizes[2:] if static_sizes is not None else b.Slice(vector, [2], [axes + 2], [0])
         columns = []

@@ -81,11 +81,11 @@ class GroupConvTranspose(
 
 def _check_rank(w: View) -> None:
     if w.shape is not None and len(w.shape) < 4:
-        raise RuleError("conv.rank", f"rank of grouped weights must be at least 4, got {len(w.shape)}")
+        raise RuleError("shape.rank", f"rank of grouped weights must be at least 4, got {len(w.shape)}")
 
 
 def _groups(w: View) -> int:
-    """Return the number of groups. Raises Unknown, RuleError [conv.rank]."""
+    """Return the number of groups. Raises Unknown, RuleError [shape.rank]."""
     _check_rank(w)
     if w.shape is None or not isinstance(w.shape[0], int):
         raise Unknown

@@ -41,7 +41,7 @@ class LRN(
 
     def validate(self) -> None:
         if self.size < 1:
-            raise RuleError("norm.size", f"size must be at least 1, got {self.size}")
+            raise RuleError("attribute.range", f"size must be at least 1, got {self.size}")
 
     def shape(self, x: View) -> Any:
         if x.shape is not None:
@@ -94,7 +94,7 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
 
     def validate(self) -> None:
         if self.eps_mode not in ("add", "max"):
-            raise RuleError("norm.epsilon-mode", f"eps_mode must be add or max, got {self.eps_mode!r}")
+            raise RuleError("attribute.value", f"eps_mode must be add or max, got {self.eps_mode!r}")
 
     def shape(self, x: View, axes: View) -> Any:
         if x.shape is not None and axes.value is not None:
@@ -124,7 +124,7 @@ class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization
 
     def validate(self) -> None:
         if self.p not in (1, 2):
-            raise RuleError("norm.p", f"p must be 1 or 2, got {self.p}")
+            raise RuleError("attribute.range", f"p must be 1 or 2, got {self.p}")
 
     def shape(self, x: View) -> Any:
         if x.shape is not None:

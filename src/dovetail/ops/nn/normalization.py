@@ -34,7 +34,7 @@ class NormalizationOp(Op):
 def check_parameter(shape: Shape, parameter: Any) -> None:
     """Check that a scale or bias broadcasts to ``shape`` without extending it.
 
-    Raises RuleError [norm.parameters], [shape.broadcast].
+    Raises RuleError [shape.broadcast].
     """
     if parameter is None or parameter.shape is None:
         return
@@ -43,7 +43,7 @@ def check_parameter(shape: Shape, parameter: Any) -> None:
     pairs = zip(common or (), shape, strict=False)
     is_extended = any(size is not None and ours is not None and symbolic.equal(size, ours) is False for size, ours in pairs)
     if common is None or is_extended:
-        raise RuleError("norm.parameters", f"a scale or bias of shape {list(own)} must broadcast to {list(shape)}")
+        raise RuleError("shape.broadcast", f"a scale or bias of shape {list(own)} must broadcast to {list(shape)}")
 
 
 def is_parameter(shape: Shape | None, parameter: Any) -> bool:
@@ -77,7 +77,7 @@ def check_vector(values: View, size: Any, name: str) -> None:
     if values is None or values.shape is None:
         return
     if len(values.shape) != 1:
-        raise RuleError("norm.parameters", f"{name} must be a vector, got rank {len(values.shape)}")
+        raise RuleError("shape.rank", f"{name} must be a vector, got rank {len(values.shape)}")
     agree(values.shape[0], size)
 
 
@@ -114,20 +114,20 @@ class BatchNormalization(
         if not 1 <= self.outputs <= (3 if self.training_mode else 1):
             raise RuleError("node.outputs", f"number of outputs must be 1, or up to 3 with training_mode, got {self.outputs}")
         if self.training_mode and not self.spatial:
-            raise UnsupportedError("norm.training", "training_mode needs spatial")
+            raise UnsupportedError("op.unsupported", "training_mode needs spatial")
 
     def shape(self, x: View, *parameters: View) -> Any:
         if x.shape is None:
             return [None] * self.outputs
         if not x.shape:
-            raise RuleError("norm.rank", "rank must be at least 1, got 0")
+            raise RuleError("shape.rank", "rank must be at least 1, got 0")
         channels = x.shape[1] if len(x.shape) > 1 else 1
         for values, name in zip(parameters, ("scale", "bias", "mean", "variance"), strict=True):
             if self.spatial:
                 check_vector(values, channels, name)
             elif values.shape is not None:
                 if len(values.shape) != len(x.shape) - 1:
-                    raise RuleError("norm.parameters", f"{name} must have rank {len(x.shape) - 1}, got {len(values.shape)}")
+                    raise RuleError("shape.rank", f"{name} must have rank {len(x.shape) - 1}, got {len(values.shape)}")
                 tuple(map(agree, values.shape, x.shape[1:]))
         return [x.shape, (channels,), (channels,)][: self.outputs]
 
@@ -197,7 +197,7 @@ class MeanVarianceNormalization(
 
     def validate(self) -> None:
         if self.eps_mode not in ("inside_sqrt", "outside_sqrt"):
-            raise RuleError("norm.epsilon-mode", f"eps_mode must be inside_sqrt or outside_sqrt, got {self.eps_mode!r}")
+            raise RuleError("attribute.value", f"eps_mode must be inside_sqrt or outside_sqrt, got {self.eps_mode!r}")
 
     def shape(self, x: View, axes: View) -> Any:
         if x.shape is not None and axes.value is not None:
@@ -389,16 +389,16 @@ class GroupNormalization(
 
     def validate(self) -> None:
         if self.num_groups < 1:
-            raise RuleError("norm.groups", f"num_groups must be at least 1, got {self.num_groups}")
+            raise RuleError("attribute.range", f"num_groups must be at least 1, got {self.num_groups}")
 
     def shape(self, x: View, scale: View, bias: View) -> Any:
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("norm.rank", f"rank must be at least 2 (batch, channels), got {len(x.shape)}")
+            raise RuleError("shape.rank", f"rank must be at least 2 (batch, channels), got {len(x.shape)}")
         channels = x.shape[1]
         if symbolic.equal(channels % self.num_groups, 0) is False:
-            raise RuleError("norm.groups", f"channels ({channels}) must be a multiple of num_groups ({self.num_groups})")
+            raise RuleError("shape.multiple", f"channels ({channels}) must be a multiple of num_groups ({self.num_groups})")
         for values, name in ((scale, "scale"), (bias, "bias")):
             check_vector(values, self.num_groups if self.per_group else channels, name)
         return x.shape

@@ -60,9 +60,9 @@ class _Pool(SlidingWindowOp):
     def validate(self) -> None:
         super().validate()
         if min(self.kernel_shape, default=1) < 1:
-            raise RuleError("window.size", f"kernel_shape must be at least 1, got {list(self.kernel_shape)}")
+            raise RuleError("attribute.range", f"kernel_shape must be at least 1, got {list(self.kernel_shape)}")
         if self.rounding_type not in ("floor", "ceil", "ceil_torch"):
-            raise RuleError("pool.rounding", f"rounding_type must be floor, ceil or ceil_torch, got {self.rounding_type!r}")
+            raise RuleError("attribute.value", f"rounding_type must be floor, ceil or ceil_torch, got {self.rounding_type!r}")
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
         refuse_small_input(rest)
@@ -78,7 +78,7 @@ class _Pool(SlidingWindowOp):
         sizes = spatial_sizes(x.dims)
         if len(sizes) != len(self.kernel_shape):
             raise RuleError(
-                "window.rank",
+                "attribute.length",
                 f"kernel_shape ({len(self.kernel_shape)} elements) must have one element per spatial axis ({len(sizes)})",
             )
         return sizes
@@ -275,7 +275,7 @@ class AveragePool(
     def validate(self) -> None:
         super().validate()
         if self.divisor not in ("inside", "padded", "window"):
-            raise RuleError("pool.divisor", f"divisor must be inside, padded or window, got {self.divisor!r}")
+            raise RuleError("attribute.value", f"divisor must be inside, padded or window, got {self.divisor!r}")
 
     def shape(self, x: View) -> Any:
         return self._output_shape(x)
@@ -332,7 +332,7 @@ class AveragePool(
         except Unknown:
             pass
         if self.rounding_type != "floor":
-            raise UnsupportedError("pool.rounding", f"the gradient of {self} needs static sizes")
+            raise UnsupportedError("type.unknown", f"the gradient of {self} needs static sizes")
         if self.divisor != "inside" and (any(self.pads or ()) or self.auto_pad.startswith("same")):
             # Every window lies completely in the padded input.
             return b.constant(prod(self.kernel_shape), x.dtype)
@@ -369,14 +369,14 @@ class MaxUnpool(
                 raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(sizes)}")
             for size, whole in zip(inner, sizes, strict=True):
                 if symbolic.less(whole, size) is True:
-                    raise RuleError("pool.target", f"output_shape must be at least the size of its axis ({size}), got {whole}")
+                    raise RuleError("shape.range", f"output_shape must be at least the size of its axis ({size}), got {whole}")
         return tuple(sizes)
 
     def default_output_shape(self, shape: Shape) -> tuple[Any, ...]:
         """Return the output shape without ``output_shape``."""
         count = len(shape) - 2
         if count < 1 or len(self.kernel_shape) != count:
-            raise RuleError("window.rank", f"kernel_shape {list(self.kernel_shape)} must have {count} elements")
+            raise RuleError("attribute.length", f"kernel_shape {list(self.kernel_shape)} must have {count} elements")
         strides, _ = self.steps(count)
         begins, ends = self.explicit_pads(count)
         axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
@@ -429,7 +429,7 @@ class LpPool(
     def validate(self) -> None:
         super().validate()
         if self.p < 1:
-            raise RuleError("pool.p", f"p must be at least 1, got {self.p}")
+            raise RuleError("attribute.range", f"p must be at least 1, got {self.p}")
 
     def shape(self, x: View) -> Any:
         return self._output_shape(x)
@@ -453,7 +453,7 @@ class LpPool(
         """Average the powers over complete windows and scale to the sum."""
         simple = self.with_floor_rounding(x)
         if simple is None and self.rounding_type != "floor":
-            raise UnsupportedError("pool.rounding", f"{self} needs static sizes")
+            raise UnsupportedError("type.unknown", f"{self} needs static sizes")
         op: Any = simple or self
         mean = AveragePool(op.strides, op.pads, op.dilations, op.auto_pad, self.kernel_shape, divisor="padded")
         powers = b.Power(b.Abs(x), float(self.p))
@@ -501,7 +501,7 @@ class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p
 
     def validate(self) -> None:
         if self.p < 1:
-            raise RuleError("pool.p", f"p must be at least 1, got {self.p}")
+            raise RuleError("attribute.range", f"p must be at least 1, got {self.p}")
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         powers = xp.abs(arrays.widen(xp, x)) ** self.p

@@ -120,19 +120,19 @@ class Resize(
             ("convention", CONVENTIONS),
         ):
             if getattr(self, name) not in values:
-                raise RuleError("resize.mode", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
+                raise RuleError("attribute.value", f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
         if self.antialias and self.mode == "nearest":
-            raise RuleError("resize.antialias", "antialias needs mode linear or cubic, got nearest")
+            raise RuleError("attribute.conflict", "antialias needs mode linear or cubic, got nearest")
         if self.narrow and not self.antialias:
-            raise RuleError("resize.antialias", "narrow needs antialias")
+            raise RuleError("attribute.conflict", "narrow needs antialias")
 
     def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
-            raise RuleError("resize.target", "needs exactly one of sizes and scales")
+            raise RuleError("attribute.conflict", "needs exactly one of sizes and scales")
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not (dtype.is_float or dtype.is_integer):
-            raise RuleError("resize.type", f"mode {self.mode} needs numbers, got {dtype}")
+            raise RuleError("attribute.conflict", f"mode {self.mode} needs numbers, got {dtype}")
         for item, count in ((sizes, 1), (scales, 1), (roi, 2)):
             self._check_length(x, item, count)
         if x.shape is None:
@@ -149,11 +149,11 @@ class Resize(
         if item is None or item.shape is None:
             return
         if len(item.shape) != 1:
-            raise RuleError("resize.target", f"sizes, scales and roi must be vectors, got {item.type}")
+            raise RuleError("shape.rank", f"sizes, scales and roi must be vectors, got {item.type}")
         axes = len(self.axes) if self.axes is not None else None if x.shape is None else len(x.shape)
         if axes is not None and symbolic.equal(item.shape[0], axes * count) is False:
             raise RuleError(
-                "resize.target", f"sizes and scales ({item.shape[0]} elements) must have one element per axis ({axes})"
+                "attribute.length", f"sizes and scales ({item.shape[0]} elements) must have one element per axis ({axes})"
             )
 
     def axis_indices(self, rank: int) -> tuple[int, ...]:
@@ -188,14 +188,14 @@ class Resize(
         if self.coordinate_transformation_mode != "tf_crop_and_resize":
             return [(0.0, 1.0)] * count
         if roi is None:
-            raise RuleError("resize.roi", "tf_crop_and_resize needs roi")
+            raise RuleError("attribute.conflict", "tf_crop_and_resize needs roi")
         values = known_floats(roi)
         return None if values is None else [(values[index], values[index + count]) for index in range(count)]
 
     def _apply_aspect_policy(self, lengths: Sequence[Any], target_sizes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         negative = [size for size in target_sizes if isinstance(size, int) and size < 0]
         if negative:
-            raise RuleError("resize.target", f"sizes must not be negative, got {negative[0]}")
+            raise RuleError("shape.range", f"sizes must not be negative, got {negative[0]}")
         is_static = all(isinstance(size, int) and size > 0 for size in lengths) and all(
             isinstance(size, int) for size in target_sizes
         )
@@ -258,7 +258,7 @@ class Resize(
         return self.coordinate_transformation_mode != "tf_half_pixel_for_nn" and row.scale is not None and bool(row.scale == 1)
 
     def taps(self, row: ResizeAxis) -> Taps:
-        """Compute the taps of an axis. Raises EngineError [resize.empty], [run.memory]."""
+        """Compute the taps of an axis. Raises EngineError [shape.empty], [run.memory]."""
         _check_source(row)
         if not row.out:
             return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
@@ -307,15 +307,15 @@ class Resize(
         return np.where(taps.outside[:, None], 0, weights)
 
     def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[ResizeAxis]:
-        """Return the axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
+        """Return the axes that change. Raises UnsupportedError [type.unknown] where their sizes are not all known."""
         sizes, scales, roi = (drop_empty(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
         if rows is None or (self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None):
-            raise UnsupportedError("resize.dynamic", f"{self} needs sizes or scales before run time")
+            raise UnsupportedError("type.unknown", f"{self} needs sizes or scales before run time")
         rows = [row for row in rows if not self.is_identity(row)]
         for row in rows:
             if not (isinstance(row.size, int) and isinstance(row.out, int)):
-                raise UnsupportedError("resize.dynamic", f"{self} needs the size of axis {row.axis} before run time")
+                raise UnsupportedError("type.unknown", f"{self} needs the size of axis {row.axis} before run time")
         return rows
 
     def scales_of(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[float]:
@@ -547,7 +547,7 @@ def _range_of(kind: DType) -> tuple[Any, Any]:
 
 def _check_source(row: ResizeAxis) -> None:
     if not row.size and row.out:
-        raise EngineError("resize.empty", f"axis {row.axis} of size 0 cannot be resized to {row.out} elements")
+        raise EngineError("shape.empty", f"axis {row.axis} of size 0 cannot be resized to {row.out} elements")
 
 
 def _product(b: Builder, x: Value, axis: int, matrix: Array) -> Any:

@@ -28,10 +28,10 @@ def known_floats(item: View | None) -> list[Any] | None:
 
 
 def known_scales(item: View | None) -> list[Any] | None:
-    """Return constant scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
+    """Return constant scales as :func:`known_floats`. Raises RuleError [attribute.range] unless they are above 0."""
     scales = known_floats(item)
     if scales is not None and not all(0 < scale < np.inf for scale in scales):
-        raise RuleError("resize.scale", f"scales must be above 0, got {[float(scale) for scale in scales]}")
+        raise RuleError("attribute.range", f"scales must be above 0, got {[float(scale) for scale in scales]}")
     return scales
 
 
@@ -81,9 +81,9 @@ def has_same_length(size: Any, scale: Any) -> bool:
 
 
 def floor_product(size: Any, scale: Any, offset: Any = 0) -> int:
-    """Compute floor(size * scale + offset) in f32. Raises RuleError [resize.scale] where that is not finite."""
+    """Compute floor(size * scale + offset) in f32. Raises RuleError [attribute.range] where that is not finite."""
     with np.errstate(all="ignore"):
         product = np.floor(size * scale + offset)
     if not np.isfinite(product):
-        raise RuleError("resize.scale", f"scaled sizes must be finite, got {size} elements times {scale}")
+        raise RuleError("attribute.range", f"scaled sizes must be finite, got {size} elements times {scale}")
     return int(product)

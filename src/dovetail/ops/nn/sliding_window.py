@@ -36,9 +36,9 @@ class Geometry(NamedTuple):
 
 
 def extent_of(kernel: Size, dilation: int) -> Any:
-    """Return the extent of a dilated kernel. Raises RuleError [window.size] for a kernel without elements."""
+    """Return the extent of a dilated kernel. Raises RuleError [shape.range] for a kernel without elements."""
     if kernel.__class__ is int and kernel < 1:
-        raise RuleError("window.size", f"kernel must have at least 1 element along each axis, got {kernel}")
+        raise RuleError("attribute.range", f"kernel must have at least 1 element along each axis, got {kernel}")
     return (kernel - 1) * dilation + 1
 
 
@@ -63,12 +63,14 @@ class SlidingWindowOp(Op):
 
     def validate(self) -> None:
         if self.auto_pad not in AUTO_PADS:
-            raise RuleError("window.auto-pad", f"auto_pad must be one of {', '.join(AUTO_PADS)}, got {self.auto_pad!r}")
+            raise RuleError("attribute.value", f"auto_pad must be one of {', '.join(AUTO_PADS)}, got {self.auto_pad!r}")
         for name in ("strides", "dilations"):
             if min(getattr(self, name) or (1,)) < 1:
-                raise RuleError("window.step", f"{name} must be at least 1, got {list(getattr(self, name))}")
+                raise RuleError("attribute.range", f"{name} must be at least 1, got {list(getattr(self, name))}")
         if self.auto_pad != "explicit" and any(self.pads or ()):
-            raise RuleError("window.pads", f"pads must be absent or 0 with auto_pad {self.auto_pad}, got {list(self.pads or ())}")
+            raise RuleError(
+                "attribute.conflict", f"pads must be absent or 0 with auto_pad {self.auto_pad}, got {list(self.pads or ())}"
+            )
         if self.auto_pad != "explicit":
             # ONNX allows pads or auto_pad, not both; zeros have no effect.
             self.__dict__["pads"] = None
@@ -78,7 +80,7 @@ class SlidingWindowOp(Op):
         if values is None or (not values and count):
             return (default,) * count
         if len(values) != count:
-            raise RuleError("window.rank", f"{name} must have {count} elements, got {list(values)}")
+            raise RuleError("attribute.length", f"{name} must have {count} elements, got {list(values)}")
         return tuple(values)
 
     def steps(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -129,11 +131,11 @@ class SlidingWindowOp(Op):
 
 def refuse_small_input(rest: Any) -> None:
     if isinstance(rest, int) and rest < 0:
-        raise RuleError("window.size", f"window must lie within the padded input, but extends {-rest} elements beyond it")
+        raise RuleError("shape.range", f"window must lie within the padded input, but extends {-rest} elements beyond it")
 
 
 def spatial_sizes(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """Return the spatial sizes. Raises RuleError [window.rank] without a batch and a channel axis."""
+    """Return the spatial sizes. Raises RuleError [shape.rank] without a batch and a channel axis."""
     if len(shape) < 3:
-        raise RuleError("window.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(shape)}")
+        raise RuleError("shape.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(shape)}")
     return tuple(shape[2:])

@@ -65,7 +65,7 @@ class IntegerOp(Op):
         raise Unknown
 
     def vjp(self, b: Builder, g: Value, y: Value, /, *xs: Value) -> Any:
-        raise UnsupportedError("grad.quantize", "quantization has no gradient")
+        raise UnsupportedError("grad.op", "quantization has no gradient")
 
 
 class MatMulInteger(
@@ -257,7 +257,7 @@ class QLinearMatMul(
         for x in xs[:1] + xs[3:4]:
             if getattr(x.type, "dtype", None) is not None and x.dtype.name.startswith("f8"):
                 raise UnsupportedError(
-                    "quantize.product", f"inputs must be i8 or u8, got {x.dtype}: its accumulation is not specified"
+                    "op.unsupported", f"inputs must be i8 or u8, got {x.dtype}: its accumulation is not specified"
                 )
         return super().types(*xs)
 
@@ -313,7 +313,7 @@ class QGemm(
     def types(self, *xs: View) -> list[Type]:
         _, scale, point = (*xs, None, None, None)[6:9]
         if (scale is None) != (point is None):
-            raise RuleError("quantize.scale", "z_scale and z_zero_point must be given together, got one of them")
+            raise RuleError("attribute.conflict", "z_scale and z_zero_point must be given together, got one of them")
         (results,) = super().types(*xs)
         return [results if point is not None else Tensor(dtypes.f32, results.shape)]
 
@@ -328,7 +328,7 @@ class QGemm(
         for values, name in ((y_scale, "scale"), (zy, "zero point")):
             if values is not None and is_single(values.shape) is False:
                 if len(values.dims) != 1:
-                    raise RuleError("quantize.scale", f"a {name} must be a scalar or one number per column, got {values.type}")
+                    raise RuleError("shape.disagree", f"a {name} must be a scalar or one number per column, got {values.type}")
                 if results[1] is not None:
                     agree(values.dims[0], results[1])
         return results
@@ -438,7 +438,7 @@ def check_bias(bias: View | None, y: View) -> None:
     if bias is None or bias.shape is None:
         return
     if len(bias.shape) != 1:
-        raise RuleError("quantize.bias", f"the bias must be a vector, got {bias.type}")
+        raise RuleError("shape.rank", f"the bias must be a vector, got {bias.type}")
     if y.shape is not None and len(y.shape) > 1:
         agree(bias.shape[0], y.shape[-1])
 

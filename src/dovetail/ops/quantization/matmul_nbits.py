@@ -44,14 +44,14 @@ class MatMulNBits(
 
     def validate(self) -> None:
         if self.bits not in (2, 4, 8):
-            raise UnsupportedError("packed.bits", f"bits must be 2, 4 or 8, got {self.bits}")
+            raise UnsupportedError("attribute.range", f"bits must be 2, 4 or 8, got {self.bits}")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
-            raise RuleError("packed.block", f"block_size must be a power of two of at least 16, got {self.block_size}")
+            raise RuleError("attribute.range", f"block_size must be a power of two of at least 16, got {self.block_size}")
         if self.k < 1 or self.n < 1:
-            raise RuleError("packed.sizes", f"k and n must be at least 1, got {self.k} and {self.n}")
+            raise RuleError("attribute.range", f"k and n must be at least 1, got {self.k} and {self.n}")
         if self.prepacked:
             raise UnsupportedError(
-                "packed.layout", "weight_prepacked must be 0: prepacked weights fit one execution provider only"
+                "op.unsupported", "weight_prepacked must be 0: prepacked weights fit one execution provider only"
             )
 
     @property
@@ -69,7 +69,7 @@ class MatMulNBits(
     ) -> list[Type]:
         bound = check_inputs(self, (x, weights, scales, zero_points, g_idx, bias))
         if g_idx is not None:
-            raise UnsupportedError("packed.groups", "g_idx must be left out: it is deprecated")
+            raise UnsupportedError("op.unsupported", "g_idx must be left out: it is deprecated")
         kind = bound.get("R") if zero_points is not None else None
         if kind is not None and kind != "u8" and not kind.is_float:
             raise RuleError("quantize.type", f"zero_points must be u8 or floats, got {kind}")
@@ -81,7 +81,7 @@ class MatMulNBits(
         if x.shape is None:
             return [Tensor(bound.get("F"), None)]
         if not x.shape:
-            raise RuleError("matmul.scalar", "x must have a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "x must have a rank of at least 1, got a scalar")
         agree(x.shape[-1], self.k)
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
 
@@ -92,7 +92,7 @@ class MatMulNBits(
         if len(x.shape) == 1:
             agree(x.shape[0], total(shape))
         elif len(x.shape) != len(shape):
-            raise RuleError("packed.sizes", f"an input must have the shape {list(shape)}, got {x.type}")
+            raise RuleError("shape.disagree", f"an input must have the shape {list(shape)}, got {x.type}")
         else:
             tuple(map(agree, x.shape, shape))
 

@@ -236,7 +236,7 @@ class QLinearGlobalAveragePool(
         if x.shape is None:
             return None
         if len(x.shape) < 3:
-            raise RuleError("window.rank", f"x must have a rank of at least 3, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"x must have a rank of at least 3, got {len(x.shape)}")
         return tuple(1 if axis in self._axes(len(x.shape)) else size for axis, size in enumerate(x.shape))
 
     def evaluate(self, xp: Namespace, x: Array, sx: Array, zx: Array, sy: Array, zy: Array) -> Any:
@@ -290,7 +290,9 @@ class QLinearAveragePool(
 
     def validate(self) -> None:
         if self.channels_last:
-            raise UnsupportedError("pool.layout", "channels_last must be 0: QLinearAveragePool pools channels-first tensors only")
+            raise UnsupportedError(
+                "op.unsupported", "channels_last must be 0: QLinearAveragePool pools channels-first tensors only"
+            )
         self.function()
 
     def function(self) -> AveragePool:

@@ -40,7 +40,7 @@ class _QuantizationOp(Op):
 
     def validate(self) -> None:
         if self.block_size < 0:
-            raise RuleError("quantize.block", f"block_size must not be negative, got {self.block_size}")
+            raise RuleError("attribute.range", f"block_size must not be negative, got {self.block_size}")
 
     def value(self, *xs: View) -> Any:
         """Raise Unknown: shape values are never quantized."""
@@ -79,7 +79,7 @@ class QuantizeLinear(
     is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
     as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
     number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
-    onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [quantize.scale]
+    onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [shape.disagree]
     for a scale of integers.
     """
 
@@ -92,7 +92,7 @@ class QuantizeLinear(
         bound = check_inputs(self, (x, y_scale, y_zero_point))
         if bound.get("R2") is not None and not bound["R2"].is_float:
             raise UnsupportedError(
-                "quantize.scale",
+                "op.unsupported",
                 f"the scale must be a float type, got {bound['R2']}: the rounding of its quotient is not specified",
             )
         check_parameters(x, y_scale, y_zero_point, self.axis, self.block_size)
@@ -150,7 +150,7 @@ class QuantizeLinear(
         )
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
-        raise UnsupportedError("grad.quantize", "quantization has no gradient")
+        raise UnsupportedError("grad.op", "quantization has no gradient")
 
 
 def _quotient_type(*kinds: DType) -> DType:
@@ -287,13 +287,13 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point
         return [b.QuantizeLinear(x, scale, zero_point), scale, zero_point]
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
-        raise UnsupportedError("grad.quantize", "quantization has no gradient")
+        raise UnsupportedError("grad.op", "quantization has no gradient")
 
 
 def dynamic_scale(xp: Namespace, x: Array) -> tuple[Any, Any]:
     """Return the scale and the zero point, both in f32, that map the range of ``x`` to u8."""
     if 0 in x.shape:
-        raise EngineError("quantize.empty", "x must have at least 1 element, got 0")
+        raise EngineError("shape.empty", "x must have at least 1 element, got 0")
     zero = xp.asarray(0, dtype=x.dtype)
     minimum, maximum = xp.minimum(xp.min(x), zero), xp.maximum(xp.max(x), zero)
     span = maximum - minimum
@@ -320,7 +320,7 @@ class FakeQuantize(
 
     def validate(self) -> None:
         if self.levels < 2:
-            raise RuleError("quantize.levels", f"levels must be at least 2, got {self.levels}")
+            raise RuleError("attribute.range", f"levels must be at least 2, got {self.levels}")
 
     def shape(self, data: View, *limits: View) -> Any:
         if not self.broadcast:
@@ -331,12 +331,12 @@ class FakeQuantize(
         common = broadcast(data.shape, *(limit.shape for limit in limits))
         if data.shape is not None and common is not None and len(common) > len(data.shape):
             raise RuleError(
-                "quantize.limits", f"the rank of the limits ({len(common)}) must not exceed the rank of data ({len(data.shape)})"
+                "shape.broadcast", f"the rank of the limits ({len(common)}) must not exceed the rank of data ({len(data.shape)})"
             )
         if data.shape is not None and common is not None:
             for size, expected in zip(common, data.shape, strict=True):
                 if isinstance(size, int) and isinstance(expected, int) and size != expected:
-                    raise RuleError("quantize.limits", f"a size of the limits must be 1 or that of data ({expected}), got {size}")
+                    raise RuleError("shape.broadcast", f"a size of the limits must be 1 or that of data ({expected}), got {size}")
         return data.shape
 
     def evaluate(self, xp: Namespace, data: Array, *limits: Array) -> Any:
@@ -361,4 +361,4 @@ class FakeQuantize(
         return as_type(b, y, data.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, *limits: Value) -> Any:
-        raise UnsupportedError("grad.quantize", "quantization has no gradient")
+        raise UnsupportedError("grad.op", "quantization has no gradient")

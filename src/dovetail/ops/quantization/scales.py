@@ -33,7 +33,7 @@ def is_single(shape: Any) -> bool | None:
 def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | None, block: int) -> None:
     """Check the shapes of a scale and a zero point against that of ``x``.
 
-    Raises RuleError [quantize.scale], [quantize.block], [shape.disagree], [axis.range].
+    Raises RuleError [shape.disagree], [shape.rank], [shape.disagree], [axis.range].
     """
     if scale.shape is None:
         return
@@ -43,10 +43,10 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
         _check_blocks(x, scale.shape, axis, block)
     elif is_single(scale.shape) is not True:
         if len(scale.shape) != 1:
-            raise RuleError("quantize.scale", f"a scale without block size must have a rank of at most 1, got {len(scale.shape)}")
+            raise RuleError("shape.rank", f"a scale without block size must have a rank of at most 1, got {len(scale.shape)}")
         if axis is None:
             if is_single(scale.shape) is False:
-                raise RuleError("quantize.scale", f"a scale without axis must have one element, got {scale.shape[0]}")
+                raise RuleError("shape.single", f"a scale without axis must have one element, got {scale.shape[0]}")
         elif x.shape is not None:
             index = axis_in(axis, len(x.shape))
             if is_single(scale.shape) is False:
@@ -55,13 +55,11 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
 
 def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
     if axis is None:
-        raise RuleError("quantize.block", f"a block size ({block}) needs an axis")
+        raise RuleError("attribute.conflict", f"a block size ({block}) needs an axis")
     if x.shape is None:
         return
     if len(shape) != len(x.shape):
-        raise RuleError(
-            "quantize.block", f"the rank of a blocked scale ({len(shape)}) must be that of the tensor ({len(x.shape)})"
-        )
+        raise RuleError("shape.rank", f"the rank of a blocked scale ({len(shape)}) must be that of the tensor ({len(x.shape)})")
     position = axis_in(axis, len(x.shape))
     for index, (count, size) in enumerate(zip(shape, x.shape, strict=True)):
         agree(count, symbolic.ceil_divide(size, block) if index == position else size)
@@ -82,7 +80,7 @@ def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | No
 def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
     """Write a scale or zero point, not per block, reshaped so that it broadcasts to ``x``."""
     if values.shape is None:
-        raise UnsupportedError("quantize.rank", f"the rank of a scale must be known, got {values.type}")
+        raise UnsupportedError("type.unknown", f"the rank of a scale must be known, got {values.type}")
     if not values.shape:
         return values
     if axis is None or is_single(values.shape):
@@ -124,7 +122,7 @@ def _repeat_blocks(b: Builder, values: Value, x: Value, index: int, block: int) 
 
 def check_single(values: View | None, name: str) -> None:
     if values is not None and is_single(values.shape) is False:
-        raise RuleError("quantize.scale", f"the {name} must have one element, got the shape {list(values.dims)}")
+        raise RuleError("shape.single", f"the {name} must have one element, got the shape {list(values.dims)}")
 
 
 def check_rows(values: View | None, x: View, name: str) -> None:
@@ -149,7 +147,7 @@ def _check_sides(values: View | None, x: View, name: str, summed: int) -> None:
             if axis != rank + summed and symbolic.equal(size, 1) is not True:
                 agree(size, expected)
         return
-    raise RuleError("quantize.scale", f"the {name} must be one per row or column of {x.type}, got the shape {list(shape)}")
+    raise RuleError("shape.disagree", f"the {name} must be one per row or column of {x.type}, got the shape {list(shape)}")
 
 
 def as_scalar(xp: Namespace, values: Array) -> Any:
@@ -223,7 +221,7 @@ def check_channels(values: View | None, w: View, name: str) -> None:
     if values is None or is_single(values.shape) is not False:
         return
     if len(values.dims) != 1:
-        raise RuleError("quantize.scale", f"the {name} must be a scalar or one per channel, got {values.type}")
+        raise RuleError("shape.disagree", f"the {name} must be a scalar or one per channel, got {values.type}")
     if w.shape is not None:
         agree(values.dims[0], w.shape[0])
 

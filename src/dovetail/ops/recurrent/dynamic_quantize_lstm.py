@@ -103,7 +103,7 @@ class DynamicQuantizeLSTM(
 
     def sizes_of(self, *xs: HasShape | None) -> dict[str, Any]:
         if xs[4] is not None:
-            raise UnsupportedError("recurrent.quantized", "DynamicQuantizeLSTM with sequence_lens is not supported")
+            raise UnsupportedError("op.unsupported", "DynamicQuantizeLSTM with sequence_lens is not supported")
         return super().sizes_of(xs[0], *map(_transposed_shape_of, xs[1:3]), *xs[3:8])
 
     def evaluate(self, xp: Namespace, *xs: Array | None) -> Any:
@@ -116,7 +116,7 @@ class DynamicQuantizeLSTM(
             return list(self._compute(_QuantizedGraphBackend(b), sizes, *_group_weights(xs)))
 
     def vjp(self, b: Builder, g: tuple[Value | None, ...], y: tuple[Value, ...], /, *xs: Value | None) -> Any:
-        raise UnsupportedError("grad.quantize", "quantization has no gradient")
+        raise UnsupportedError("grad.op", "quantization has no gradient")
 
 
 def _transposed_shape_of(weights: Data) -> Any:

@@ -92,13 +92,13 @@ class RecurrentLayer(Op):
 
     def validate(self) -> None:
         if self.direction not in ("forward", "reverse", "bidirectional"):
-            raise RuleError("recurrent.direction", f"direction must be forward, reverse or bidirectional, got {self.direction!r}")
+            raise RuleError("attribute.value", f"direction must be forward, reverse or bidirectional, got {self.direction!r}")
         if self.layout not in X_AXES:
-            raise RuleError("recurrent.layout", f"layout must be one of {', '.join(X_AXES)}, got {self.layout!r}")
+            raise RuleError("attribute.value", f"layout must be one of {', '.join(X_AXES)}, got {self.layout!r}")
         if self.clip is not None and not 0 <= self.clip < float("inf"):
-            raise RuleError("recurrent.clip", f"clip must be finite and not negative, got {self.clip}")
+            raise RuleError("attribute.range", f"clip must be finite and not negative, got {self.clip}")
         if self.hidden_size is not None and self.hidden_size < 1:
-            raise RuleError("recurrent.hidden-size", f"hidden_size must be at least 1, got {self.hidden_size}")
+            raise RuleError("attribute.range", f"hidden_size must be at least 1, got {self.hidden_size}")
         if not 1 <= self.__dict__["outputs"] <= len(self.signature.outputs):
             raise RuleError(
                 "node.outputs", f"number of outputs must be 1 to {len(self.signature.outputs)}, got {self.__dict__['outputs']}"
@@ -109,14 +109,12 @@ class RecurrentLayer(Op):
         count = len(self.default_activations)
         if len(self.activations) not in {0, count, count * self.directions}:
             raise RuleError(
-                "recurrent.activations",
+                "attribute.length",
                 f"activations must be {count} for each of {self.directions} directions, got {len(self.activations)}",
             )
         for name in self.activations:
             if name not in DEFAULT_PARAMETERS:
-                raise RuleError(
-                    "recurrent.activations", f"an activation must be one of {', '.join(DEFAULT_PARAMETERS)}, got {name!r}"
-                )
+                raise RuleError("attribute.value", f"an activation must be one of {', '.join(DEFAULT_PARAMETERS)}, got {name!r}")
         for direction in range(self.directions):
             self.activations_of(direction)
 
@@ -129,7 +127,7 @@ class RecurrentLayer(Op):
             alpha = next(alphas, DEFAULT_PARAMETERS[name][0]) if takes_alpha else 0.0
             beta = next(betas, DEFAULT_PARAMETERS[name][1]) if takes_beta else 0.0
             if alpha is None or beta is None:
-                raise RuleError("recurrent.activations", f"activation {name} needs alpha and beta")
+                raise RuleError("attribute.conflict", f"activation {name} needs alpha and beta")
             activations.append((name, alpha, beta))
         count = len(self.default_activations)
         return activations[direction * count : (direction + 1) * count] if len(activations) > count else activations
@@ -184,9 +182,7 @@ class RecurrentLayer(Op):
                 rows = value.shape[1] if rows is None else agree(rows, value.shape[1])
         if isinstance(rows, int):
             if rows % self.gate_count:
-                raise RuleError(
-                    "recurrent.gates", f"rows of weights ({rows}) must be a multiple of the gates ({self.gate_count})"
-                )
+                raise RuleError("shape.multiple", f"rows of weights ({rows}) must be a multiple of the gates ({self.gate_count})")
             sizes["h"] = rows // self.gate_count if sizes["h"] is None else agree(sizes["h"], rows // self.gate_count)
         return rows
 
@@ -207,13 +203,13 @@ class RecurrentLayer(Op):
 
     def check_lengths(self, xp: Namespace, lengths: Array, sizes: dict[str, Size | None]) -> None:
         if lengths is not None and arrays.is_numpy(xp) and bool(((lengths < 0) | (lengths > sizes["s"])).any()):
-            raise EngineError("recurrent.lengths", f"sequence_lens must be in [0, {sizes['s']}]")
+            raise EngineError("attribute.range", f"sequence_lens must be in [0, {sizes['s']}]")
 
     def check_hidden_size(self, sizes: dict[str, Size | None]) -> None:
         """Raise UnsupportedError for an unknown hidden size: time steps cannot be written one by one."""
         if not isinstance(sizes["h"], int):
             raise UnsupportedError(
-                "recurrent.hidden-size", f"{type(self).__name__} of a hidden size known only at run time cannot be unrolled"
+                "type.unknown", f"{type(self).__name__} of a hidden size known only at run time cannot be unrolled"
             )
 
     def decompose(
@@ -321,7 +317,7 @@ def _check_axes(
     if value is None or value.shape is None:
         return
     if len(value.shape) != len(axes):
-        raise RuleError("recurrent.rank", f"{name} must have rank {len(axes)}, got {len(value.shape)}")
+        raise RuleError("shape.rank", f"{name} must have rank {len(axes)}, got {len(value.shape)}")
     for axis, size in zip(axes, value.shape, strict=True):
         if size is None:
             continue
@@ -488,7 +484,7 @@ class LSTM(
     def validate(self) -> None:
         super().validate()
         if sorted(self.weights_format) != sorted("iofc"):
-            raise RuleError("recurrent.gates", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}")
+            raise RuleError("attribute.value", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}")
 
     def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
         f, g, _ = self.make_activations(m, direction)

@@ -37,7 +37,7 @@ class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
             return None
         axis = axis_in(self.axis, len(x.shape))
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
-            raise RuleError("argument.empty", f"axis {axis} must have at least 1 element, got 0")
+            raise RuleError("shape.empty", f"axis {axis} must have at least 1 element, got 0")
         return x.shape[:axis] + ((1,) if self.keepdims else ()) + x.shape[axis + 1 :]
 
     def canonical(self, x: View) -> Op:

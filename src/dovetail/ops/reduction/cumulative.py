@@ -29,7 +29,7 @@ class _CumulativeOp(Elementwise, sig="x: R, axis!: I -> y: R"):
 
     def shape(self, x: View, axis: View) -> Any:
         if axis.shape is not None and len(axis.shape):
-            raise RuleError("running.axis", f"axis must be a scalar, got shape {list(axis.shape)}")
+            raise RuleError("shape.single", f"axis must be a scalar, got shape {list(axis.shape)}")
         if x.shape is not None and axis.value is not None:
             known_axis = np.asarray(axis.value).reshape(-1).tolist()[0]
             if isinstance(known_axis, int):

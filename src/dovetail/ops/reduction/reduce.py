@@ -61,7 +61,7 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
 
     def shape(self, x: View, axes: View | None = None) -> Any:
         if axes is not None and axes.shape is not None and len(axes.shape) > 1:
-            raise RuleError("reduce.axes", f"axes must be a scalar or a vector, got shape {list(axes.shape)}")
+            raise RuleError("constant.needed", f"axes must be a scalar or a vector, got shape {list(axes.shape)}")
         if x.shape is None:
             return None
         rank = len(x.shape)

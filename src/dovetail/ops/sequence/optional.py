@@ -29,7 +29,7 @@ class Optional(Op, sig="input?: any -> output: any"):
         if input is not None:
             return [types.Optional(input.type)]
         if self.type is None:
-            raise RuleError("optional.type", "the attribute type must be present where the input is left out, got neither")
+            raise RuleError("attribute.missing", "the attribute type must be present where the input is left out, got neither")
         return [types.Optional(types.forget_element_sizes(self.type))]
 
     def value(self, input: View | None = None) -> Any:
@@ -74,7 +74,7 @@ class OptionalGetElement(Op, sig="input: any -> output: any", onnx="OptionalGetE
 
     def evaluate(self, xp: Namespace, input: Array) -> Any:
         if input is None:
-            raise EngineError("optional.nothing", "the optional value must be present, got an empty one")
+            raise EngineError("sequence.empty", "the optional value must be present, got an empty one")
         return input
 
     def decompose(self, b: Builder, input: Value) -> Any:

@@ -78,20 +78,20 @@ def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None
 def position_in(index: int, count: int, back: int | None = None) -> int:
     """Return ``index`` counted from the front, in [0, count - 1]; a negative one counts from ``back``, by default ``count``.
 
-    Raises RuleError [sequence.position].
+    Raises RuleError [index.range].
     """
     back = count if back is None else back
     if not -back <= index < count:
-        raise RuleError("sequence.position", f"position must be in [{-back}, {count - 1}], got {index}")
+        raise RuleError("index.range", f"position must be in [{-back}, {count - 1}], got {index}")
     return index + back if index < 0 else index
 
 
 def known_position(position: View | None) -> int | None:
-    """Return a position where it is known. Raises RuleError [sequence.position] where it has several elements."""
+    """Return a position where it is known. Raises RuleError [index.range] where it has several elements."""
     if position is None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):
-        raise RuleError("sequence.position", f"position must have one element, got the shape {list(position.shape)}")
+        raise RuleError("shape.single", f"position must have one element, got the shape {list(position.shape)}")
     result = integers_of(position)
     return result[0] if result else None
 
@@ -99,7 +99,7 @@ def known_position(position: View | None) -> int | None:
 def _position(position: Array) -> int:
     """Return a position at run time."""
     if np.size(position) != 1:
-        raise RuleError("sequence.position", f"position must have one element, got the shape {list(np.shape(position))}")
+        raise RuleError("shape.single", f"position must have one element, got the shape {list(np.shape(position))}")
     return int(np.reshape(position, ()))
 
 
@@ -289,7 +289,7 @@ class SplitToSequence(
         if input.shape is None:
             return [Sequence(Tensor(input.dtype, None), count)]
         if not input.shape:
-            raise RuleError("shape.scalar", "input must have a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "input must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(input.shape))
         pieces = self._pieces(input.shape[axis], split)
         if pieces is None:
@@ -397,7 +397,7 @@ class ConcatFromSequence(
 
     def _axis(self, rank: int) -> int:
         if not rank and not self.new_axis:
-            raise RuleError("shape.scalar", "new_axis must be true to concatenate scalars, got false")
+            raise RuleError("shape.rank", "new_axis must be true to concatenate scalars, got false")
         return axis_in(self.axis, rank + self.new_axis)
 
     def _concat_types(self, types: list[Any]) -> list[Type]:

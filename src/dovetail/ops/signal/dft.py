@@ -41,13 +41,13 @@ class _Transform(Op):
             length_count = length_of_vector(lengths, "lengths", scalar=True)
             if count is not None and length_count is not None and symbolic.equal(count, length_count) is False:
                 raise RuleError(
-                    "fourier.length", f"signal_size ({length_count} elements) must have one element per axis ({count})"
+                    "attribute.length", f"signal_size ({length_count} elements) must have one element per axis ({count})"
                 )
         known_axes = integers_of(axes)
         if known_axes is None:
             return None
         if not known_axes:
-            raise RuleError("fourier.axes", "a transform needs at least 1 axis, got 0")
+            raise RuleError("attribute.length", "a transform needs at least 1 axis, got 0")
         indices = axes_in(known_axes, len(shape))
         signal_sizes: list[Any] | None = [-1] * len(indices) if lengths is None else elements_of(lengths)
         if signal_sizes is None:
@@ -59,11 +59,11 @@ class _Transform(Op):
                 plan.append((axis, length if is_size(length) else None))
                 continue
             if length < -1 or length == 0:
-                raise RuleError("fourier.length", f"signal_size must be at least -1, got {length}")
+                raise RuleError("attribute.range", f"signal_size must be at least -1, got {length}")
             is_half = onesided_input and index == len(indices) - 1
             size = 2 * (shape[axis] - 1) if is_half else shape[axis]
             if length == -1 and is_half and isinstance(size, int) and size < 1:
-                raise RuleError("fourier.length", f"the length of a transform must be at least 1, got {size}")
+                raise RuleError("attribute.range", f"the length of a transform must be at least 1, got {size}")
             plan.append((axis, size if length == -1 else length))
         return plan
 
@@ -77,7 +77,7 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
         or integers_of(axes) is None
         or (lengths is not None and integers_of(lengths) is None)
     ):
-        raise UnsupportedError("fourier.size", "the decomposition needs static sizes, axes and signal_size")
+        raise UnsupportedError("type.unknown", "the decomposition needs static sizes, axes and signal_size")
     plan = op.plan(shape[:-1], axes, lengths, op.onesided and op.inverse)
     assert plan is not None
     rank = len(shape)
@@ -91,7 +91,7 @@ def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | No
         columns = 2 * (length // 2 + 1) if onesided and not op.inverse else length if onesided else 2 * length
         if rows * columns > _MATRIX_LIMIT:
             text = f"the matrix of the transform must have at most {_MATRIX_LIMIT} elements, got {rows * columns}"
-            raise UnsupportedError("fourier.size", text)
+            raise UnsupportedError("type.unknown", text)
         refuse_table((rows, rows), 8, "the unit vectors of a transform")
         unit = np.eye(rows).reshape(rows, sizes[axis], sizes[-1])
         matrices = _transform(np, unit, [(1, int(length))], op.inverse, onesided)
@@ -157,12 +157,12 @@ class DFT(
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("fourier.rank", f"rank must be at least 2 (signal and complex parts), got {len(x.shape)}")
+            raise RuleError("shape.rank", f"rank must be at least 2 (signal and complex parts), got {len(x.shape)}")
         parts = x.shape[-1]
         part_counts = (1, 2) if not self.onesided else (2,) if self.inverse else (1,)
         if all(symbolic.equal(parts, count) is False for count in part_counts):
             expected = " or ".join(map(str, part_counts))
-            raise RuleError("fourier.parts", f"size of the last axis (complex parts) must be {expected}, got {parts}")
+            raise RuleError("shape.disagree", f"size of the last axis (complex parts) must be {expected}, got {parts}")
         shape: list[Any] = list(x.shape[:-1])
         plan = self.plan(shape, axes, lengths, self.onesided and self.inverse)
         if plan is None:
@@ -192,7 +192,7 @@ class DFT(
         """Apply the conjugate transform along each axis, times N (``inverse``: over N), cut or padded to the size of ``x``."""
         plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
         if plan is None:
-            raise UnsupportedError("fourier.axes", "the gradient needs axes known before run time")
+            raise UnsupportedError("constant.needed", "the gradient needs axes known before run time")
         wide = b.Cast(g, to=dtypes.f32) if x.dtype.bits < 32 else g
         order = list(range(len(plan)))
         # The gradient visits the axes in reverse order of the transform.

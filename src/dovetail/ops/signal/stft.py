@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def scalar_of(x: View, name: str) -> Any:
-    """Return the number in a scalar or a vector of one element; None where it is not known. Raises RuleError [input.rank]."""
+    """Return the number in a scalar or a vector of one element; None where it is not known. Raises RuleError [shape.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
-        raise RuleError("input.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
+        raise RuleError("shape.rank", f"{name} must be a scalar, got shape {list(x.shape)}")
     elements = elements_of(x)
     return None if elements is None else elements[0]
 
@@ -60,26 +60,26 @@ class STFT(
 
     def shape(self, x: View, step: View, window: View | None = None, length: View | None = None) -> Any:
         if window is not None and window.shape is not None and len(window.shape) != 1:
-            raise RuleError("fourier.window", f"window must be a vector, got rank {len(window.shape)}")
+            raise RuleError("shape.rank", f"window must be a vector, got rank {len(window.shape)}")
         every = scalar_of(step, "step")
         if isinstance(every, int) and every < 1:
-            raise RuleError("fourier.step", f"frame_step must be at least 1, got {every}")
+            raise RuleError("attribute.range", f"frame_step must be at least 1, got {every}")
         if x.shape is not None:
             if len(x.shape) not in (2, 3):
-                raise RuleError("fourier.rank", f"rank must be 3 (batch, signal, parts) or 2, got {len(x.shape)}")
+                raise RuleError("shape.rank", f"rank must be 3 (batch, signal, parts) or 2, got {len(x.shape)}")
             allowed = (1,) if self.onesided else (1, 2)
             if len(x.shape) == 3 and all(symbolic.equal(x.shape[2], count) is False for count in allowed):
                 expected = "1" if self.onesided else "1 or 2"
-                raise RuleError("fourier.parts", f"size of the last axis (complex parts) must be {expected}, got {x.shape[2]}")
+                raise RuleError("shape.disagree", f"size of the last axis (complex parts) must be {expected}, got {x.shape[2]}")
         size = self.length_of(x, window, length)
         if isinstance(size, int) and size < 1:
-            raise RuleError("fourier.length", f"frame_length must be at least 1, got {size}")
+            raise RuleError("attribute.range", f"frame_length must be at least 1, got {size}")
         bins = None if size is None else size // 2 + 1 if self.onesided else size
         batch, frames = None, None
         if x.shape is not None:
             batch = x.shape[0]
             if size is not None and every is not None and symbolic.less(x.shape[1], size) is True:
-                raise RuleError("fourier.length", f"frame_length ({size}) must not exceed the signal ({x.shape[1]})")
+                raise RuleError("attribute.range", f"frame_length ({size}) must not exceed the signal ({x.shape[1]})")
             if size is not None and isinstance(every, int):
                 frames = (x.shape[1] - size) // every + 1
         return (batch, frames, bins, 2)
@@ -91,7 +91,7 @@ class STFT(
         """Gather the frames, then transform them."""
         size, every = self.length_of(x, window, length), scalar_of(step, "step")
         if not isinstance(size, int) or not isinstance(every, int):
-            raise UnsupportedError("fourier.size", "the decomposition needs frame_length and frame_step before run time")
+            raise UnsupportedError("type.unknown", "the decomposition needs frame_length and frame_step before run time")
         self.shape(x, step, window, length)
         if len(x.dims) == 2:
             x = b.Unsqueeze(x, [2])
@@ -135,7 +135,7 @@ class ISTFT(
         for number, name in ((size, "frame"), (every, "step")):
             if isinstance(number, int) and number < 1:
                 raise RuleError(
-                    "fourier.length" if name == "frame" else "fourier.step", f"{name} must be at least 1, got {number}"
+                    "attribute.range" if name == "frame" else "attribute.range", f"{name} must be at least 1, got {number}"
                 )
         frames = None if x.shape is None else x.shape[-2]
         whole = None if frames is None or size is None or every is None else (frames - 1) * every + size
@@ -143,17 +143,17 @@ class ISTFT(
 
     def shape(self, x: View, window: View, length: View, step: View, size: View | None = None) -> Any:
         if window.shape is not None and len(window.shape) != 1:
-            raise RuleError("fourier.window", f"window must be a vector, got rank {len(window.shape)}")
+            raise RuleError("shape.rank", f"window must be a vector, got rank {len(window.shape)}")
         if x.shape is not None and len(x.shape) not in (3, 4):
-            raise RuleError("fourier.rank", f"rank must be 3 or 4 (frequencies, frames, parts), got {len(x.shape)}")
+            raise RuleError("shape.rank", f"rank must be 3 or 4 (frequencies, frames, parts), got {len(x.shape)}")
         frame, _, whole = self.sizes(x, length, step)
         if x.shape is not None:
             if symbolic.equal(x.shape[-1], 2) is False:
-                raise RuleError("fourier.parts", f"size {x.shape[-1]} of the last axis must be 2 (complex parts)")
+                raise RuleError("shape.disagree", f"size {x.shape[-1]} of the last axis must be 2 (complex parts)")
             if frame is not None:
                 agree(x.shape[-3], frame // 2 + 1)
         if frame is not None and window.shape is not None and symbolic.less(frame, window.shape[0]) is True:
-            raise RuleError("fourier.window", f"window ({window.shape[0]}) must not exceed frame_size ({frame})")
+            raise RuleError("shape.disagree", f"window ({window.shape[0]}) must not exceed frame_size ({frame})")
         if size is not None:
             signal_length = scalar_of(size, "size")
             whole = signal_length if isinstance(signal_length, int) or signal_length is None else None
@@ -172,7 +172,7 @@ class ISTFT(
             or not isinstance(window.dims[0], int)
             or (size is not None and not isinstance(signal_length, int))
         ):
-            raise UnsupportedError("fourier.size", "the decomposition needs static frames and signal_length")
+            raise UnsupportedError("type.unknown", "the decomposition needs static frames and signal_length")
         self.shape(x, window, length, step, size)
         missing, rank = frame - window.dims[0], len(x.dims)
         if missing:
@@ -240,13 +240,15 @@ class MelWeightMatrix(
         hertz = 700 * (10 ** (mels / 2595) - 1)
         edges = ((size + 1) * hertz // every).astype(np.int64)
         if edges.min() < 0 or edges[:-1].max() > size // 2:
-            raise RuleError("mel.range", f"frequency indices of bands must be at most {size // 2}, got {int(edges[:-1].max())}")
+            raise RuleError(
+                "attribute.range", f"frequency indices of bands must be at most {size // 2}, got {int(edges[:-1].max())}"
+            )
         y = np.zeros((size // 2 + 1, count))
         for band, (start, top, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
             rise = np.arange(start, top + 1)
             y[rise, band] = (rise - start) / (top - start) if top > start else 1
             fall = np.arange(top, end)
             if len(fall) and fall[-1] > size // 2:
-                raise RuleError("mel.range", f"frequency indices of bands must be at most {size // 2}, got {end}")
+                raise RuleError("attribute.range", f"frequency indices of bands must be at most {size // 2}, got {end}")
             y[fall, band] = (end - fall) / (end - top) if len(fall) else 0
         return arrays.from_numpy(xp, y.astype(self.output_datatype.numpy), low)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _positive_rank(rank: int) -> int:
     if rank == 0:
-        raise RuleError("shape.scalar", "Concat and Split need a rank of at least 1, got a scalar")
+        raise RuleError("shape.rank", "Concat and Split need a rank of at least 1, got a scalar")
     return rank
 
 
@@ -56,7 +56,7 @@ class Concat(
             for index, size in enumerate(shape):
                 sizes[index] = sizes[index] + size if index == axis else agree(sizes[index], size)
         if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
-            raise RuleError("shape.overflow", f"the size of axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
+            raise RuleError("shape.range", f"the size of axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
         if len(known) < len(inputs):
             sizes[axis] = Bounded(symbolic.bounds(sizes[axis])[0] or 0, None)
         return tuple(sizes)
@@ -121,7 +121,7 @@ class Split(
 
     def validate(self) -> None:
         if self.outputs < 1:
-            raise RuleError("split.outputs", f"needs at least 1 output, got {self.outputs}")
+            raise RuleError("split.sizes", f"needs at least 1 output, got {self.outputs}")
 
     def shape(self, input: View, split: View | None = None) -> Any:
         lengths = None if split is None else self._lengths(split)
@@ -140,18 +140,18 @@ class Split(
             raise RuleError("split.sizes", f"the lengths must be a vector, got rank {len(shape)}")
         (count,) = shape
         if symbolic.equal(count, self.outputs) is False:
-            raise RuleError("split.outputs", f"the number of lengths ({count}) must equal the number of outputs ({self.outputs})")
+            raise RuleError("split.sizes", f"the number of lengths ({count}) must equal the number of outputs ({self.outputs})")
 
     def _equal_parts(self, size: Any) -> list[Any]:
         count = self.outputs
         if not self.ragged:
             if not _may_divide(size, count):
-                raise RuleError("split.divide", f"the dimension ({size}) must be a multiple of the number of outputs ({count})")
+                raise RuleError("shape.multiple", f"the dimension ({size}) must be a multiple of the number of outputs ({count})")
             return [size // count] * count
         piece = -(-size // count)
         last = size - piece * (count - 1)
         if isinstance(last, int) and last < 0:
-            raise RuleError("split.divide", f"{count} parts of {piece} must not exceed the dimension ({size})")
+            raise RuleError("shape.multiple", f"{count} parts of {piece} must not exceed the dimension ({size})")
         return [piece] * (count - 1) + [last]
 
     def _lengths(self, split: View) -> list[Any] | None:

@@ -71,7 +71,7 @@ def _size_value(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any
             if symbolic.equal(known // factor, size) is True or symbolic.exact_quotient(known, factor) == size:
                 return b.Divide(shape_value(b, x, [axis]), factor)
     raise UnsupportedError(
-        "blocks.size", f"the size {size} must be a multiple or a quotient of a dimension of {list(map(str, x.dims))}"
+        "shape.multiple", f"the size {size} must be a multiple or a quotient of a dimension of {list(map(str, x.dims))}"
     )
 
 
@@ -83,7 +83,7 @@ def _check_rank(shape: Sequence[Any]) -> int:
 
 def _quotient(size: Any, divisor: int, name: str) -> Any:
     if isinstance(size, int) and size % divisor:
-        raise RuleError("blocks.divide", f"{name} ({size}) must be a multiple of {divisor}")
+        raise RuleError("shape.multiple", f"{name} ({size}) must be a multiple of {divisor}")
     quotient = symbolic.exact_quotient(size, divisor)
     return size // divisor if quotient is None else quotient
 
@@ -97,9 +97,9 @@ class _Depth(_Blocks):
 
     def validate(self) -> None:
         if self.blocksize < 1:
-            raise RuleError("blocks.size", f"blocksize must be at least 1, got {self.blocksize}")
+            raise RuleError("attribute.range", f"blocksize must be at least 1, got {self.blocksize}")
         if self.mode not in ("blocks_first", "depth_first"):
-            raise RuleError("blocks.mode", f"mode must be blocks_first or depth_first, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be blocks_first or depth_first, got {self.mode!r}")
 
 
 class DepthToSpace(
@@ -183,13 +183,13 @@ class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChan
 
     def validate(self) -> None:
         if self.group < 1:
-            raise RuleError("blocks.size", f"group must be at least 1, got {self.group}")
+            raise RuleError("attribute.range", f"group must be at least 1, got {self.group}")
 
     def shape(self, data: View) -> Any:
         if data.shape is None:
             return None
         if not data.shape:
-            raise RuleError("shape.scalar", "ShuffleChannels needs a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "ShuffleChannels needs a rank of at least 1, got a scalar")
         _quotient(data.shape[axis_in(self.axis, len(data.shape))], self.group, "the size")
         return data.shape
 

@@ -35,13 +35,13 @@ def check_indices(indices: View, size: Any, natural: bool = False) -> None:
 def check_indices_shape(shape: Shape, indices: Any, axis: int) -> None:
     """Check that indices have the rank of the data and are no larger off ``axis``.
 
-    Raises RuleError [shape.rank], [scatter.shape].
+    Raises RuleError [shape.rank], [shape.disagree].
     """
     if len(shape) != len(indices):
         raise RuleError("shape.rank", f"ranks of data ({len(shape)}) and indices ({len(indices)}) must be equal")
     for index, (size, count) in enumerate(zip(shape, indices, strict=True)):
         if index != axis and symbolic.less(size, count) is True:
-            raise RuleError("scatter.shape", f"indices must not be larger than axis {index} (size {size}), got {count}")
+            raise RuleError("shape.disagree", f"indices must not be larger than axis {index} (size {size}), got {count}")
 
 
 class Gather(
@@ -72,13 +72,13 @@ class Gather(
 
     def validate(self) -> None:
         if self.bounds not in ("error", "zero", "natural"):
-            raise RuleError("gather.bounds", f"bounds must be error, zero or natural, got {self.bounds!r}")
+            raise RuleError("attribute.value", f"bounds must be error, zero or natural, got {self.bounds!r}")
 
     def shape(self, data: View, indices: View) -> Any:
         if data.shape is None:
             return None
         if not data.shape:
-            raise RuleError("shape.scalar", "data must have a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
         if self.bounds != "zero":
             check_indices(indices, data.shape[axis], natural=self.bounds == "natural")
@@ -89,12 +89,12 @@ class Gather(
         return (*batch, *data.shape[count:axis], *indices.shape[count:], *data.shape[axis + 1 :])
 
     def _batch(self, rank: int, count: int) -> int:
-        """Return the number of batch axes. Raises RuleError [gather.batch]."""
+        """Return the number of batch axes. Raises RuleError [attribute.range]."""
         axis = axis_in(self.axis, rank)
         batch = self.batch_dims + count if self.batch_dims < 0 else self.batch_dims
         if not 0 <= batch <= min(axis, count):
             raise RuleError(
-                "gather.batch",
+                "attribute.range",
                 f"batch_dims must be at most the axis ({axis}) and the rank of the indices ({count}), got {self.batch_dims}",
             )
         return batch
@@ -116,7 +116,7 @@ class Gather(
     def evaluate(self, xp: Namespace, data: Array, indices: Array) -> Any:
         batch, axis = self._batch(data.ndim, indices.ndim), axis_in(self.axis, data.ndim)
         if self.bounds == "natural" and arrays.element(indices).kind != "uint":
-            arrays.refuse_elements(xp, indices < 0, "array.index-range", "indices must not be negative")
+            arrays.refuse_elements(xp, indices < 0, "index.range", "indices must not be negative")
         if self.bounds != "zero":
             return arrays.take(xp, data, indices, axis, batch)
         inside = (indices >= -data.shape[axis]) & (indices < data.shape[axis])
@@ -213,7 +213,7 @@ class GatherElements(
         if data.shape is None:
             return indices.shape
         if not data.shape:
-            raise RuleError("shape.scalar", "data must have a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
         check_indices(indices, data.shape[axis])
         if indices.shape is not None:
@@ -231,15 +231,15 @@ class GatherElements(
 
 
 def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
-    """Return the number of coordinates in the last axis of ``indices``. Raises RuleError [index.tuples], [index.range]."""
+    """Return the number of coordinates in the last axis of ``indices``. Raises RuleError [index.range]."""
     if not shape or not indices.shape:
-        raise RuleError("shape.scalar", "data and indices must have a rank of at least 1, got a scalar")
+        raise RuleError("shape.rank", "data and indices must have a rank of at least 1, got a scalar")
     depth = indices.shape[-1]
     if not isinstance(depth, int):
         return None
     if not depth <= len(shape) - batch:
         raise RuleError(
-            "index.tuples", f"the number of coordinates ({depth}) must not exceed the number of axes ({len(shape) - batch})"
+            "index.range", f"the number of coordinates ({depth}) must not exceed the number of axes ({len(shape) - batch})"
         )
     if indices.value is not None:
         columns = np.asarray(indices.value)
@@ -273,7 +273,7 @@ class GatherND(
             return None
         if not 0 <= batch < max(min(len(data.shape), len(indices.shape)), 1):
             raise RuleError(
-                "gather.batch", f"batch_dims must be below the ranks ({len(data.shape)} and {len(indices.shape)}), got {batch}"
+                "attribute.range", f"batch_dims must be below the ranks ({len(data.shape)} and {len(indices.shape)}), got {batch}"
             )
         depth = check_tuples(data.shape, indices, batch)
         if depth is None:

@@ -35,14 +35,14 @@ class GatherTree(
     def shape(self, step_ids: View, parent_idx: View, max_seq_len: View, end_token: View) -> Any:
         shape = agree_shapes(step_ids.shape, parent_idx.shape)
         if shape is not None and len(shape) != 3:
-            raise RuleError("beams.rank", f"step_ids must have the rank 3 (times, batch, beams), got {len(shape)}")
+            raise RuleError("shape.rank", f"step_ids must have the rank 3 (times, batch, beams), got {len(shape)}")
         if max_seq_len.shape is not None:
             if len(max_seq_len.shape) != 1:
-                raise RuleError("beams.rank", f"max_seq_len must be a vector, got rank {len(max_seq_len.shape)}")
+                raise RuleError("shape.rank", f"max_seq_len must be a vector, got rank {len(max_seq_len.shape)}")
             if shape is not None:
                 agree_shapes((shape[1],), max_seq_len.shape)
         if end_token.shape:
-            raise RuleError("beams.rank", f"end_token must be a scalar, got the shape {list(end_token.shape)}")
+            raise RuleError("shape.rank", f"end_token must be a scalar, got the shape {list(end_token.shape)}")
         return shape
 
     def value(self, *xs: View) -> Any:
@@ -52,7 +52,7 @@ class GatherTree(
         """Unroll the times, from the last to the first."""
         times = step_ids.dims[0]
         if not isinstance(times, int):
-            raise UnsupportedError("beams.times", f"the number of times must be constant, got {times}")
+            raise UnsupportedError("type.unknown", f"the number of times must be constant, got {times}")
         if not times:
             return b.Identity(step_ids)
         refuse_unrolling(times, 12, "the times of a GatherTree")

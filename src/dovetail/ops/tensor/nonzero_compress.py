@@ -82,7 +82,7 @@ class Compress(
 
     def shape(self, input: View, condition: View) -> Any:
         if condition.shape is not None and len(condition.shape) != 1:
-            raise RuleError("input.rank", f"condition must be a vector, got rank {len(condition.shape)}")
+            raise RuleError("shape.rank", f"condition must be a vector, got rank {len(condition.shape)}")
         data = _elements(condition)
         count = None if data is None else int(np.count_nonzero(data))
         if self.axis is None:
@@ -92,7 +92,7 @@ class Compress(
         axis = axis_in(self.axis, len(input.shape))
         if condition.shape is not None and symbolic.less(input.shape[axis], condition.shape[0]) is True:
             raise RuleError(
-                "compress.condition", f"condition ({condition.shape[0]}) must not be longer than the axis ({input.shape[axis]})"
+                "shape.disagree", f"condition ({condition.shape[0]}) must not be longer than the axis ({input.shape[axis]})"
             )
         return (*input.shape[:axis], count, *input.shape[axis + 1 :])
 

@@ -43,7 +43,7 @@ class OneHot(
     def shape(self, indices: View, depth: View, on_value: View, off_value: View) -> Any:
         size = _depth(depth)
         if isinstance(size, int) and size < 0:
-            raise RuleError("onehot.depth", f"depth must not be negative, got {size}")
+            raise RuleError("shape.range", f"depth must not be negative, got {size}")
         if indices.shape is None:
             return None
         axis = axis_in(self.axis, len(indices.shape) + 1)
@@ -56,7 +56,7 @@ class OneHot(
     def evaluate(self, xp: Namespace, indices: Array, depth: Array, on_value: Array, off_value: Array) -> Any:
         size = int(np.asarray(depth).reshape(()).item())
         if size < 0:
-            raise RuleError("onehot.depth", f"depth must not be negative, got {size}")
+            raise RuleError("shape.range", f"depth must not be negative, got {size}")
         if not arrays.element(indices).is_integer:
             indices = arrays.cast(xp, indices, dtypes.i64)
         values = (xp.reshape(on_value, ()), xp.reshape(off_value, ()))
@@ -97,7 +97,7 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
         if input.shape is not None and len(input.shape) < 2:
             raise RuleError("shape.rank", f"input must have a rank of at least 2, got {len(input.shape)}")
         if k is not None and k.shape is not None and symbolic.equal(total(k.shape), 1) is False:
-            raise RuleError("trilu.diagonal", f"k must have one element, got the shape {list(map(str, k.shape))}")
+            raise RuleError("shape.single", f"k must have one element, got the shape {list(map(str, k.shape))}")
         return input.shape
 
     def evaluate(self, xp: Namespace, input: Array, k: Array | None = None) -> Any:

@@ -59,11 +59,11 @@ class Pad(
 
     def validate(self) -> None:
         if self.mode not in MODES:
-            raise RuleError("pad.mode", f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
 
     def shape(self, data: View, pads: View, constant_value: View | None = None, axes: View | None = None) -> Any:
         if constant_value is not None and constant_value.shape is not None and len(constant_value.shape) > 1:
-            raise RuleError("pad.value", f"constant_value must be a scalar, got rank {len(constant_value.shape)}")
+            raise RuleError("shape.single", f"constant_value must be a scalar, got rank {len(constant_value.shape)}")
         if data.shape is None:
             length_of_vector(pads, "pads")
             return None
@@ -80,7 +80,7 @@ class Pad(
     def _check_border(self, axis: int, size: Any, before: Any, after: Any) -> None:
         added = [pad for pad in (before, after) if isinstance(pad, int) and pad > 0]
         if self.mode != "constant" and added and isinstance(size, int) and size == 0:
-            raise RuleError("pad.empty", f"mode {self.mode} needs elements along axis {axis}, whose size is 0")
+            raise RuleError("shape.empty", f"mode {self.mode} needs elements along axis {axis}, whose size is 0")
 
     def _pads_by_axis(self, data: View, pads: View, axes: View | None) -> dict[int, tuple[Any, Any]] | None:
         """Return the pads before and after by axis; None where the padded axes are unknown."""
@@ -88,7 +88,9 @@ class Pad(
         length = length_of_vector(pads, "pads")
         count = rank if axes is None else length_of_vector(axes, "axes")
         if isinstance(length, int) and isinstance(count, int) and length != 2 * count:
-            raise RuleError("pad.pads", f"the number of pads must be twice the number of axes ({2 * count}), got {length}")
+            raise RuleError(
+                "attribute.length", f"the number of pads must be twice the number of axes ({2 * count}), got {length}"
+            )
         indices = list(range(rank)) if axes is None else integers_of(axes)
         if indices is None:
             return None
@@ -133,7 +135,7 @@ class Pad(
 
         rows = None if data.shape is None else self._pads_by_axis(data, pads, axes)
         if rows is None:
-            raise UnsupportedError("grad.axes", "the gradient of Pad needs constant axes")
+            raise UnsupportedError("constant.needed", "the gradient of Pad needs constant axes")
         for index, (axis, pair) in enumerate(rows.items()):
             if pair == (0, 0):
                 continue
@@ -152,7 +154,7 @@ class Pad(
         if constant_value is not None:
             fill_value = getattr(constant_value, "constant", None)
             if fill_value is None:
-                raise UnsupportedError("windows.fill", "windows of Pad need a constant fill value")
+                raise UnsupportedError("constant.needed", "windows of Pad need a constant fill value")
             fill = fill_value.reshape(()).item()
         pieces = []
         for axis, size in enumerate(shape):
@@ -246,13 +248,13 @@ def _runs_of_pad(mode: str, size: int, before: int, after: int, target: int) -> 
             yield Run(stop - start, start, 1, start + before)
         return
     if mode != "edge" and before + after > MAX_WINDOWS * (2 * size + 2):
-        raise UnsupportedError("windows.many", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
+        raise UnsupportedError("op.unsupported", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
     indices = Pad(mode).evaluate(np, np.arange(size), np.array([before, after]))
     # Runs end where the step between source indices changes.
     steps = np.diff(indices)
     breaks = np.flatnonzero(np.diff(steps)) + 1
     if len(breaks) > 2 * MAX_WINDOWS:
-        raise UnsupportedError("windows.many", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
+        raise UnsupportedError("op.unsupported", f"a movement may have at most {MAX_WINDOWS} windows, this Pad needs more")
     index = 0
     while index < target:
         step = int(steps[index]) if index + 1 < target else 1

@@ -328,7 +328,7 @@ def _remove_axes(shape: Shape, axes: Iterable[int], skip: bool) -> Any:
     for axis in axes:
         is_one = symbolic.equal(shape[axis], 1)
         if is_one is False and not skip:
-            raise RuleError("squeeze.size", f"axis {axis} must have the size 1, got {shape[axis]}")
+            raise RuleError("shape.disagree", f"axis {axis} must have the size 1, got {shape[axis]}")
         if is_one is None and skip:
             return None
         if is_one is not False:

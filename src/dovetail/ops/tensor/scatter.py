@@ -43,7 +43,7 @@ class _Scatter(Op):
 
     def validate(self) -> None:
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
-            raise RuleError("scatter.reduction", f"reduction must be replace, add, mul, min, max or mean, got {self.reduction!r}")
+            raise RuleError("attribute.value", f"reduction must be replace, add, mul, min, max or mean, got {self.reduction!r}")
 
     def scatter_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
         """Scatter into shape values, one update after the other. Raises Inexact for a reduction."""
@@ -285,7 +285,7 @@ class ScatterUpdate(
         if data.shape is None or indices.shape is None:
             return data.shape
         if not data.shape:
-            raise RuleError("shape.scalar", "data must have a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
         agree_shapes((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), updates.shape)
         check_indices(indices, data.shape[axis], natural=True)
@@ -303,7 +303,7 @@ class ScatterUpdate(
 
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         data_order, updates_order = self._orders(data.ndim, indices.ndim)
-        arrays.refuse_elements(xp, indices < 0, "array.index-range", "indices must not be negative")
+        arrays.refuse_elements(xp, indices < 0, "index.range", "indices must not be negative")
         front = xp.permute_dims(data, tuple(data_order))
         result = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(updates_order)))
         return xp.permute_dims(result, tuple(inverse_of(data_order)))
@@ -353,16 +353,16 @@ class TensorScatter(
 
     def validate(self) -> None:
         if self.mode not in ("linear", "circular"):
-            raise RuleError("scatter.reduction", f"mode must be linear or circular, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be linear or circular, got {self.mode!r}")
 
     def shape(self, past_cache: View, update: View, write_indices: View | None = None) -> Any:
         if write_indices is not None and write_indices.shape is not None and len(write_indices.shape) != 1:
-            raise RuleError("scatter.shape", f"write_indices must be a vector, got {write_indices.type}")
+            raise RuleError("shape.rank", f"write_indices must be a vector, got {write_indices.type}")
         if past_cache.shape is None:
             return None
         axis = axis_in(self.axis, len(past_cache.shape))
         if axis == 0:
-            raise RuleError("scatter.shape", "the axis must not be the batch axis (0)")
+            raise RuleError("axis.range", "the axis must not be the batch axis (0)")
         if write_indices is not None and write_indices.shape is not None:
             agree(write_indices.shape[0], past_cache.shape[0])
         if update.shape is not None:
@@ -371,7 +371,7 @@ class TensorScatter(
             )
             if symbolic.less(past_cache.shape[axis], update.shape[axis]) is True:
                 raise RuleError(
-                    "scatter.shape",
+                    "shape.disagree",
                     f"the update ({update.shape[axis]}) must not exceed the cache ({past_cache.shape[axis]}) along the axis",
                 )
         return past_cache.shape
@@ -393,7 +393,7 @@ class TensorScatter(
         if self.mode == "circular":
             indices = indices % max(size, 1)
         elif indices.size and (indices.min() < 0 or indices.max() >= size):
-            raise EngineError("scatter.range", f"positions must be in [0, {size - 1}], got {indices.min()} to {indices.max()}")
+            raise EngineError("index.range", f"positions must be in [0, {size - 1}], got {indices.min()} to {indices.max()}")
         shape = [1] * past_cache.ndim
         shape[0], shape[axis] = indices.shape
         wide = np.ascontiguousarray(np.broadcast_to(indices.reshape(shape), tuple(update.shape)))

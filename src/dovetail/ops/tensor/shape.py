@@ -152,10 +152,10 @@ class Range(
         kinds = [dtype_in(x.type) for x in (start, limit, delta)]
         dtype = self.output_type or kinds[0]
         if dtype is not None and dtype.is_integer and any(kind is not None and kind.is_float for kind in kinds):
-            raise UnsupportedError("range.type", f"a range of {dtype} needs integer inputs, got floats")
+            raise UnsupportedError("type.class", f"a range of {dtype} needs integer inputs, got floats")
         for name, x in (("start", start), ("limit", limit), ("delta", delta)):
             if x.shape is not None and (len(x.shape) > 1 or symbolic.equal(total(x.shape), 1) is False):
-                raise RuleError("range.scalar", f"{name} must be a scalar, got the shape {list(map(str, x.shape))}")
+                raise RuleError("shape.single", f"{name} must be a scalar, got the shape {list(map(str, x.shape))}")
         limits = [_scalar(x) for x in (start, limit, delta)]
         if dtype is not None and dtype.is_float:
             limits = [_round_to(item, dtype) if isinstance(item, int) else item for item in limits]
@@ -182,7 +182,7 @@ class Range(
             return arrays.from_numpy(xp, whole.astype(object).astype(work))
         first, last, item = (number.astype(work) for number in numbers)
         if item == 0:
-            raise RuleError("range.step", "delta must not be 0")
+            raise RuleError("attribute.range", "delta must not be 0")
         count = _float_count(0.0, float(last - first), float(item))
         refuse_array((count,), work.itemsize + 8, "a range")
         result = (first + np.arange(count).astype(work) * item).astype(work)
@@ -237,13 +237,13 @@ def _float_count(start: float, stop: float, step: float) -> int:
     with np.errstate(all="ignore"):
         count = float(np.ceil(np.float64(stop - start) / np.float64(step)))
     if not isfinite(count):
-        raise RuleError("range.count", f"a range from {start} to {stop} by {step} must have a finite number of elements")
+        raise RuleError("attribute.range", f"a range from {start} to {stop} by {step} must have a finite number of elements")
     return max(int(count), 0)
 
 
 def _count(start: Any, stop: Any, step: Any) -> Any:
     if isinstance(step, int | float) and step == 0:
-        raise RuleError("range.step", "delta must not be 0")
+        raise RuleError("attribute.range", "delta must not be 0")
     if start is None or stop is None or not isinstance(step, int | float):
         return None
     if any(isinstance(item, float) for item in (start, stop, step)):

@@ -131,11 +131,11 @@ class Slice(
         count = _common_length({"starts": starts, "ends": ends, "axes": axes, "steps": steps})
         step = elements_of(steps) or []
         if 0 in [item for item in step if isinstance(item, int)]:
-            raise RuleError("slice.step", f"steps must not be 0, got {step}")
+            raise RuleError("attribute.range", f"steps must not be 0, got {step}")
         if data.shape is None or not isinstance(count, int):
             return None
         if axes is None and count > len(data.shape):
-            raise RuleError("slice.axes", f"the number of bounds ({count}) must not exceed the rank ({len(data.shape)})")
+            raise RuleError("attribute.length", f"the number of bounds ({count}) must not exceed the rank ({len(data.shape)})")
         indices = list(range(count)) if axes is None else integers_of(axes)
         if indices is None:
             return None
@@ -173,7 +173,7 @@ class Slice(
 
         rows = self._bounds(data, starts, ends, axes, steps)
         if rows is None:
-            raise UnsupportedError("grad.axes", "the gradient of Slice needs constant axes")
+            raise UnsupportedError("constant.needed", "the gradient of Slice needs constant axes")
         padded: list[int] = []
         before: list[int] = []
         after: list[Any] = []
@@ -219,12 +219,12 @@ class Slice(
 
 
 def _common_length(vectors: dict[str, Any]) -> Any:
-    """Return the common length of several vectors. Raises RuleError [slice.bounds] where they differ."""
+    """Return the common length of several vectors. Raises RuleError [attribute.length] where they differ."""
     lengths = {name: length_of_vector(x, name) for name, x in vectors.items() if x is not None}
     known = {name: length for name, length in lengths.items() if isinstance(length, int)}
     if len(set(known.values())) > 1:
         text = ", ".join(f"{length} {name}" for name, length in known.items())
-        raise RuleError("slice.bounds", f"vectors must have one length, got {text}")
+        raise RuleError("attribute.length", f"vectors must have one length, got {text}")
     return next(iter(known.values()), None)
 
 
@@ -279,7 +279,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
     def shape(self, data: View, shift: View, axes: View) -> Any:
         shifts, count = length_of_vector(shift, "shift", scalar=True), length_of_vector(axes, "axes", scalar=True)
         if shift.shape and shifts is not None and count is not None and symbolic.equal(shifts, count) is False:
-            raise RuleError("roll.shift", f"the number of shifts ({shifts}) must equal the number of axes ({count})")
+            raise RuleError("attribute.length", f"the number of shifts ({shifts}) must equal the number of axes ({count})")
         if data.shape is not None:
             self._shifts(data, shift, axes)
         return data.shape
@@ -311,7 +311,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         shape = static(data.shape)
         result = self._shifts(data, shift, axes)
         if result is None:
-            raise UnsupportedError("windows.shift", "windows of Roll need constant shifts")
+            raise UnsupportedError("constant.needed", "windows of Roll need constant shifts")
         pieces = [list(_runs_of_roll(size, result.get(axis, 0))) for axis, size in enumerate(shape)]
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
@@ -319,7 +319,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         """Write a Concat of the end and the beginning of each axis."""
         indices = None if data.shape is None else integers_of(axes)
         if indices is None:
-            raise UnsupportedError("roll.axes", "Roll needs constant axes, got computed ones")
+            raise UnsupportedError("constant.needed", "Roll needs constant axes, got computed ones")
         known = self._shifts(data, shift, axes)
         y = data
         for axis in sorted({axis_in(position, len(data.dims)) for position in indices}):
@@ -382,7 +382,7 @@ class ReverseSequence(
 
     def shape(self, input: View, sequence_lens: View) -> Any:
         if sequence_lens.shape is not None and len(sequence_lens.shape) != 1:
-            raise RuleError("input.rank", f"sequence_lens must be a vector, got rank {len(sequence_lens.shape)}")
+            raise RuleError("shape.rank", f"sequence_lens must be a vector, got rank {len(sequence_lens.shape)}")
         if input.shape is None:
             return None
         batch, time = (axis_in(axis, len(input.shape)) for axis in (self.batch_axis, self.time_axis))
@@ -393,7 +393,7 @@ class ReverseSequence(
         result = integers_of(sequence_lens)
         size = input.shape[time]
         if result is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in result):
-            raise RuleError("sequence.length", f"sequence_lens must be in [0, {size}], got {result}")
+            raise RuleError("attribute.range", f"sequence_lens must be in [0, {size}], got {result}")
         return input.shape
 
     def canonical(self, input: View, sequence_lens: View) -> Op:
@@ -407,7 +407,7 @@ class ReverseSequence(
         counts = np.asarray(arrays.to_numpy(sequence_lens)).astype(np.int64)[:, None]
         positions = np.arange(input.shape[time], dtype=np.int64)[None, :]
         if counts.size and (counts.min() < 0 or counts.max() > input.shape[time]):
-            raise RuleError("sequence.length", f"sequence_lens must be in [0, {input.shape[time]}], got {counts[:, 0].tolist()}")
+            raise RuleError("attribute.range", f"sequence_lens must be in [0, {input.shape[time]}], got {counts[:, 0].tolist()}")
         indices = arrays.from_numpy(xp, np.where(positions < counts, counts - 1 - positions, positions), input)
         front = xp.moveaxis(input, (batch, time), (0, 1))
         return xp.moveaxis(arrays.take(xp, front, indices, 1, 1), (0, 1), (batch, time))
@@ -433,10 +433,10 @@ def _runs_of_roll(size: int, shift: int) -> Iterator[Run]:
 
 
 def windows_of(pieces: Sequence[Sequence[Run]], shape: Sequence[int], target: Sequence[int]) -> Iterator[Window]:
-    """Yield a window for each combination of one run per axis. Raises UnsupportedError [windows.many]."""
+    """Yield a window for each combination of one run per axis. Raises UnsupportedError [op.unsupported]."""
     count = prod(map(len, pieces))
     if count > MAX_WINDOWS:
-        raise UnsupportedError("windows.many", f"a movement may have at most {MAX_WINDOWS} windows, got {count}")
+        raise UnsupportedError("op.unsupported", f"a movement may have at most {MAX_WINDOWS} windows, got {count}")
     source_strides, target_strides = strides_of(shape), strides_of(target)
     for row in product(*pieces):
         yield Window(

@@ -56,9 +56,9 @@ class TopK(
 
     def validate(self) -> None:
         if self.sort not in SORTS:
-            raise RuleError("topk.sort", f"sort must be one of {', '.join(SORTS)}, got {self.sort!r}")
+            raise RuleError("attribute.value", f"sort must be one of {', '.join(SORTS)}, got {self.sort!r}")
         if self.index_element_type not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"indices must be i32 or i64, got {self.index_element_type}")
+            raise RuleError("attribute.value", f"indices must be i32 or i64, got {self.index_element_type}")
 
     def types(self, x: View, k: View) -> list[Type]:
         values = default_types(self, (x, k))[0]
@@ -70,21 +70,21 @@ class TopK(
             return [None, None]
         axis = axis_in(self.axis, len(x.shape))
         if count is not None and symbolic.less(x.shape[axis], count) is True:
-            raise RuleError("topk.k", f"k ({count}) must not exceed the size of the axis ({x.shape[axis]})")
+            raise RuleError("attribute.range", f"k ({count}) must not exceed the size of the axis ({x.shape[axis]})")
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return [shape, shape]
 
     def count(self, k: View) -> Any:
         """Return ``k`` as a size; None where it is unknown."""
         if k.shape is not None and len(k.shape) > 1:
-            raise RuleError("topk.k", f"k must have one element, got the shape {list(k.shape)}")
+            raise RuleError("shape.single", f"k must have one element, got the shape {list(k.shape)}")
         if k.shape is not None and k.shape and symbolic.equal(k.shape[0], 1) is False:
-            raise RuleError("topk.k", f"k must have one element, got {k.shape[0]}")
+            raise RuleError("shape.single", f"k must have one element, got {k.shape[0]}")
         if k.value is None:
             return None
         result = np.asarray(k.value).reshape(-1).tolist()[0]
         if isinstance(result, int) and result < 0:
-            raise RuleError("topk.k", f"k must not be negative, got {result}")
+            raise RuleError("attribute.range", f"k must not be negative, got {result}")
         low = symbolic.bounds(result)[0] if isinstance(result, symbolic.Dim) else result
         return result if low is not None and low >= 0 else None
 
@@ -101,7 +101,7 @@ class TopK(
         axis = axis_in(self.axis, x.ndim)
         count = int(np.asarray(k).reshape(-1).tolist()[0])
         if not 0 <= count <= x.shape[axis]:
-            raise RuleError("topk.k", f"k ({count}) must not exceed the size of the axis ({x.shape[axis]})")
+            raise RuleError("attribute.range", f"k ({count}) must not exceed the size of the axis ({x.shape[axis]})")
         front = (slice(None),) * axis
         order = self.order(xp, x, axis)[(*front, slice(0, count))]
         if self.sort == "index":

@@ -69,14 +69,14 @@ class Transpose(
             return [b.Transpose(g)]
         indices = integers_of(perm)
         if indices is None:
-            raise UnsupportedError("grad.order", "the gradient of Transpose needs a constant perm")
+            raise UnsupportedError("constant.needed", "the gradient of Transpose needs a constant perm")
         return [b.Transpose(g, inverse_of(indices)) if indices else b.Transpose(g), None]
 
     def windows(self, data: View, perm: View | None = None) -> Windows:
         shape = static(data.shape)
         indices = _permutation(len(shape), perm)
         if indices is None:
-            raise UnsupportedError("windows.order", "windows of Transpose need a constant perm")
+            raise UnsupportedError("constant.needed", "windows of Transpose need a constant perm")
         sizes = tuple(shape[index] for index in indices)
         strides = strides_of(shape)
         return Windows((Window(0, 0, sizes, 0, tuple(strides[index] for index in indices), 0, strides_of(sizes)),))
@@ -96,7 +96,7 @@ def _permutation(rank: int, order: View | None) -> list[int] | None:
     if not indices:
         return list(reversed(range(rank)))
     if sorted(indices) != list(range(rank)):
-        raise RuleError("transpose.order", f"perm must be a permutation of the {rank} axes, got {indices}")
+        raise RuleError("axis.repeated", f"perm must be a permutation of the {rank} axes, got {indices}")
     return indices
 
 
@@ -162,7 +162,7 @@ class Expand(
     def _size(self, size: Any) -> Any:
         """Return a size from ``shape``; None where it is unknown. A run in which it is negative is an error."""
         if isinstance(size, int) and size < 0:
-            raise RuleError("expand.shape", f"sizes must not be negative, got {size}")
+            raise RuleError("shape.range", f"sizes must not be negative, got {size}")
         return size if size is None or is_size(size) else symbolic.maximum(size, 0)
 
     def _broadcast_size(self, size: Any, target: Any) -> Any:
@@ -218,7 +218,7 @@ class Tile(
         if not isinstance(length, int):
             return None if self.extend else shape_of_rank(len(shape))
         if length != len(shape) and not self.extend:
-            raise RuleError("tile.repeats", f"the number of repeats ({length}) must equal the rank ({len(shape)})")
+            raise RuleError("attribute.length", f"the number of repeats ({length}) must equal the rank ({len(shape)})")
         counts = elements_of(repeats)
         if counts is None:
             return shape_of_rank(max(length, len(shape)))
@@ -227,7 +227,7 @@ class Tile(
 
     def _size(self, size: Any, count: Any) -> Any:
         if isinstance(count, int) and count < 0:
-            raise RuleError("tile.repeats", f"repeats must not be negative, got {count}")
+            raise RuleError("attribute.range", f"repeats must not be negative, got {count}")
         return size * count if is_size(count) else None
 
     def canonical(self, input: View, repeats: View) -> Op:
@@ -263,7 +263,7 @@ class Tile(
     def windows(self, input: View, repeats: View) -> Windows:
         shape, counts = static(input.shape), integers_of(repeats)
         if counts is None:
-            raise UnsupportedError("windows.repeats", "windows of Tile need constant repeats")
+            raise UnsupportedError("constant.needed", "windows of Tile need constant repeats")
         rank = max(len(shape), len(counts))
         sizes, times = with_leading_ones(shape, rank), with_leading_ones(counts, rank)
         source_strides, target_strides = (

@@ -46,7 +46,7 @@ class Unique(
     def validate(self) -> None:
         for kind in (self.index_element_type, self.count_element_type):
             if kind not in ("i32", "i64"):
-                raise RuleError("unique.dtype", f"indices and counts must be i32 or i64, got {kind}")
+                raise RuleError("attribute.value", f"indices and counts must be i32 or i64, got {kind}")
         if not 1 <= self.outputs <= 4:
             raise RuleError("node.outputs", f"needs 1 to 4 outputs, got {self.outputs}")
 
@@ -139,7 +139,7 @@ class SearchSorted(
 
     def validate(self) -> None:
         if self.output_type not in ("i32", "i64"):
-            raise RuleError("unique.dtype", f"indices must be i32 or i64, got {self.output_type}")
+            raise RuleError("attribute.value", f"indices must be i32 or i64, got {self.output_type}")
 
     def types(self, sorted_sequence: View, values: View) -> list[Type]:
         result = default_types(self, (sorted_sequence, values))[0]
@@ -148,7 +148,7 @@ class SearchSorted(
     def shape(self, sorted_sequence: View, values: View) -> Any:
         sequence_shape, values_shape = sorted_sequence.shape, values.shape
         if sequence_shape is not None and not sequence_shape:
-            raise RuleError("shape.scalar", "sorted_sequence must have a rank of at least 1, got a scalar")
+            raise RuleError("shape.rank", "sorted_sequence must have a rank of at least 1, got a scalar")
         if sequence_shape is None or len(sequence_shape) == 1 or values_shape is None:
             return values_shape if sequence_shape is None or len(sequence_shape) == 1 else (*sequence_shape[:-1], None)
         if len(sequence_shape) != len(values_shape):

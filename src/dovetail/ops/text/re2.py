@@ -18,7 +18,7 @@ MEMORY = 8 << 20
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise RuleError [regex.syntax] for a pattern that RE2 refuses. Without RE2 a pattern is first checked when it runs."""
+    """Raise RuleError [attribute.value] for a pattern that RE2 refuses. Without RE2 a pattern is first checked when it runs."""
     if _import_re2() is not None:
         compile_pattern(pattern)
 
@@ -27,11 +27,11 @@ def check_pattern(pattern: str) -> None:
 def compile_pattern(pattern: str, longest: bool = False) -> Any:
     """Compile ``pattern`` for UTF-8. With ``longest`` the longest of the matches at a position wins, else the leftmost-first.
 
-    Raises RuleError [regex.syntax], UnsupportedError [regex.engine] where RE2 is not installed.
+    Raises RuleError [attribute.value], UnsupportedError [extra.missing] where RE2 is not installed.
     """
     library = _import_re2()
     if library is None:
-        raise UnsupportedError("regex.engine", "regular expressions need RE2: pip install 'dovetail-graph[text]'")
+        raise UnsupportedError("extra.missing", "regular expressions need RE2: pip install 'dovetail-graph[text]'")
     options = library.Options()
     options.log_errors = False
     options.longest_match = longest
@@ -43,7 +43,7 @@ def compile_pattern(pattern: str, longest: bool = False) -> Any:
     except (library.error, UnicodeEncodeError) as error:
         text = error.args[0] if error.args else ""
         reason = text.decode(errors="replace") if isinstance(text, bytes) else str(error)
-        raise RuleError("regex.syntax", f"RE2 refuses the pattern {_shorten(pattern)!r}: {_shorten(reason)}") from None
+        raise RuleError("attribute.value", f"RE2 refuses the pattern {_shorten(pattern)!r}: {_shorten(reason)}") from None
 
 
 def full_matcher_of(pattern: str) -> Callable[[str], bool]:

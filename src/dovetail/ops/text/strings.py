@@ -97,18 +97,18 @@ class StringNormalizer(
     def validate(self) -> None:
         if self.case_change_action not in _CASES:
             raise RuleError(
-                "string.case", f"case_change_action must be one of {', '.join(_CASES)}, got {self.case_change_action!r}"
+                "attribute.value", f"case_change_action must be one of {', '.join(_CASES)}, got {self.case_change_action!r}"
             )
         if re.split("[_.@-]", self.locale)[0].lower() in _LANGUAGES_WITH_OWN_CASE:
             raise UnsupportedError(
-                "string.locale", f"locale {self.locale!r} has case mappings of its own, which are not supported"
+                "op.unsupported", f"locale {self.locale!r} has case mappings of its own, which are not supported"
             )
 
     def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         if len(x.shape) not in (1, 2) or (len(x.shape) == 2 and symbolic.equal(x.shape[0], 1) is False):
-            raise RuleError("input.rank", f"x must be a vector or one row, got shape [{', '.join(map(str, x.shape))}]")
+            raise RuleError("shape.rank", f"x must be a vector or one row, got shape [{', '.join(map(str, x.shape))}]")
         count = x.shape[-1] if not self.stopwords and symbolic.less(0, x.shape[-1]) is True else None
         return (*(1 for _ in x.shape[1:]), count)
 

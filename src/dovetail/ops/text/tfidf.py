@@ -43,35 +43,35 @@ class TfIdfVectorizer(
 
     def validate(self) -> None:
         if self.mode not in MODES:
-            raise RuleError("terms.mode", f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         if not 1 <= self.min_gram_length <= self.max_gram_length or self.max_skip_count < 0:
             raise RuleError(
-                "terms.length",
+                "attribute.range",
                 f"invalid gram lengths {self.min_gram_length} to {self.max_gram_length}, max_skip_count {self.max_skip_count}",
             )
         if bool(self.pool_int64s) == bool(self.pool_strings):
-            raise RuleError("terms.pool", "TfIdfVectorizer needs either pool_int64s or pool_strings")
+            raise RuleError("attribute.conflict", "TfIdfVectorizer needs either pool_int64s or pool_strings")
         if any(end < start for start, end in pairwise((0, *self.ngram_counts, self._pool_size()))) or not self.ngram_counts:
             raise RuleError(
-                "terms.pool", f"ngram_counts must rise within the pool ({self._pool_size()}), got {list(self.ngram_counts)}"
+                "attribute.length", f"ngram_counts must rise within the pool ({self._pool_size()}), got {list(self.ngram_counts)}"
             )
         if len(self.ngram_counts) < self.max_gram_length:
             raise RuleError(
-                "terms.length",
+                "attribute.range",
                 f"max_gram_length ({self.max_gram_length}) must not exceed the lengths of the pool ({len(self.ngram_counts)})",
             )
         if any((end - start) % length for length, start, end in self._pool_ranges()):
-            raise RuleError("terms.pool", "the last n-gram of a length is incomplete")
+            raise RuleError("attribute.length", "the last n-gram of a length is incomplete")
         if len(self.ngram_indexes) != self._ngram_count() or any(index < 0 for index in self.ngram_indexes):
             raise RuleError(
-                "terms.places", f"needs {self._ngram_count()} ngram_indexes of at least 0, got {len(self.ngram_indexes)}"
+                "attribute.length", f"needs {self._ngram_count()} ngram_indexes of at least 0, got {len(self.ngram_indexes)}"
             )
         if len(self._ngrams()) < self._ngram_count(self.min_gram_length, self.max_gram_length):
-            raise RuleError("terms.pool", "n-grams of the pool must be different")
+            raise RuleError("attribute.conflict", "n-grams of the pool must be different")
         if self.mode == "idf" and len(set(self.ngram_indexes)) < len(self.ngram_indexes):
-            raise UnsupportedError("terms.places", "idf with several n-grams at one index is not defined")
+            raise UnsupportedError("op.unsupported", "idf with several n-grams at one index is not defined")
         if self.weights and len(self.weights) != self._ngram_count():
-            raise RuleError("terms.weights", f"needs {self._ngram_count()} weights, got {len(self.weights)}")
+            raise RuleError("attribute.length", f"needs {self._ngram_count()} weights, got {len(self.weights)}")
 
     def _pool_size(self) -> int:
         return len(self.pool_int64s or self.pool_strings)
@@ -104,7 +104,7 @@ class TfIdfVectorizer(
         if x.shape is None:
             return None
         if len(x.shape) not in (1, 2):
-            raise RuleError("input.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
         return (*x.shape[:-1], max(self.ngram_indexes, default=-1) + 1)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:

@@ -40,11 +40,11 @@ class Tokenizer(
 
     def validate(self) -> None:
         if bool(self.separators) == bool(self.tokenexp):
-            raise RuleError("string.tokens", "Tokenizer needs either separators or tokenexp")
+            raise RuleError("attribute.conflict", "Tokenizer needs either separators or tokenexp")
         if self.mincharnum < 1 or (self._splits_characters() and self.mincharnum > 1):
-            raise RuleError("string.tokens", f"mincharnum must be at least 1, for characters 1, got {self.mincharnum}")
+            raise RuleError("attribute.range", f"mincharnum must be at least 1, for characters 1, got {self.mincharnum}")
         if "" in self.separators and not self._splits_characters():
-            raise RuleError("string.tokens", "an empty separator must be the only one")
+            raise RuleError("attribute.conflict", "an empty separator must be the only one")
         for pattern in (self.tokenexp, *self.separators):
             if pattern:
                 check_pattern(pattern)
@@ -56,7 +56,7 @@ class Tokenizer(
         if x.shape is None:
             return None
         if len(x.shape) not in (1, 2):
-            raise RuleError("input.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
+            raise RuleError("shape.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
         return (*x.shape, None)
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
@@ -86,7 +86,7 @@ class Tokenizer(
 class _Pattern:
     """An RE2 pattern that is searched in a text, the longest match from the left.
 
-    Raises RuleError [regex.syntax], UnsupportedError [regex.engine].
+    Raises RuleError [attribute.value], UnsupportedError [extra.missing].
     """
 
     def __init__(self, pattern: str) -> None:

@@ -55,14 +55,14 @@ class CTCLoss(
         ):
             if x.shape is not None:
                 if len(x.shape) != rank:
-                    raise RuleError("ctc.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
+                    raise RuleError("shape.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
                 batches.append(x.shape[0])
         if (
             blank_index is not None
             and blank_index.shape is not None
             and symbolic.equal(symbolic.product(blank_index.shape), 1) is False
         ):
-            raise RuleError("ctc.rank", f"blank_index must be one number, got shape {list(blank_index.shape)}")
+            raise RuleError("shape.rank", f"blank_index must be one number, got shape {list(blank_index.shape)}")
         if logits.shape is not None and labels.shape is not None:
             agree(logits.shape[1], labels.shape[1])
         if not batches:
@@ -81,7 +81,7 @@ class CTCLoss(
         """Write the forward algorithm: log-probabilities of all prefixes of the labels with blanks between, time by time."""
         times, classes = logits.dims[1:]
         if not isinstance(times, int) or not isinstance(classes, int) or not times:
-            raise UnsupportedError("ctc.size", "CTCLoss of times or classes known only at run time is not supported")
+            raise UnsupportedError("type.unknown", "CTCLoss of times or classes known only at run time is not supported")
         refuse_unrolling(times, 24, "the times of a CTCLoss")
         blank = b.constant([[classes - 1]]) if blank_index is None else b.Reshape(as_type(b, blank_index, dtypes.i64), [1, 1])
         symbols, symbol_count = self._preprocess_labels(

@@ -27,21 +27,21 @@ class _Loss(Op):
 
     def validate(self) -> None:
         if self.reduction not in ("none", "sum", "mean"):
-            raise RuleError("loss.reduction", f"reduction must be none, sum or mean, got {self.reduction!r}")
+            raise RuleError("attribute.value", f"reduction must be none, sum or mean, got {self.reduction!r}")
 
     def shape_of_loss(self, x: View, target: View, weight: View | None) -> Any:
         if x.shape is not None and len(x.shape) < 2:
-            raise RuleError("loss.rank", f"the scores must have at least 2 axes, batch and classes, got {x.type}")
+            raise RuleError("shape.rank", f"the scores must have at least 2 axes, batch and classes, got {x.type}")
         classes = None if x.shape is None else x.shape[1]
         if weight is not None and weight.shape is not None:
             if len(weight.shape) != 1:
-                raise RuleError("loss.weight", f"weight must have rank 1, got {weight.type}")
+                raise RuleError("shape.rank", f"weight must have rank 1, got {weight.type}")
             if classes is not None:
                 agree(weight.shape[0], classes)
         positions = None if x.shape is None else (x.shape[0], *x.shape[2:])
         if target.shape is not None:
             if positions is not None and len(target.shape) != len(positions):
-                raise RuleError("loss.rank", f"target must have a class for each position of {x.type}, got {target.type}")
+                raise RuleError("shape.disagree", f"target must have a class for each position of {x.type}, got {target.type}")
             positions = target.shape if positions is None else tuple(map(agree, target.shape, positions))
         return positions if self.reduction == "none" else ()
 

@@ -34,7 +34,7 @@ class _Optimizer(Op, sig="r: F, t: i64, *inputs: F1 -> *outputs: F1"):
     def shape(self, r: View, t: View, *inputs: View) -> Any:
         for x, name in ((r, "r"), (t, "t")):
             if x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
-                raise RuleError("training.scalar", f"{name} must have one element, got {x.type}")
+                raise RuleError("shape.single", f"{name} must have one element, got {x.type}")
         tensor_count = self.outputs // (1 + self.state_count)
         if len(inputs) != tensor_count * (2 + self.state_count):
             raise RuleError("node.inputs", f"{tensor_count} tensors need {2 + self.state_count} inputs each, got {len(inputs)}")
@@ -83,7 +83,7 @@ class Momentum(
     def validate(self) -> None:
         super().validate()
         if self.mode not in ("standard", "nesterov"):
-            raise RuleError("training.mode", f"mode must be standard or nesterov, got {self.mode!r}")
+            raise RuleError("attribute.value", f"mode must be standard or nesterov, got {self.mode!r}")
 
     def step(self, b: Builder, r: Value, t: Value, x: Value, g: Value, *rest: Value) -> tuple[Any, ...]:
         is_later = b.Greater(t, b.constant(0))

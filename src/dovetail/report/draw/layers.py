@@ -47,7 +47,7 @@ class LayerRows:
 def assign_rows(frame: Frame) -> LayerRows:
     """Assign the children and gates of a frame to rows, in an order with few crossings.
 
-    Raises UnsupportedError [draw.library] where fast-sugiyama is missing.
+    Raises UnsupportedError [extra.missing] where fast-sugiyama is missing.
     """
     slots: dict[End, Slot] = {child: Slot(child, 0) for child in frame.children}
     order: dict[End, int] = {child: number for number, child in enumerate(frame.children)}
@@ -115,7 +115,7 @@ def _order_rows(rows: LayerRows) -> None:
         # Deferred: the library is optional.
         from fast_sugiyama import from_edges
     except ImportError:
-        raise UnsupportedError("draw.library", "drawing needs the package fast-sugiyama; install dovetail-graph[draw]") from None
+        raise UnsupportedError("extra.missing", "drawing needs the package fast-sugiyama; install dovetail-graph[draw]") from None
     slots = [slot for row in rows.rows for slot in row]
     if all(len(row) < 2 for row in rows.rows) or not rows.wires:
         return

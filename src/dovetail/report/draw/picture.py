@@ -51,21 +51,21 @@ class Drawing:
     def png(self, zoom: float = 1.0) -> bytes:
         """Return the picture as a PNG file with ``zoom`` pixels for each unit of the SVG, fewer beyond MAX_PIXELS.
 
-        Raises UnsupportedError [draw.library] where resvg is missing, [draw.fonts] where the machine has no font.
+        Raises UnsupportedError [extra.missing] where resvg is missing, [extra.missing] where the machine has no font.
         """
         try:
             # Deferred: the library is optional.
             import resvg_py
         except ImportError:
-            raise UnsupportedError("draw.library", "a PNG needs the package resvg_py; install dovetail-graph[draw]") from None
+            raise UnsupportedError("extra.missing", "a PNG needs the package resvg_py; install dovetail-graph[draw]") from None
         if not 0.01 <= zoom <= 16:
-            raise RuleError("draw.zoom", f"zoom must be in [0.01, 16], got {zoom:g}")
+            raise RuleError("argument.value", f"zoom must be in [0.01, 16], got {zoom:g}")
         text = self.svg()
         assert self._placed is not None
         pixels = max(self._placed.width, 480) * (self._placed.height + 80)
         zoom = min(zoom, (MAX_PIXELS / pixels) ** 0.5)
         if _render(resvg_py, LETTER) == _render(resvg_py, LETTER.replace("M", "")):
-            raise UnsupportedError("draw.fonts", "a PNG needs a font, and none was found; install one, such as DejaVu Sans")
+            raise UnsupportedError("extra.missing", "a PNG needs a font, and none was found; install one, such as DejaVu Sans")
         return _render(resvg_py, text, zoom)
 
     def html(self) -> str:
@@ -102,18 +102,18 @@ def draw_model(
     or a text after each number, and a box of several nodes has their sum, or with ``is_sum`` False the largest. Modules are
     drawn open from the outermost as long as the picture has at most ``boxes`` boxes, or up to ``depth`` levels.
 
-    Raises RuleError [draw.boxes] for a number below 1, [draw.colors] where a colour is no number. ``Drawing.svg`` raises
-    UnsupportedError [draw.library] where the packages of ``dovetail-graph[draw]`` are missing.
+    Raises RuleError [argument.value] for a number below 1, [argument.type] where a colour is no number. ``Drawing.svg`` raises
+    UnsupportedError [extra.missing] where the packages of ``dovetail-graph[draw]`` are missing.
     """
     if boxes < 1:
-        raise RuleError("draw.boxes", f"the number of boxes must be at least 1, got {boxes}")
+        raise RuleError("argument.value", f"the number of boxes must be at least 1, got {boxes}")
     scene = build_scene(model)
     scale = None
     if colors is not None:
         try:
             scale = Measure(measure, {str(name): float(number) for name, number in colors.items()}, unit, is_sum)
         except (TypeError, ValueError) as error:
-            raise RuleError("draw.colors", f"colors must be numbers by node name: {error}") from None
+            raise RuleError("argument.type", f"colors must be numbers by node name: {error}") from None
         numbers = [number for item in scene.items() if item is not scene.root and (number := scale.of(item)) is not None]
         scale.largest = max((number for number in numbers if number != float("inf")), default=0.0)
     return Drawing(full_name(model.graph.name or "model"), scene, scale, boxes, depth)

@@ -21,10 +21,10 @@ def compile_on_device(model: Model, backend: str, **options: Any) -> DeviceProgr
     shardings = options.pop("shardings")
     if options.pop("torch_compile"):
         if backend != "torch" or mesh is not None or shardings is not None:
-            raise EngineError("device.option", 'torch_compile belongs to backend="torch" without a mesh')
+            raise EngineError("argument.conflict", 'torch_compile belongs to backend="torch" without a mesh')
         return CompiledTorchProgram(model, **options)
     if mesh is None and shardings is None:
         return PROGRAMS[backend](model, **options)
     if backend != "jax" or mesh is None:
-        raise EngineError("device.option", 'mesh and shardings belong to backend="jax", and shardings to a mesh')
+        raise EngineError("argument.conflict", 'mesh and shardings belong to backend="jax", and shardings to a mesh')
     return ShardedProgram(model, mesh=mesh, shardings=shardings, **options)

@@ -31,7 +31,7 @@ class CompiledTorchProgram(TorchProgram):
             outputs, failed = function(list(self._constants.values()), inputs)
         except self._torch._dynamo.exc.TorchDynamoException as error:
             message = f"torch.compile fails: {str(error).strip().splitlines()[0]}"
-            raise EngineError("device.compile", message, file=self.model.file) from error
+            raise EngineError("runtime.run", message, file=self.model.file) from error
         for is_failed, check in zip(failed, errors, strict=True):
             if bool(is_failed):
                 raise EngineError(check.code, check.message, node=check.node, op=check.op, file=self.model.file)

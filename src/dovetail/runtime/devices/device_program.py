@@ -30,7 +30,7 @@ class DeviceProgram(LoadedProgram):
 
     def __init__(self, model: Model, device: Any, results: str, **options: Any) -> None:
         if results not in RESULTS:
-            raise EngineError("device.results", f"results must be one of {', '.join(RESULTS)}, got {results!r}")
+            raise EngineError("argument.value", f"results must be one of {', '.join(RESULTS)}, got {results!r}")
         options = {"device": None if device is None else name_of(device), "results": results, **options}
         super().__init__(model, self.library, options)
         self.results = results

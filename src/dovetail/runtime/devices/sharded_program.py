@@ -129,7 +129,7 @@ def _check_mesh(mesh: Mapping[str, int]) -> dict[str, int]:
         )
     )
     if not is_valid:
-        raise EngineError("sharding.mesh", f"a mesh must be a dict of names to sizes of at least 1, got {mesh!r}")
+        raise EngineError("argument.value", f"a mesh must be a dict of names to sizes of at least 1, got {mesh!r}")
     return dict(mesh)
 
 
@@ -139,5 +139,5 @@ def _mesh_of(jax: Any, sizes: Mapping[str, int], platform: str) -> Any:
     if count > len(devices):
         message = f"a mesh of {count} devices needs as many, and JAX has {len(devices)} of the platform {platform}"
         hint = f"; XLA_FLAGS=--xla_force_host_platform_device_count={count} before JAX starts divides a processor"
-        raise EngineError("sharding.mesh", message + (hint if platform == "cpu" else ""))
+        raise EngineError("argument.value", message + (hint if platform == "cpu" else ""))
     return jax.sharding.Mesh(np.array(devices[:count]).reshape(tuple(sizes.values())), tuple(sizes))

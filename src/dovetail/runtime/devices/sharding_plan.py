@@ -34,7 +34,7 @@ class ShardingPlan(Sequence[Sharding]):
             for row in self.rows:
                 if row.name == key:
                     return row.spec
-            raise EngineError("sharding.name", f"the plan has no tensor {key!r}")
+            raise EngineError("name.unknown", f"the plan has no tensor {key!r}")
         return self.rows[key]
 
     def __iter__(self) -> Iterator[Sharding]:
@@ -71,8 +71,8 @@ def _shape_text(shape: Sequence[Any]) -> str:
 def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str, tuple[Any, ...]]) -> ShardingPlan:
     """Return the plan with the specs of ``changes``: patterns of names (``*`` is any text) to specs, the last match wins.
 
-    ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises EngineError [sharding.name] for a
-    pattern without a tensor, [sharding.axis] and [sharding.shape] for a spec that does not fit.
+    ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises EngineError [name.unknown] for a
+    pattern without a tensor, [sharding.spec] and [sharding.spec] for a spec that does not fit.
     """
     rows = {row.name: row for row in plan}
     for pattern, spec in changes.items():
@@ -82,7 +82,7 @@ def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str
                 rows[name] = Sharding(name, "value", values[name], (), "")
                 names.append(name)
         if not names:
-            raise EngineError("sharding.name", f"no tensor of the model has a name like {pattern!r}")
+            raise EngineError("name.unknown", f"no tensor of the model has a name like {pattern!r}")
         for name in names:
             checked = check_spec(name, rows[name].shape, spec, plan.mesh)
             rows[name] = rows[name]._replace(spec=checked, reason=f"requested by {pattern!r}")
@@ -90,10 +90,10 @@ def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str
 
 
 def check_spec(name: str, shape: Sequence[Any], spec: Any, mesh: Mapping[str, int]) -> Spec:
-    """Return a spec as a tuple. Raises EngineError [sharding.axis], [sharding.shape]."""
+    """Return a spec as a tuple. Raises EngineError [sharding.spec]."""
     parts = () if spec is None else (spec,) if isinstance(spec, str) else tuple(spec)
     if len(parts) > len(shape):
-        raise EngineError("sharding.shape", f"the spec of {name!r} has {len(parts)} axes, and the tensor {len(shape)}")
+        raise EngineError("sharding.spec", f"the spec of {name!r} has {len(parts)} axes, and the tensor {len(shape)}")
     used: list[str] = []
     for size, part in zip(shape, parts, strict=False):
         axes = () if part is None else (part,) if isinstance(part, str) else tuple(part)
@@ -102,10 +102,10 @@ def check_spec(name: str, shape: Sequence[Any], spec: Any, mesh: Mapping[str, in
             if axis not in mesh or axis in used:
                 known = ", ".join(map(repr, mesh))
                 raise EngineError(
-                    "sharding.axis", f"the spec of {name!r} must name axes of the mesh ({known}) once, got {axis!r}"
+                    "sharding.spec", f"the spec of {name!r} must name axes of the mesh ({known}) once, got {axis!r}"
                 )
             used.append(axis)
             count *= mesh[axis]
         if isinstance(size, int) and size % count:
-            raise EngineError("sharding.shape", f"{count} devices must divide the axis of size {size} of {name!r}")
+            raise EngineError("sharding.spec", f"{count} devices must divide the axis of size {size} of {name!r}")
     return parts

@@ -61,7 +61,7 @@ def _bind_optional_inputs(
 
 
 def check_defaults(model: Model, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays for optional inputs as numpy arrays. Raises EngineError [input.dtype], [input.array], [input.shape]."""
+    """Return the arrays for optional inputs as numpy arrays. Raises EngineError [input.dtype], [input.type], [input.shape]."""
     found = {}
     for name, node in default_inputs(model.graph).items():
         if name in arrays:

@@ -73,7 +73,7 @@ class CachedProgram(Program):
         with record_files() as self._files:
             model = load(path, limits=self._limits)
         if digest_of_file(path) != self._key.digest:
-            raise FormatError("data.changed", "the file was changed since its program was compiled", file=path)
+            raise FormatError("file.changed", "the file was changed since its program was compiled", file=path)
         return model
 
     def _compile(self) -> NativeProgram:

@@ -56,7 +56,7 @@ def import_array_feature_extractor(ctx: ImportContext) -> Value:
     x, indices = ctx.input(0), ctx.input(1)
     rank = len(x.dims)
     if rank == 0:
-        raise RuleError("shape.scalar", "ArrayFeatureExtractor: x must have rank 1 or more, got a scalar")
+        raise RuleError("shape.rank", "ArrayFeatureExtractor: x must have rank 1 or more, got a scalar")
     features = ctx.b.Gather(x, ctx.b.Reshape(indices, [-1]), axis=rank - 1, bounds="natural")
     return ctx.b.Unsqueeze(features, [0]) if rank == 1 else features
 
@@ -89,7 +89,8 @@ def import_category_mapper(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
     string, number = ctx.attribute("default_string", "str", "_Unused"), ctx.attribute("default_int64", "int", -1)
     if len(texts) != len(numbers):
         raise FormatError(
-            "label.table", f"CategoryMapper: cats_strings ({len(texts)}) and cats_int64s ({len(numbers)}) must have equal lengths"
+            "attribute.length",
+            f"CategoryMapper: cats_strings ({len(texts)}) and cats_int64s ({len(numbers)}) must have equal lengths",
         )
     tables = ctx.add_constant(texts, dtypes.string), ctx.add_constant(np.array(numbers, np.int64), dtypes.i64)
     if x.dtype == "string":
@@ -129,7 +130,7 @@ def _table_constant(ctx: ImportContext, side: str) -> Value:
     names = [name for name in (*_LISTS, "tensor") if f"{side}_{name}" in ctx.node.attributes]
     if len(names) != 1:
         raise FormatError(
-            "label.table", f"LabelEncoder needs exactly one attribute for its {side}, got {', '.join(names) or 'none'}"
+            "attribute.conflict", f"LabelEncoder needs exactly one attribute for its {side}, got {', '.join(names) or 'none'}"
         )
     if names != ["tensor"]:
         items = ctx.attribute(f"{side}_{names[0]}", _KINDS[names[0]])
@@ -189,7 +190,7 @@ def import_dict_vectorizer(ctx: ImportContext) -> Op:
     map_type = map_type_of(ctx.input(0).type)
     dtype = dtype_in(map_type)
     if dtype is None:
-        raise RuleError("type.map", f"DictVectorizer needs a map of known value type, got {map_type}")
+        raise RuleError("type.kind", f"DictVectorizer needs a map of known value type, got {map_type}")
     numbers = ctx.attribute("int64_vocabulary", "tuple[int, ...]", ())
     return DictVectorizer(numbers, ctx.attribute("string_vocabulary", "tuple[str, ...]", ()), dtype)
 
@@ -226,7 +227,7 @@ def import_tree_ensemble(ctx: ImportContext) -> Op:
     aggregate = ctx.attribute("aggregate_function", "int", 1)
     transform = ctx.attribute("post_transform", "int", 0)
     if transform in (3, 4):
-        raise UnsupportedError("tree.transform", "SOFTMAX_ZERO and PROBIT are not specified")
+        raise UnsupportedError("op.unsupported", "SOFTMAX_ZERO and PROBIT are not specified")
     if not 0 <= aggregate < len(_AGGREGATES) or not 0 <= transform < len(_TRANSFORMS):
         raise FormatError(
             "attribute.value", f"TreeEnsemble: aggregate_function {aggregate} with post_transform {transform} is not supported"

@@ -37,7 +37,7 @@ def import_dft(ctx: ImportContext) -> list[Value]:
 def _add_axis(b: Any, x: Value, axis: int) -> Value:
     positive_axis = axis_in(axis, len(x.dims))
     if positive_axis == len(x.dims) - 1:
-        raise UnsupportedError("fourier.parts", "DFT: axis must not be the axis of real and imaginary parts")
+        raise UnsupportedError("shape.disagree", "DFT: axis must not be the axis of real and imaginary parts")
     result: Value = b.constant([positive_axis])
     return result
 
@@ -60,7 +60,7 @@ class _AxisDFT(
 def _one_axis(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
     """Write DFT over one axis that is computed at run time."""
     if axes.shape != (1,) or (lengths is not None and lengths.shape != ()):
-        raise UnsupportedError("fourier.axes", "DFT: several axes must be constant")
+        raise UnsupportedError("constant.needed", "DFT: several axes must be constant")
     axis = _read_axis(axes)
     if axis is None:
         zero = b.constant(np.zeros(1, axes.dtype.numpy))
@@ -98,7 +98,7 @@ def _lengths(b: Any, lengths: Any, count: int) -> list[Any]:
         return [None] * count
     known = elements_of(lengths)
     if known is None:
-        raise UnsupportedError("fourier.length", "DFT: signal lengths of several axes must be constant")
+        raise UnsupportedError("constant.needed", "DFT: signal lengths of several axes must be constant")
     if lengths.shape == ():
         return [None if known[0] == -1 else lengths]
     scalar = np.zeros((), np.int64)
@@ -155,7 +155,7 @@ def import_stft(ctx: ImportContext) -> Any:
     x = ctx.input(0)
     if x.shape is None or len(x.shape) != 2:
         return None
-    ctx.deviate(RuleError("fourier.rank", f"STFT: the signal must have rank 3 (batch, signal, parts), got {x.type}"))
+    ctx.deviate(RuleError("shape.rank", f"STFT: the signal must have rank 3 (batch, signal, parts), got {x.type}"))
     return ctx.apply_mapping(ctx.b.Unsqueeze(x, [2]), *ctx.inputs[1:], **ctx.node.attributes)
 
 

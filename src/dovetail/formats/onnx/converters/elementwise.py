@@ -54,7 +54,7 @@ def import_mod(ctx: ImportContext) -> None:
     """Import Mod before version 28: for floats it is C's fmod only."""
     dtype = getattr(ctx.input(0).type, "dtype", None)
     if dtype is not None and dtype.is_float and not ctx.attribute("fmod", "bool", False):
-        raise FormatError("mod.fmod", f"Mod-{ctx.node.version}: floats need fmod=1")
+        raise FormatError("attribute.value", f"Mod-{ctx.node.version}: floats need fmod=1")
 
 
 @ONNX.legalize("Mod")

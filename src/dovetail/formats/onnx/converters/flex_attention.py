@@ -17,7 +17,7 @@ def import_flex_attention(ctx: ImportContext) -> Value:
     """Import FlexAttention: score_mod modifies the scores, prob_mod their softmax."""
     b, (q, k, v) = ctx.b, (ctx.input(index) for index in range(3))
     if {len(x.dims) for x in (q, k, v)} != {4}:
-        raise FormatError("attention.rank", f"FlexAttention: q, k and v must have rank 4, got {q.type}, {k.type}, {v.type}")
+        raise FormatError("shape.rank", f"FlexAttention: q, k and v must have rank 4, got {q.type}, {k.type}, {v.type}")
     number = ctx.attribute("scale", "float", None)
     kind, wide = q.dtype, wide_type(q.dtype)
     precision = ctx.attribute("softmax_precision", "DType", wide)

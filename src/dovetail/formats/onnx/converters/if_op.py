@@ -43,7 +43,7 @@ def import_if(ctx: ImportContext) -> Value | list[Value]:
 def _branch(ctx: ImportContext, name: str) -> ForeignGraph:
     graph: ForeignGraph = ctx.attribute(name, "Graph")
     if graph.inputs:
-        raise UnsupportedError("if.inputs", f"If: {name} must have no inputs, got {len(graph.inputs)}")
+        raise UnsupportedError("subgraph.ports", f"If: {name} must have no inputs, got {len(graph.inputs)}")
     return graph
 
 

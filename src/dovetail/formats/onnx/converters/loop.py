@@ -46,7 +46,7 @@ def import_loop(ctx: ImportContext) -> list[Value]:
     body = ctx.import_subgraph(replace(foreign, inputs=inputs, constants={**foreign.constants, **true}), captures)
     if condition is None and not is_endless(body):
         raise UnsupportedError(
-            "loop.condition",
+            "op.unsupported",
             "Loop without a condition input: the specification ignores the condition of the body, and runtimes do not",
         )
     stacked = len(body.outputs) - 1 - carried
@@ -93,7 +93,7 @@ def import_scan_8(ctx: ImportContext) -> list[Value]:
     if len(directions) != count or any(direction not in (0, 1) for direction in directions):
         raise FormatError("attribute.value", f"Scan: directions must be {count} values of 0 or 1, got {list(directions)}")
     if lengths is not None and any(directions):
-        raise UnsupportedError("loop.lengths", "Scan-8: sequence_lens with a reverse direction is not supported")
+        raise UnsupportedError("op.unsupported", "Scan-8: sequence_lens with a reverse direction is not supported")
     cut = [(0, bool(direction)) for direction in directions]
     captures: list[Value] = []
     body = _scan_body(ctx, [_remove_axis(x.type, 0) for x in xs], cut, captures)
@@ -130,7 +130,7 @@ def _pad_to_length(b: Builder, y: Value, cut: Value) -> Value:
 
 def _state_count(inputs: int, cut: int) -> int:
     if not 0 < cut <= inputs:
-        raise FormatError("loop.body", f"num_scan_inputs must be in [1, {inputs}], got {cut}")
+        raise FormatError("subgraph.ports", f"num_scan_inputs must be in [1, {inputs}], got {cut}")
     return inputs - cut
 
 
@@ -161,7 +161,7 @@ def _build_scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stack
 def _check_body(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
     if len(foreign.inputs) != inputs or len(foreign.outputs) < outputs:
         actual = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
-        raise FormatError("loop.body", f"the body must have {inputs} inputs and at least {outputs} outputs, {actual}")
+        raise FormatError("subgraph.ports", f"the body must have {inputs} inputs and at least {outputs} outputs, {actual}")
 
 
 def _state_type(type: Type, item: ForeignValue) -> Type:
@@ -208,7 +208,7 @@ def _scan_entries(ctx: ImportContext, side: str, count: int, ranks: Several[int 
         if rank is None and axis < 0:
             raise Unknown(f"axis {axis} of an {side} of unknown rank")
         if rank is not None and not -rank <= axis < rank:
-            raise FormatError("loop.axis", f"Scan: axis {axis} is out of range for an {side} of rank {rank}")
+            raise FormatError("axis.range", f"Scan: axis {axis} is out of range for an {side} of rank {rank}")
     return [(axis % rank if rank else axis, bool(way)) for axis, rank, way in zip(axes, ranks, directions, strict=True)]
 
 

@@ -54,7 +54,7 @@ def import_conv(ctx: ImportContext) -> Value:
     ctx.scope.constants.mark_folded_constant(weights)
     block, (outputs, inputs, height, width) = block_of(ctx), data.shape
     if outputs % block:
-        raise FormatError("conv.channels", f"Conv: the output channels ({outputs}) must be a multiple of the block ({block})")
+        raise FormatError("shape.multiple", f"Conv: the output channels ({outputs}) must be a multiple of the block ({block})")
     if _has_plain_inputs(inputs, ctx.attribute("group", "int", 1), block):
         blocks = data.reshape(outputs // block, inputs, height, width, block)
         ordered = blocks.transpose(0, 4, 1, 2, 3)
@@ -112,7 +112,7 @@ def block_of(ctx: ImportContext) -> int:
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        raise FormatError("conv.channels", f"{ctx.node.kind}: the weights fit no block of {' or '.join(map(str, _BLOCKS))}")
+        raise FormatError("shape.multiple", f"{ctx.node.kind}: the weights fit no block of {' or '.join(map(str, _BLOCKS))}")
     instructions = native_core.instruction_set()
     if instructions == "python":
         raise UnsupportedError("nchwc.block", "the file does not say how many channels a block has, 8 or 16")

@@ -34,7 +34,7 @@ def legalize_average_pool(b: Any, node: Node) -> Any:
             return b.add(op.with_(divisor="inside"), x)
         simple = op.with_floor_rounding(x)
         if simple is None:
-            raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
+            raise UnsupportedError("type.unknown", f"{op} needs static spatial sizes")
         return b.add(simple.with_(divisor="padded"), x)
     return _legalize_rounding(b, op, x)
 
@@ -66,7 +66,7 @@ def _legalize_rounding(b: Any, op: Any, x: Any) -> Any:
     torch = op.with_(rounding_type="ceil_torch", auto_pad="explicit")
     simple = op.with_floor_rounding(x)
     if simple is None:
-        raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
+        raise UnsupportedError("type.unknown", f"{op} needs static spatial sizes")
     if getattr(op, "divisor", "inside") == "inside":
         same = torch.geometry(x.dims[2:], op.kernel_shape).outs == op.geometry(x.dims[2:], op.kernel_shape).outs
         return b.add(torch if same else simple, x)

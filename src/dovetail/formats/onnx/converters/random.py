@@ -40,13 +40,13 @@ def import_random_like(ctx: ImportContext) -> list[Value]:
     name = ctx.node.kind.removesuffix("Like")
     kind = ctx.attribute("dtype", "DType", None) or ctx.input(0).dtype
     if not kind.is_float:
-        raise UnsupportedError("random.dtype", f"{ctx.node.kind}: the type must be a float type, got {kind}")
+        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the type must be a float type, got {kind}")
     return ctx.b.add(_OPS[name][1](seed=_seed(ctx)), ctx.input(0), *_bounds(ctx, name, kind))
 
 
 def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
     if not kind.is_float:
-        raise UnsupportedError("random.dtype", f"{ctx.node.kind}: the type must be a float type, got {kind}")
+        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the type must be a float type, got {kind}")
     values = [ctx.attribute(word, "float", default) for word, default in _WORDS[name]]
     return [ctx.b.constant(np.array(value, kind.numpy), kind) for value in values]
 

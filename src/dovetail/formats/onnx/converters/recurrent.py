@@ -34,7 +34,7 @@ def import_recurrent(ctx: ImportContext) -> Any:
         attributes["activations"] = attributes["activations"][:1]
     limit = ctx.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
-        raise UnsupportedError("recurrent.clip", f"{ctx.node.kind}: clip must be positive, got {limit}")
+        raise UnsupportedError("attribute.range", f"{ctx.node.kind}: clip must be positive, got {limit}")
     op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
     if isinstance(op, DynamicQuantizeLSTM) and has_full_lengths(op, xs[0], xs[4]):
         xs[4] = None

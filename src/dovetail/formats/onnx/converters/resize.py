@@ -47,9 +47,9 @@ def import_resize(ctx: ImportContext) -> list[Value]:
     coordinates = ctx.attribute("coordinate_transformation_mode", "str", "half_pixel")
     version = ctx.node.version
     if coordinates in ("align_corners_scaled",) or (coordinates == "tf_half_pixel_for_nn" and version > 11):
-        raise UnsupportedError("resize.mode", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
+        raise UnsupportedError("attribute.value", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
     if coordinates == "half_pixel_symmetric" and version < 19:
-        raise UnsupportedError("resize.mode", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
+        raise UnsupportedError("attribute.value", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
     op = Resize(
         mode=ctx.attribute("mode", "str", "nearest"),
         coordinate_transformation_mode=_ALIGN.get(coordinates, coordinates),

@@ -57,7 +57,7 @@ def import_sequence_map(ctx: ImportContext) -> list[Value]:
     xs = [ctx.input(index) for index in range(len(ctx.inputs))]
     if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(ctx.node.outputs):
         actual = f"got {len(foreign.inputs)} inputs and {len(foreign.outputs)} outputs"
-        raise FormatError("loop.body", f"the body must have {len(xs)} inputs and {len(ctx.node.outputs)} outputs, {actual}")
+        raise FormatError("subgraph.ports", f"the body must have {len(xs)} inputs and {len(ctx.node.outputs)} outputs, {actual}")
     sequence_of(xs[0].type)
     parts = [x.type.element if isinstance(x.type, Sequence) else x.type for x in xs]
     inputs = [

@@ -44,7 +44,7 @@ def import_split_18(ctx: ImportContext) -> Op | None:
     """Import Split-18: exactly one of the lengths and num_outputs is given."""
     if (ctx.optional_input(1) is None) == ("num_outputs" not in ctx.node.attributes):
         actual = "neither" if ctx.optional_input(1) is None else "both"
-        raise FormatError("split.outputs", f"Split needs exactly one of the lengths and num_outputs, got {actual}")
+        raise FormatError("split.sizes", f"Split needs exactly one of the lengths and num_outputs, got {actual}")
     if ctx.optional_input(1) is not None:
         return None
     return Split(ctx.attribute("axis", "int", 0), ctx.attribute("num_outputs", "int"), ragged=True)

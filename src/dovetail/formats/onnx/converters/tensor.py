@@ -170,7 +170,7 @@ def import_tile(ctx: ImportContext) -> Any:
         raise FormatError("constant.value", "Tile-1: tiles and axis must be scalars")
     count, axis = (int(data.reshape(())) for data in tiles_and_axis)
     if x.shape is None:
-        raise UnsupportedError("tile.rank", "Tile-1 needs a tensor of known rank")
+        raise UnsupportedError("type.unknown", "Tile-1 needs a tensor of known rank")
     if not 0 <= axis < len(x.shape):
         raise RuleError("axis.range", f"Tile-1: axis must be in [0, {len(x.shape) - 1}], got {axis}")
     return ctx.b.Tile(x, [count if other_axis == axis else 1 for other_axis in range(len(x.shape))])
@@ -221,7 +221,7 @@ def import_constant(ctx: ImportContext) -> Value:
     names = [name for name in allowed if name in ctx.node.attributes]
     if len(names) != 1:
         names_text = " and ".join(names) if names else "none"
-        raise FormatError("constant.attribute", f"Constant needs exactly one of {', '.join(allowed)}, got {names_text}")
+        raise FormatError("attribute.conflict", f"Constant needs exactly one of {', '.join(allowed)}, got {names_text}")
     name = names[0]
     if name in _CONSTANT_FORMS:
         annotation, dtype = _CONSTANT_FORMS[name]
@@ -324,7 +324,7 @@ def import_one_hot(ctx: ImportContext) -> Any:
     """Import OneHot: the two values are one vector."""
     values = ctx.input(2)
     if values.shape is not None and values.shape not in ((2,),) and all(isinstance(size, int) for size in values.shape):
-        raise RuleError("onehot.values", f"OneHot: values must have shape [2], got {list(values.shape)}")
+        raise RuleError("shape.disagree", f"OneHot: values must have shape [2], got {list(values.shape)}")
     axis = ctx.attribute("axis", "int", -1)
     if axis < -1 and ctx.node.version < 11:
         ctx.deviate(FormatError("attribute.value", f"OneHot: axis must be at least -1, got {axis}"))

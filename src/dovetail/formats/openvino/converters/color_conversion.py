@@ -51,9 +51,9 @@ def _split_planes(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
     """
     size = x.dims[1]
     if not isinstance(size, int):
-        raise UnsupportedError("picture.height", f"an image in one plane must have a known height, got {size}")
+        raise UnsupportedError("type.unknown", f"an image in one plane must have a known height, got {size}")
     if size % 3:
-        raise RuleError("picture.height", f"an image in one plane must have a height that is a multiple of 3, got {size}")
+        raise RuleError("shape.multiple", f"an image in one plane must have a height that is a multiple of 3, got {size}")
     # Two chroma rows may share one row of the tensor, so that a split along the height cannot separate the planes.
     flat = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), 6, -1]), special_zero=False)
     parts = b.Split(flat, sixths, axis=1, outputs=len(sixths))

@@ -39,7 +39,7 @@ def import_group_convolution_backprop_data(ctx: ImportContext) -> list[Value]:
 def _static_weights(ctx: ImportContext) -> Value:
     w = ctx.input(1)
     if not is_static(w.type) or len(w.dims) < 4:
-        raise UnsupportedError("conv.group", f"grouped weights must have a static shape of rank 4 or more, got {w.type}")
+        raise UnsupportedError("type.unknown", f"grouped weights must have a static shape of rank 4 or more, got {w.type}")
     return w
 
 
@@ -85,6 +85,6 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
 
 def _split_weights(b: Any, op: Op, w: Any) -> Value:
     if not is_static(w.type):
-        raise UnsupportedError("conv.group", f"grouped weights must have a static shape, got {w.type}")
+        raise UnsupportedError("type.unknown", f"grouped weights must have a static shape, got {w.type}")
     result: Value = split_weight_groups(b, w, op.group)  # type: ignore[attr-defined]
     return result

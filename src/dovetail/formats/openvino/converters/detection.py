@@ -22,7 +22,7 @@ _ENCODINGS = {"corner": False, "center": True}
 def _suppression(ctx: ImportContext, outputs: int, dtype: dtypes.DType) -> list[Value]:
     encoding = ctx.attribute("box_encoding", "str", "corner")
     if encoding not in _ENCODINGS:
-        raise UnsupportedError("detection.boxes", f"NonMaxSuppression: box_encoding must be corner or center, got {encoding!r}")
+        raise UnsupportedError("attribute.value", f"NonMaxSuppression: box_encoding must be corner or center, got {encoding!r}")
     descending = ctx.attribute("sort_result_descending", "bool", True)
     sigma = ctx.optional_input(5)
     falls = is_soft(sigma)
@@ -80,7 +80,7 @@ def legalize_non_max_suppression(b: Any, node: Node) -> Any:
         limit = known_value_of(iou_threshold)
         if limit is None:
             raise UnsupportedError(
-                "detection.limit",
+                "constant.needed",
                 "NonMaxSuppression: the IoU threshold must be constant",
             )
         iou_threshold = b.constant(next_f32_above(limit))
@@ -106,7 +106,7 @@ def import_region_yolo(ctx: ImportContext) -> Value:
     entries = coords + classes + 1
     if len(x.dims) != 4 or coords < 2 or symbolic.equal(x.dims[1], count * entries) is False:
         raise UnsupportedError(
-            "detection.boxes", f"RegionYolo: {count} boxes of {entries} numbers do not fit the channels of {x.type}"
+            "shape.disagree", f"RegionYolo: {count} boxes of {entries} numbers do not fit the channels of {x.type}"
         )
     outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
     cells = b.Reshape(x, join_sizes(b, [outer[0], [count, entries], outer[1]]), special_zero=False)

@@ -30,7 +30,7 @@ def legalize_dft(b: Any, node: Node) -> Any:
     if symbolic.equal(parts, 2) is True:
         return None
     if symbolic.equal(parts, 1) is not True:
-        raise UnsupportedError("fourier.parts", f"the last axis must have 1 or 2 parts, got {parts}")
+        raise UnsupportedError("shape.disagree", f"the last axis must have 1 or 2 parts, got {parts}")
     zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
     return b.add(op, b.Concat(x, b.Expand(zero, shape_value(b, x)), axis=-1), *rest)[0]
 

@@ -46,7 +46,7 @@ def _paddle(ctx: ImportContext) -> Value | None:
     axis = ctx.attribute(_AXIS, "int", None)
     if axis is None and (x.shape is None or y.shape is None or len(x.shape) != len(y.shape)):
         # Without an axis the specification means -1, and the implementation 0.
-        raise UnsupportedError("broadcast.axis", f"{ctx.node.kind} with auto_broadcast=pdpd needs the attribute 'axis'")
+        raise UnsupportedError("attribute.missing", f"{ctx.node.kind} with auto_broadcast=pdpd needs the attribute 'axis'")
     attributes.pop("auto_broadcast")
     attributes.pop(_AXIS, None)
     op, xs = ctx.apply_mapping(x, align_second(ctx.b, x, y, None if axis == -1 else axis or 0), **attributes)
@@ -61,7 +61,7 @@ for _version, _kinds in _BROADCASTING.items():
 @OPENVINO.importer("Select", 1)
 def import_select(ctx: ImportContext) -> None:
     if ctx.node.attributes.get("auto_broadcast") == "pdpd":
-        raise UnsupportedError("broadcast.pdpd", "Select with auto_broadcast=pdpd is not supported")
+        raise UnsupportedError("op.unsupported", "Select with auto_broadcast=pdpd is not supported")
 
 
 @OPENVINO.legalize("Maximum", "Minimum")
@@ -106,7 +106,7 @@ def import_clamp(ctx: ImportContext) -> Value:
     x = ctx.input(0)
     low, high = ctx.attribute("min", "float"), ctx.attribute("max", "float")
     if not low <= high:
-        raise FormatError("clip.bound", f"Clamp: min ({low}) must not be greater than max ({high})")
+        raise FormatError("attribute.range", f"Clamp: min ({low}) must not be greater than max ({high})")
     result: Value = ctx.b.Clip(x, _bound_constant(ctx.b, x, low, True), _bound_constant(ctx.b, x, high, False))
     return result
 
@@ -227,7 +227,7 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
         return b.add(op.with_(noop_with_empty_axes=True), x, axes)[0]
     none = axes is None or (axes.shape is not None and axes.shape == (0,))
     if not none or (x.shape is None and not op.noop_with_empty_axes):
-        raise UnsupportedError("reduce.axes", f"the axes to reduce of {x.type} must be constant")
+        raise UnsupportedError("constant.needed", f"the axes to reduce of {x.type} must be constant")
     listed = [] if op.noop_with_empty_axes else list(range(len(x.dims)))
     if not listed:
         # OpenVINO refuses empty constants: a new axis of size 1 is reduced instead of none.

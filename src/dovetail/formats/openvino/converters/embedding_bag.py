@@ -81,7 +81,7 @@ def import_embedding_segments_sum(ctx: ImportContext) -> Value:
 def _check_vectors(ctx: ImportContext, *xs: Value) -> None:
     for x in xs:
         if len(x.dims) != 1:
-            raise RuleError("input.rank", f"{ctx.node.kind}: indices must have rank 1, got {x.type}")
+            raise RuleError("shape.rank", f"{ctx.node.kind}: indices must have rank 1, got {x.type}")
 
 
 def _segments(b: Any, table: Value, rows: Value, ids: Value, count: Any, default: Value | None, mean: bool) -> Value:

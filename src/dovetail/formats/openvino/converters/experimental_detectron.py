@@ -33,7 +33,7 @@ def import_prior_grid_generator(ctx: ImportContext) -> Value:
         cell_count, step = ctx.attribute(count, "int", 0), ctx.attribute(stride, "float", 0.0)
         if cell_count and symbolic.equal(cells.dims[axis], cell_count) is not True:
             raise UnsupportedError(
-                "prior.grid", f"a grid of {cell_count} of the {cells.dims[axis]} cells along an axis leaves the rest open"
+                "op.unsupported", f"a grid of {cell_count} of the {cells.dims[axis]} cells along an axis leaves the rest open"
             )
         size = _number(b, cells, axis)
         apart = (
@@ -115,7 +115,7 @@ def import_generate_proposals(ctx: ImportContext) -> list[Value]:
     """Import GenerateProposals: shift anchors by deltas, clip them to the image, and suppress overlapping boxes."""
     b, picture, anchors = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 4)
     if ctx.attribute("nms_eta", "float", 1.0) != 1:
-        raise UnsupportedError("detection.soft", "GenerateProposals: nms_eta must be 1, as in OpenVINO")
+        raise UnsupportedError("op.unsupported", "GenerateProposals: nms_eta must be 1, as in OpenVINO")
     last = 0.0 if ctx.attribute("normalized", "bool", True) else 1.0
     deltas, scores = ctx.input_of_rank(2, 4), ctx.input_of_rank(3, 4)
     sizes = as_type(b, picture, dtypes.f32)

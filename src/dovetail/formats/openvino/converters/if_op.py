@@ -44,12 +44,12 @@ def _branch(ctx: ImportContext, name: str) -> tuple[Graph, list[Value]]:
     inputs = []
     for layer in layers:
         if layer not in sources:
-            raise FormatError("if.ports", f"the Parameter {layer} of the {name} branch has no entry in the port map")
+            raise FormatError("subgraph.ports", f"the Parameter {layer} of the {name} branch has no entry in the port map")
         inputs.append(ctx.input(sources[layer]))
     results = {str(item.metadata["layer"]): value for item, value in zip(foreign.outputs, graph.outputs, strict=True)}
     outputs = [targets.get(index) for index in range(len(ctx.node.outputs))]
     if any(layer not in results for layer in outputs):
-        raise FormatError("if.ports", f"the {name} branch does not produce every output of If")
+        raise FormatError("subgraph.ports", f"the {name} branch does not produce every output of If")
     graph.outputs = [results[str(layer)] for layer in outputs]
     return graph, inputs
 

@@ -24,16 +24,16 @@ def import_gather_nd(ctx: ImportContext) -> Any:
         return None
     rows = ctx.b.apply("GatherND", ctx.input(0), ctx.input(1), batch_dims=batch)
     if rows.shape is None:
-        raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes needs inputs of known rank")
+        raise UnsupportedError("type.unknown", "GatherND-5 with several batch axes needs inputs of known rank")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
         return ctx.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], special_zero=False)
-    raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes needs static batch sizes")
+    raise UnsupportedError("type.unknown", "GatherND-5 with several batch axes needs static batch sizes")
 
 
 def _rest(rows: Value, batch: int) -> list[int]:
     assert rows.shape is not None
     if not all(isinstance(size, int) for size in rows.shape[batch:]):
-        raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes needs static sizes")
+        raise UnsupportedError("type.unknown", "GatherND-5 with several batch axes needs static sizes")
     return [int(size) for size in rows.shape[batch:]]
 
 
@@ -81,7 +81,7 @@ def import_scatter_nd_update(ctx: ImportContext) -> Any:
     ctx.attribute("reduction", "str")
     x, indices, updates = (ctx.input(index) for index in range(3))
     if not updates.dtype.is_number:
-        raise UnsupportedError("scatter.reduction", f"ScatterNDUpdate: the reduction 'sub' does not support {updates.dtype}")
+        raise UnsupportedError("op.unsupported", f"ScatterNDUpdate: the reduction 'sub' does not support {updates.dtype}")
     zero = ctx.b.constant(np.zeros((), dtype=updates.dtype.numpy), updates.dtype)
     return ctx.b.apply("ScatterND", x, indices, ctx.b.Subtract(zero, updates), reduction="add")
 

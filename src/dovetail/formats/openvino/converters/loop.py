@@ -104,11 +104,11 @@ class _LoopImporter:
         self._check_port_map(input_rows)
         states = [row for row in input_rows if row["internal_layer_id"] in self.back]
         if any("axis" in row for row in states):
-            raise UnsupportedError("loop.slice", "the initial value of a state must be a whole input, got a slice")
+            raise UnsupportedError("op.unsupported", "the initial value of a state must be a whole input, got a slice")
         cut = [row for row in input_rows if "axis" in row]
         whole = [row for row in input_rows if "axis" not in row and row not in states]
         if trips is None and condition is None and not cut and is_true(self._condition_result()):
-            raise UnsupportedError("loop.endless", "the loop needs a trip count, a condition or a sliced input")
+            raise UnsupportedError("op.unsupported", "the loop needs a trip count, a condition or a sliced input")
         output_rows = [self._output_row(index) for index in range(len(self.ctx.node.outputs))]
         last = [row for row in output_rows if "axis" not in row]
         first = [self.ctx.input(int(row["external_port_id"])) for row in states]
@@ -174,11 +174,11 @@ class _LoopImporter:
         for layer in self.inputs:
             if layers.count(layer) != 1:
                 raise FormatError(
-                    "loop.ports",
+                    "subgraph.ports",
                     f"the Parameter {layer} of the body must have 1 entry in the port map, got {layers.count(layer)}",
                 )
         if any(int(row["external_port_id"]) < 0 for row in input_rows):
-            raise FormatError("loop.ports", "an input of the body must be mapped to a port of the loop")
+            raise FormatError("subgraph.ports", "an input of the body must be mapped to a port of the loop")
 
     def _condition_result(self) -> Value:
         results = [
@@ -192,14 +192,14 @@ class _LoopImporter:
         port = str(index + len(self.ctx.node.inputs))
         rows = [row for row in self.output_rows if row["external_port_id"] == port]
         if len(rows) != 1:
-            raise FormatError("loop.ports", f"output {index} must have 1 entry in the port map, got {len(rows)}")
+            raise FormatError("subgraph.ports", f"output {index} must have 1 entry in the port map, got {len(rows)}")
         return rows[0]
 
     def _add_initial_value(self, layer: str) -> Value:
         """Return the initial value of a body result that is an output of the last trip, and no state."""
         type = self.results[layer].type
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
-            raise UnsupportedError("loop.last", f"an output of the last trip must have a static shape, got {type}")
+            raise UnsupportedError("op.unsupported", f"an output of the last trip must have a static shape, got {type}")
         refuse_table(static(type.shape), type.dtype.numpy.itemsize, "the initial value of a body's result")
         return self.ctx.b.constant(np.zeros(static(type.shape), type.dtype.numpy), type.dtype)
 
@@ -217,10 +217,10 @@ class _LoopImporter:
         axis, size = int(row["axis"]), int(row.get("part_size", 1))
         start, end, stride = (int(row.get(name, default)) for name, default in (("start", 0), ("end", -1), ("stride", 1)))
         if not -rank <= axis < rank:
-            raise FormatError("loop.axis", f"axis {axis} is out of range for an input of rank {rank}")
+            raise FormatError("axis.range", f"axis {axis} is out of range for an input of rank {rank}")
         if size < 1 or (start, end, stride) not in ((0, -1, size), (-1, 0, -size)):
             raise UnsupportedError(
-                "loop.slice", f"slices of {size} from {start} to {end} by {stride} do not cover the whole axis in order"
+                "op.unsupported", f"slices of {size} from {start} to {end} by {stride} do not cover the whole axis in order"
             )
         return axis % rank, size, stride < 0
 
@@ -228,7 +228,7 @@ class _LoopImporter:
         part = self.results[row["internal_layer_id"]]
         axis, size, is_reversed = self._slice_entry(row, len(part.dims))
         if isinstance(part.dims[axis], int) and part.dims[axis] != size:
-            raise FormatError("loop.slice", f"part_size is {size} along axis {axis}, and the body produces {part.type}")
+            raise FormatError("shape.disagree", f"part_size is {size} along axis {axis}, and the body produces {part.type}")
         return axis, is_reversed
 
 
@@ -250,7 +250,7 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     trips, condition = (*node.inputs, None, None)[:2]
     if trips is None and not op.scan_inputs and (condition is None or is_true(condition)) and is_endless(op.body):
         # The importer of IR refuses such a loop.
-        raise UnsupportedError("loop.endless", "the loop needs a trip count, a condition or a sliced input")
+        raise UnsupportedError("op.unsupported", "the loop needs a trip count, a condition or a sliced input")
     is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scan_inputs)
     is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
@@ -415,7 +415,7 @@ def _part_of(op: Any, index: int) -> tuple[int, int, bool]:
     sizes = op.body.outputs[index - 1 - op.outputs].shape
     size = None if sizes is None else sizes[axis]
     if not isinstance(size, int):
-        raise UnsupportedError("loop.slice", f"parts concatenated along axis {axis} must have a known size there, got {size}")
+        raise UnsupportedError("op.unsupported", f"parts concatenated along axis {axis} must have a known size there, got {size}")
     return axis, size, is_reversed
 
 

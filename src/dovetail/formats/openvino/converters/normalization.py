@@ -33,7 +33,7 @@ def import_lrn(ctx: ImportContext) -> list[Value]:
     size = ctx.attribute("size", "int")
     if size % 2 == 0:
         raise UnsupportedError(
-            "norm.size", f"LRN: OpenVINO's specification and implementation differ for an even size, got {size}"
+            "op.unsupported", f"LRN: OpenVINO's specification and implementation differ for an even size, got {size}"
         )
     alpha, beta, bias = (ctx.attribute(name, "float") for name in ("alpha", "beta", "bias"))
     x, axes = ctx.input(0), ctx.attribute_or_input(1, "tuple[int, ...]")

@@ -40,7 +40,7 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     """Pad the input, so that a window beyond the padding averages the same elements as in the core."""
     simple: Any = op.with_floor_rounding(x)
     if simple is None:
-        raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
+        raise UnsupportedError("type.unknown", f"{op} needs static spatial sizes")
     count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
     geometry = op.geometry(x.dims[2:], op.kernel_shape)

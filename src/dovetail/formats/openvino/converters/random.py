@@ -25,11 +25,11 @@ def import_random_uniform(ctx: ImportContext) -> list[Value]:
     first, second = (ctx.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
     alignment = ctx.attribute("alignment", "str", "tensorflow")
     if alignment not in ("tensorflow", "pytorch"):
-        raise UnsupportedError("random.alignment", f"RandomUniform: alignment {alignment!r} is not supported")
+        raise UnsupportedError("attribute.value", f"RandomUniform: alignment {alignment!r} is not supported")
     shape, low, high = (ctx.input(index) for index in range(3))
     if low.dtype is not kind or high.dtype is not kind:
         raise UnsupportedError(
-            "random.dtype", f"RandomUniform: bounds must have the type {kind}, got {low.dtype} and {high.dtype}"
+            "attribute.value", f"RandomUniform: bounds must have the type {kind}, got {low.dtype} and {high.dtype}"
         )
     if not first and not second:
         first = len(ctx.b.graph.nodes)

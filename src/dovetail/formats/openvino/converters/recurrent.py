@@ -28,9 +28,7 @@ def import_recurrent(ctx: ImportContext) -> Any:
     words = [word.lower() for word in ctx.attribute("activations", "tuple[str, ...]", ())]
     unknown = [word for word in words if word not in FUNCTIONS]
     if unknown:
-        raise UnsupportedError(
-            "recurrent.activations", f"{ctx.node.kind}: the activation function {unknown[0]!r} is not supported"
-        )
+        raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the activation function {unknown[0]!r} is not supported")
     if words:
         attributes["activations"] = words
     # Functions without parameters ignore the parameters that are given.
@@ -54,7 +52,7 @@ def legalize_cell(b: Any, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     size = op.shape(*node.inputs)[0][1]
     if not isinstance(size, int):
-        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
+        raise UnsupportedError("type.unknown", "OpenVINO needs a static hidden size")
     xs = pad_inputs(op, node.inputs)
     x = xs[0]
     assert x is not None
@@ -83,7 +81,7 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
         return split_directions(b, plain, xs)
     size = op.sizes_of(*xs)["h"]
     if not isinstance(size, int):
-        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
+        raise UnsupportedError("type.unknown", "OpenVINO needs a static hidden size")
     attributes: dict[str, Any] = {
         "layout": "direction_second", "summed_bias": True, "hidden_size": size, "outputs": len(op.signature.outputs),
         "activations": plain.activations or op.default_activations, "clip": op.clip or 0.0,

@@ -130,14 +130,14 @@ def _for_every_axis(
 def _mode(ctx: ImportContext) -> str:
     name = ctx.attribute("mode", "str")
     if name not in _MODES:
-        raise UnsupportedError("resize.mode", f"Interpolate: mode {name!r} is not supported")
+        raise UnsupportedError("attribute.value", f"Interpolate: mode {name!r} is not supported")
     return _MODES[name]
 
 
 def _by_scales(ctx: ImportContext) -> bool:
     mode = ctx.attribute("shape_calculation_mode", "str")
     if mode not in ("sizes", "scales"):
-        raise RuleError("resize.mode", f"shape_calculation_mode must be sizes or scales, got {mode!r}")
+        raise RuleError("attribute.value", f"shape_calculation_mode must be sizes or scales, got {mode!r}")
     return bool(mode == "scales")
 
 
@@ -146,7 +146,7 @@ def _pads(ctx: ImportContext, rank: int) -> tuple[int, ...]:
     for name in ("pads_begin", "pads_end"):
         pads = ctx.attribute(name, _INTS, ())
         if len(pads) > rank:
-            raise RuleError("resize.pads", f"{name} must have at most {rank} elements, got {list(pads)}")
+            raise RuleError("attribute.length", f"{name} must have at most {rank} elements, got {list(pads)}")
         sides.extend((*pads, *(0,) * (rank - len(pads))))
     return tuple(sides)
 
@@ -164,7 +164,7 @@ def _resize(
     axes: tuple[int, ...] | None,
 ) -> list[Value]:
     if coordinates not in _COORDINATES:
-        raise UnsupportedError("resize.mode", f"Interpolate: coordinate_transformation_mode {coordinates!r} is not supported")
+        raise UnsupportedError("attribute.value", f"Interpolate: coordinate_transformation_mode {coordinates!r} is not supported")
     b, x = ctx.b, ctx.input(0)
     if any(pads):
         x = b.Pad(x, list(pads))

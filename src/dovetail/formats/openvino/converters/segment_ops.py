@@ -37,7 +37,7 @@ def import_slice_scatter(ctx: ImportContext) -> Value:
     if axes is None:
         length = bounds[0].dims[0]
         if not isinstance(length, int):
-            raise UnsupportedError("slice.axes", "SliceScatter needs a static number of axes")
+            raise UnsupportedError("type.unknown", "SliceScatter needs a static number of axes")
         axes = b.constant(list(range(length)))
     start, stop, step = bounds
     positions = b.Slice(numbers, start, stop, axes, step)

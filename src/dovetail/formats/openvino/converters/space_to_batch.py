@@ -150,7 +150,7 @@ def import_reorg_yolo(ctx: ImportContext) -> Value:
     strides = ctx.attribute("stride", _INTS)
     step = strides[0] if strides else 0
     if len(x.dims) != 4 or not all(isinstance(size, int) for size in x.dims[1:]) or step < 1:
-        raise UnsupportedError("blocks.size", f"ReorgYolo: stride {list(strides)} does not fit {x.type}")
+        raise UnsupportedError("shape.multiple", f"ReorgYolo: stride {list(strides)} does not fit {x.type}")
     channels, height, width = (int(size) for size in x.dims[1:])
     if channels % step**2 or height % step or width % step:
         raise FormatError("node.inputs", f"ReorgYolo: the sizes of {x.type} must be multiples of {step}")
@@ -178,7 +178,7 @@ def import_extract_image_patches(ctx: ImportContext) -> Value:
         raise FormatError("attribute.value", f"ExtractImagePatches: auto_pad {auto_pad!r} is not supported")
     image_size = [x.dims[2], x.dims[3]]
     if not all(isinstance(size, int) for size in image_size):
-        raise UnsupportedError("blocks.size", "ExtractImagePatches needs an image of static size")
+        raise UnsupportedError("type.unknown", "ExtractImagePatches needs an image of static size")
     refuse_unrolling(prod(sizes), 1, "the elements of a patch of ExtractImagePatches")
     spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates, strict=True)]
     outs = []

@@ -39,17 +39,17 @@ def import_stft(ctx: ImportContext) -> Value:
     b, x, window = ctx.b, ctx.input(0), ctx.input(1)
     length, step = (_scalar(b, ctx.input(index)) for index in (2, 3))
     if len(window.dims) != 1:
-        raise RuleError("fourier.window", f"STFT: the window must have rank 1, got rank {len(window.dims)}")
+        raise RuleError("shape.rank", f"STFT: the window must have rank 1, got rank {len(window.dims)}")
     rank, count = len(x.dims), window.dims[0]
     if rank not in (1, 2):
-        raise UnsupportedError("fourier.rank", f"STFT: the signal must have rank 1 or 2, got rank {rank}")
+        raise UnsupportedError("shape.rank", f"STFT: the signal must have rank 1 or 2, got rank {rank}")
     frame_length = scalar_of(length, "frame_size")
     if not isinstance(count, int) or not isinstance(frame_length, int):
-        raise UnsupportedError("fourier.size", "STFT needs a window and frames of static size")
+        raise UnsupportedError("type.unknown", "STFT needs a window and frames of static size")
     less = frame_length - count
     if less < 0:
         raise UnsupportedError(
-            "fourier.window", f"STFT: the window ({count} elements) must not be longer than a frame ({frame_length})"
+            "shape.disagree", f"STFT: the window ({count} elements) must not be longer than a frame ({frame_length})"
         )
     window = b.Pad(window, [less // 2, less - less // 2]) if less else window
     y = b.add(STFT(), b.Unsqueeze(x, [-1] if rank == 2 else [0, 2]), step, window, length)[0]
@@ -94,7 +94,7 @@ def legalize_mel_weight_matrix(b: Any, node: Node) -> Any:
     op: Any = node.op
     values = [None if x is None else constant_value(x) for x in node.inputs]
     if any(item is None for item in values):
-        raise UnsupportedError("mel.constant", "MelWeightMatrix needs constant inputs: OpenVINO has no such operator")
+        raise UnsupportedError("constant.needed", "MelWeightMatrix needs constant inputs: OpenVINO has no such operator")
     y = node.outputs[0]
     if is_static(y.type):
         refuse_table(static(y.shape), y.dtype.numpy.itemsize, "MelWeightMatrix")

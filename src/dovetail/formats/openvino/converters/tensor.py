@@ -53,7 +53,7 @@ def import_pad(ctx: ImportContext) -> Any:
         length_of_vector(vector, name)
         known = integers_of(vector)
         if ctx.node.version == 1 and known is not None and min(known, default=0) < 0:
-            raise RuleError("pad.negative", f"{name} must not be negative, got {known}")
+            raise RuleError("attribute.range", f"{name} must not be negative, got {known}")
     return ctx.b.Pad(x, _join_pads(ctx.b, begin, end), ctx.optional_input(3) if mode == "constant" else None, mode=mode)
 
 
@@ -156,7 +156,7 @@ def import_strided_slice(ctx: ImportContext) -> Any:
     if sum(ellipsis) > 1:
         raise FormatError("attribute.value", "StridedSlice: ellipsis_mask must have at most one 1")
     if x.shape is None:
-        raise UnsupportedError("slice.rank", "StridedSlice needs a tensor of known rank")
+        raise UnsupportedError("type.unknown", "StridedSlice needs a tensor of known rank")
     plan = _plan(len(x.shape), new_axis, shrink, ellipsis)
     steps: list[int] | Value = [1] * length if strides is None else _steps(strides)
     y = _cut(
@@ -181,7 +181,7 @@ def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
     }
     lengths = {length for length in lengths_found if isinstance(length, int)}
     if len(lengths) > 1:
-        raise RuleError("slice.bounds", f"begin, end and strides must have equal lengths, got {sorted(lengths)}")
+        raise RuleError("attribute.length", f"begin, end and strides must have equal lengths, got {sorted(lengths)}")
     if not lengths:
         raise UnsupportedError("constant.needed", "StridedSlice needs a static number of bounds")
     return lengths.pop()
@@ -199,7 +199,7 @@ def _plan(rank: int, new_axis: Any, shrink: Any, ellipsis: Any) -> list[tuple[in
     added = sum(1 for position in range(length) if new_axis[position] and not ellipsis[position])
     covered = rank - (length - added - sum(ellipsis))
     if covered < 0:
-        raise RuleError("slice.bounds", f"StridedSlice: at most {rank} bounds, got {length - added - sum(ellipsis)}")
+        raise RuleError("attribute.length", f"StridedSlice: at most {rank} bounds, got {length - added - sum(ellipsis)}")
     plan = []
     axis = 0
     for position in range(length):
@@ -318,7 +318,7 @@ def import_reverse(ctx: ImportContext) -> Any:
     data = known.reshape(-1)
     axes = [int(axis) for axis in (data if mode == "index" else np.flatnonzero(data)).tolist()]
     if mode == "mask" and x.shape is not None and len(data) != len(x.shape):
-        raise RuleError("reverse.mask", f"Reverse: the mask must have {len(x.shape)} elements, got {len(data)}")
+        raise RuleError("attribute.length", f"Reverse: the mask must have {len(x.shape)} elements, got {len(data)}")
     if not axes:
         return ctx.b.Identity(x)
     count = len(axes)
@@ -375,13 +375,13 @@ def import_broadcast(ctx: ImportContext) -> Any:
         return None
     rank = length_of_vector(shape, "target_shape")
     if not isinstance(rank, int) or x.shape is None:
-        raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes needs known ranks")
+        raise UnsupportedError("type.unknown", "Broadcast with explicit axes needs known ranks")
     known = constant_or_none(ctx.input(2))
     if known is None:
         return ctx.b.apply("Expand", _spread(ctx.b, x, ctx.input(2), rank), shape, bidirectional=False)
     mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
-        raise RuleError("broadcast.axes", f"axes_mapping must be {len(x.shape)} rising axes below {rank}, got {mapping}")
+        raise RuleError("attribute.length", f"axes_mapping must be {len(x.shape)} rising axes below {rank}, got {mapping}")
     new = [axis for axis in range(rank) if axis not in mapping]
     return ctx.b.apply("Expand", ctx.b.Unsqueeze(x, new) if new else x, shape, bidirectional=False)
 

@@ -35,7 +35,7 @@ def import_convert_promote_types(ctx: ImportContext) -> list[Value]:
 def _priority(kind: DType) -> int:
     word = "float" if kind.is_float else "integer" if kind.is_integer else kind.name
     if word not in _PRIORITY:
-        raise UnsupportedError("promote.type", f"the promoted type of {kind} and another type is not specified")
+        raise UnsupportedError("type.disagree", f"the promoted type of {kind} and another type is not specified")
     return _PRIORITY.index(word)
 
 
@@ -57,7 +57,7 @@ def _widest_float(first: DType, second: DType) -> DType:
     if {first.name, second.name} == {"f8e4m3", "f8e5m2"}:
         return dtypes.dtype("f16")
     if not {first.name, second.name} <= set(_SIZES):
-        raise UnsupportedError("promote.type", f"the promoted type of {first} and {second} is not specified")
+        raise UnsupportedError("type.disagree", f"the promoted type of {first} and {second} is not specified")
     minimum = [max(pair) for pair in zip(_SIZES[first.name], _SIZES[second.name], strict=True)]
     fitting = [name for name, parts in _SIZES.items() if parts[0] >= minimum[0] and parts[1] >= minimum[1]]
     return dtypes.dtype(fitting[0])
@@ -78,7 +78,7 @@ def _check_safe(kinds: list[DType], common: DType) -> None:
     is_grown = common not in kinds
     is_cut = common.is_integer and any(kind.is_integer and kind.bits > common.bits for kind in kinds)
     if is_lossy or is_grown or is_cut:
-        raise RuleError("promote.unsafe", f"promoting {kinds[0]} and {kinds[1]} to {common} needs promote_unsafe")
+        raise RuleError("attribute.conflict", f"promoting {kinds[0]} and {kinds[1]} to {common} needs promote_unsafe")
 
 
 @OPENVINO.importer("FakeConvert", 13)
@@ -91,7 +91,7 @@ def import_fake_convert(ctx: ImportContext) -> Value:
     b, x, scale, shift = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
     name = ctx.attribute("destination_type", "str", "f8e4m3")
     if name not in ("f8e4m3", "f8e5m2"):
-        raise UnsupportedError("convert.type", f"FakeConvert: destination_type {name!r} is not supported")
+        raise UnsupportedError("attribute.value", f"FakeConvert: destination_type {name!r} is not supported")
     y = b.Multiply(x, scale)
     y = y if shift is None else b.Subtract(y, shift)
     y = y if x.dtype == "f16" else b.Cast(y, to=dtypes.dtype("f16"))
