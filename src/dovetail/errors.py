@@ -1,8 +1,8 @@
 """The exceptions of dovetail, each with a stable code.
 
 A rule of an operator raises an error without a node; the caller adds node and file with :meth:`DovetailError.at`.
-A code is ``subject.fact`` in lower case, with hyphens between the words of the fact. Its meaning never changes.
-``docs/errors.md`` has an entry for each code.
+A code names the rule that is broken, in whatever operator or command: ``subject.fact`` in lower case, with hyphens between the
+words of the fact. Its meaning never changes. ``docs/errors.md`` has an entry for each code.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ ROWS: list[Row] = [
         "ExperimentalDetectronPriorGridGenerator-6",
         (numbers(3, 4), numbers(1, 2, 4, 5), numbers(1, 2, 60, 70)),
         {**_GRID, "h": 3},
-        refused="shape.disagree: what lies behind a part of the grid is left open",
+        refused="op.unsupported: what lies behind a part of the grid is left open",
     ),
     Row(
         "ExperimentalDetectronTopKROIs-6",

@@ -23,8 +23,8 @@ ROUTES: dict[str, Callable[[Model], object]] = {
     "onnx from ir": lambda model: to_onnx(import_foreign(to_ir(model))),
 }
 NEEDS_SIZES = {
-    "AveragePool": ("attribute.value", "rounding up is padding that depends on the size"),
-    "MaxPool": ("attribute.value", "rounding up is padding that depends on the size"),
+    "AveragePool": ("type.unknown", "rounding up is padding that depends on the size"),
+    "MaxPool": ("type.unknown", "rounding up is padding that depends on the size"),
     "CTCLoss": ("type.unknown", "one subgraph for each time step"),
     "CumProd": ("op.unsayable", "one product for each element of the axis"),
     "DFT": ("shape.disagree", "real and complex data differ by the last size"),

@@ -57,7 +57,7 @@ def test_unknown_operators_with_tensors_are_compared_by_content(tmp_path: Path) 
     ["trips=99999999999999999999", "seconds=1e400", "seconds=nan", "memory=-1", "nodes=x", "memory=1e3", "nonsense=1", "trips"],
 )
 def test_a_limit_is_a_number_that_the_engine_has(settings: str) -> None:
-    assert code_of(dovetail.Limits().with_settings, [settings]) in ("argument.value", "argument.value")
+    assert code_of(dovetail.Limits().with_settings, [settings]) == "argument.value"
 
 
 @pytest.mark.parametrize("threads", [0, -1, 3_000_000_000, True, 1.5, 10**30])

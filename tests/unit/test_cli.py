@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -614,3 +615,25 @@ def test_lists_go_through_files_and_every_command(tmp_path: Path, monkeypatch: p
     found = ran("convert", "lists.onnx", "lists.xml")
     assert found.code == 4 and "sequence(f32[?, 3])" in found.err
     assert ran("run", "lists.onnx", "-i", "in.npz", "-o", "out.npy").code == 2
+
+
+CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+RENAMED = re.findall(r"^\| `(dovetail [^`]*)`( over tensors)? \| `(dovetail [^`]*)` \|$", CHANGELOG, re.M)
+
+
+def test_the_changelog_lists_renamed_commands_and_options() -> None:
+    assert ("dovetail compare --inputs", "", "dovetail compare --input") in RENAMED
+    assert ("dovetail map", " over tensors", "dovetail reshard") in RENAMED
+
+
+@pytest.mark.parametrize(("old", "tensors", "new"), RENAMED)
+def test_an_old_command_or_option_names_the_new_one(old: str, tensors: str, new: str, ran: Any, model: str) -> None:
+    given = [model, "model.safetensors", "-o", "out"] if tensors else []
+    error = ran(*old.split()[1:], *given)
+    assert error.code == 2 and re.search(rf"{new if tensors else new.split()[-1]}['?]", error.err), error.err
+
+
+@pytest.mark.parametrize(("name", "end"), [("comprae", ": did you mean 'compare'?"), ("xyz", "."), ("--xyz", "")])
+def test_an_unknown_command_names_the_closest_one(name: str, end: str, ran: Any) -> None:
+    error = ran(name)
+    assert error.code == 2 and f"No such {'option' if name.startswith('-') else 'command'} {name!r}{end}" in error.err

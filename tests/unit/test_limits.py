@@ -64,7 +64,7 @@ LOADED: list[tuple[str, int, str, onnx.ModelProto]] = [
     ("name_bytes", 4000, "limits.exceeded", function_bomb(2, 3, "A" * 50)),
     ("depth", 4, "limits.exceeded", if_nest(4)),
     ("depth", 4, "limits.exceeded", function_bomb(4, 1)),
-    ("dense_bytes", 4000, "data.value", sparse(1000)),
+    ("dense_bytes", 4000, "limits.exceeded", sparse(1000)),
 ]
 
 

@@ -78,7 +78,7 @@ def test_a_model_without_random_inputs_has_a_page_with_the_reason() -> None:
     with Builder("open") as b:
         b.output("y", b.Relu(b.input("x", "f32", None)))
     found = dovetail.model_report(b.model, runs=1)
-    assert "shape.rank" in found.failures["profile"] and "shape.rank" in sections_of(found)["plan"]
+    assert "input.missing" in found.failures["profile"] and "input.missing" in sections_of(found)["plan"]
     given = dovetail.model_report(b.model, {"x": np.ones((2, 3), np.float32)}, runs=1)
     assert given.profile is not None and given.plan is not None
 

@@ -123,7 +123,7 @@ def test_a_size_that_is_at_least_1_needs_no_clamping() -> None:
         (lambda b, x, z: b.Expand(x, [2, 2]), "shape.broadcast"),
         (lambda b, x, z: b.apply("Expand", x, [3, 1], bidirectional=False), "shape.broadcast"),
         (lambda b, x, z: b.Expand(x, [-1, 3]), "shape.range"),
-        (lambda b, x, z: b.Tile(x, [1]), "attribute.range"),
+        (lambda b, x, z: b.Tile(x, [1]), "attribute.length"),
         (lambda b, x, z: b.Tile(x, [1, -1]), "attribute.range"),
         (lambda b, x, z: b.Pad(x, [1, 1]), "attribute.length"),
         (lambda b, x, z: b.Pad(b.Slice(x, [0], [0], [1]), [0, 1, 0, 0], mode="edge"), "shape.empty"),

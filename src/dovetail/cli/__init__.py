@@ -61,6 +61,14 @@ class Commands(click.Group):
         found: click.Command = getattr(importlib.import_module(f"dovetail.cli.{name}"), name)
         return found
 
+    def resolve_command(self, context: click.Context, arguments: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if name not in COMMANDS and not name.startswith("-") and not context.resilient_parsing:
+            from dovetail.ir.suggestions import closest  # deferred for start-up time
+
+            context.fail(f"No such command {name!r}{closest(name, COMMANDS) or '.'}")
+        return super().resolve_command(context, arguments)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(len(command) for command in COMMANDS)
         others = sorted({*COMMANDS}.difference(*SECTIONS.values()))

@@ -41,7 +41,7 @@ def verify_plan(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
 
 
 def check(plan: Plan, graph: Graph, tensor_map: TensorMap) -> None:
-    """Raise EngineError [plan.fault] or [plan.fault] for a plan that is wrong."""
+    """Raise EngineError [plan.fault] for a plan that is wrong."""
     _Verifier(plan, graph, tensor_map).run()
 
 

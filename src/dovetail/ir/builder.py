@@ -112,8 +112,8 @@ class Builder(OperatorMethods):
     def output(self, name: str, value: Value) -> Value:
         """Make ``value`` the next graph output and rename it to ``name``.
 
-        An input, or a value that is an output already, passes through an Identity. Raises RuleError [name.taken], [argument.type],
-        [node.inputs].
+        An input, or a value that is an output already, passes through an Identity. Raises RuleError [name.taken],
+        [argument.type], [node.inputs].
         """
         _checked_name(name)
         if not isinstance(value, Value):
@@ -197,7 +197,7 @@ class Builder(OperatorMethods):
         runtime = {name: value for name, value in attributes.items() if isinstance(value, Value)}
         for name in runtime:
             if name not in cls.fields_by_name:
-                raise unknown_attribute(cls, name, "attribute.unknown")
+                raise unknown_attribute(cls, name)
         if runtime:
             with_inputs: Any = REGISTRY["RuntimeAttributes"]
             op, operands = with_inputs.with_inputs(cls, attributes, inputs, runtime)

@@ -303,14 +303,14 @@ def _register(cls: type[Op]) -> None:
     REGISTRY[cls.__name__] = cls
 
 
-def unknown_attribute(cls: type[Op], name: str, code: str = "attribute.unknown") -> RuleError:
+def unknown_attribute(cls: type[Op], name: str) -> RuleError:
     """Return the error for an attribute that an operator lacks, with the closest name that it has."""
     # Deferred for start-up time: only an error needs it.
     from dovetail.ir.suggestions import closest
 
     if any(port.name == name for port in cls.signature.inputs):
-        return RuleError(code, f"{name!r} is an input of {cls.__name__}; inputs are positional")
-    return RuleError(code, f"{cls.__name__} has no attribute {name!r}{closest(name, cls.fields_by_name)}")
+        return RuleError("attribute.unknown", f"{name!r} is an input of {cls.__name__}; inputs are positional")
+    return RuleError("attribute.unknown", f"{cls.__name__} has no attribute {name!r}{closest(name, cls.fields_by_name)}")
 
 
 def _wrong_type(cls: type[Op], name: str, value: object) -> RuleError:

@@ -1583,7 +1583,7 @@ class OperatorMethods:
         element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
         extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
 
-        Raises UnsupportedError [attribute.length] where sources disagree: more than a stride is missing, or anything with same_*.
+        Raises UnsupportedError [op.unsupported] where sources disagree: more than a stride is missing, or anything with same_*.
         Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
         ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
         """
@@ -2164,7 +2164,7 @@ class OperatorMethods:
         is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
         as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
         number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
-        onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [shape.disagree]
+        onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [op.unsupported]
         for a scale of integers.
         """
 

@@ -41,8 +41,8 @@ def specialize_ranks(graph: Graph) -> Graph:
 
     Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
     its rank is known; then a condition on that rank is constant, and the branch that it selects replaces its If. A branch that
-    violates a rule at all sizes becomes one that raises when it runs. Raises UnsupportedError [op.unsayable] where an output of the
-    graph itself has two ranks, or beyond GROWTH.
+    violates a rule at all sizes becomes one that raises when it runs. Raises UnsupportedError [op.unsayable] where an output of
+    the graph itself has two ranks, or beyond GROWTH.
     """
     return _Specializer(graph).graph()
 

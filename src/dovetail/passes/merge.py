@@ -52,8 +52,8 @@ def merge(
 
     The result has the format and metadata of ``first`` with metadata of ``second`` that it lacks, the larger of both opsets, and
     the states of both. Raises RuleError [name.unknown], [merge.connection] (no input of the second, or one connected
-    twice), [merge.connection] (a connection from the second model to the first), [merge.connection] with every clash of types, and the
-    errors of :func:`dovetail.infer` where a node of the second model refuses the sizes of the first.
+    twice; a connection from the second model to the first; every clash of types), and the errors of
+    :func:`dovetail.infer` where a node of the second model refuses the sizes of the first.
     """
     one, other = copy_model(first), copy_model(second)
     connections = select_connections(one, other, connect)

@@ -93,7 +93,7 @@ def simplify(
     ``fuse`` names operators that exporters write as several, from FUSIONS, or is "all": they are fused where the model's opset
     has the operator. That changes results by rounding.
 
-    Raises RuleError [argument.value] for the name of no pass, [argument.value] for that of no fusion.
+    Raises RuleError [argument.value] for the name of no pass or of no fusion.
     """
     # Deferred for start-up time: the passes import a third of the operators.
     from dovetail.compare.prove.proof import prove as prove_equal

@@ -76,9 +76,8 @@ def compile(
     inputs and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
     ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of running one operator at a time.
 
-    Raises EngineError [argument.value], [cache.folder], [device.unknown], [argument.conflict],
-    [argument.value], [name.unknown], [sharding.spec],
-    UnsupportedError [extra.missing], and the errors of ``load``.
+    Raises EngineError [argument.value], [cache.folder], [device.unknown], [argument.conflict], [name.unknown],
+    [sharding.spec], UnsupportedError [extra.missing], and the errors of ``load``.
     """
     if backend not in BACKENDS:
         raise EngineError("argument.value", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")

@@ -40,7 +40,7 @@ def random_inputs(
 
     With ``beside``, the arrays of the other inputs, the model has also run at those sizes.
 
-    Raises EngineError [shape.rank] for an input of unknown rank, [input.missing] for one of more than 2**33 elements, [input.shape]
+    Raises EngineError [input.missing] for an input of unknown rank or of more than 2**33 elements, [input.shape]
     for a shape that contradicts the model's, [input.unknown] for a shape of no input; RuleError [name.unknown] for a name in
     ``sizes`` that no input has.
     """

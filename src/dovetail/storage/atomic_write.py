@@ -54,8 +54,8 @@ def replace_files(paths: Sequence[StrPath], *, keep_drafts: bool = False) -> Ite
 
     The first path is the user's choice and may be a link, whose target is replaced. The others are in the first one's folder or
     below, without links on the way. Old files stay complete until the renames. Raises FormatError [path.missing] (the folder
-    must exist), [path.link], [path.kind], [path.escape], [argument.conflict], [path.unwritable] (the system refuses, or the disk is
-    full).
+    must exist), [path.link], [path.kind], [path.escape], [argument.conflict], [path.unwritable] (the system refuses, or the disk
+    is full).
     """
     targets = _rowsof(paths)
     file = os.fspath(paths[0])

@@ -87,8 +87,9 @@ def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: St
     """Open the file ``location`` of a model at ``model_path`` for reading; the caller closes the descriptor.
 
     ``location`` is relative to the folder of the model. ``allow_symlinks_within`` is a folder that links may lead to (such as a
-    download cache); the file must then be in that folder. Raises FormatError: [path.escape] (``..``, or outside the allowed folder), [path.link] (a symbolic link on the way, or a file with a second
-    name), [path.kind] (no regular file), [path.missing], [path.unreadable].
+    download cache); the file must then be in that folder. Raises FormatError: [path.escape] (empty, absolute, ``..``, or outside
+    the allowed folder), [path.link] (a symbolic link on the way, or a file with a second name), [path.kind] (no regular
+    file), [path.missing], [path.unreadable].
     """
     parts = parts_of(location, file=os.fspath(model_path))
     root = folder_of(model_path)

@@ -125,7 +125,7 @@ def read_tensors(descriptor: int, file: str, content: Bytes | None = None) -> Ma
     """Return element type, shape and bytes by name of every tensor of an open file, without a copy where files are mapped.
 
     ``content`` are the bytes of the file where the caller has them. Raises FormatError [array.file] where the safetensors
-    library refuses the file, [array.file] for an element type that is not in NAMES.
+    library refuses the file, and for an element type that is not in NAMES.
     """
     content = files.contents(descriptor) if content is None else content
     rows, _ = read_header(descriptor, file)

@@ -60,8 +60,8 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
 def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[str], b: Model | str | PathLike[str]) -> None:
     """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
 
-    Raises FormatError [certificate.format] for other data, [certificate.format] where its digest does not fit its content,
-    [certificate.format] for one of another version, [certificate.files] for other files, and [certificate.proof] where the
+    Raises FormatError [certificate.format] for other data, where its digest does not fit its content, and for one of another
+    version, [certificate.files] for other files, and [certificate.proof] where the
     equality does not follow, or the matched values are others.
     """
     # Deferred for start-up time.

@@ -84,8 +84,8 @@ def reduce(
     ``timeout`` seconds does not fail. ``format``: "onnx" or "openvino", that of the files to check; the model's own by default.
     ``on_progress`` gets a line of text after each smaller model.
 
-    Raises CheckError [argument.value] for a command that cannot be run, [reduce.check] where the check does not fail on the
-    model itself, [argument.value]; what :func:`dovetail.save` raises where the model cannot be written.
+    Raises CheckError [argument.value] for a command that cannot be run or no run, [reduce.check] where the check does not fail
+    on the model itself; what :func:`dovetail.save` raises where the model cannot be written.
     """
     if max_runs < 1:
         raise CheckError("argument.value", f"the number of runs must be at least 1, got {max_runs}")

@@ -185,7 +185,7 @@ def _is_record(record: Any) -> bool:
 
 
 def check_record(record: Mapping[str, Any], job: Job) -> None:
-    """Raise EngineError [folder.resume] where ``job`` is not the one that ``record`` describes; the message names what differs."""
+    """Raise EngineError [folder.resume] where ``job`` is not the one of ``record``; the message names what differs."""
     new = json.loads(json.dumps(record_of(job)))
     differences = list(_differences(record, new))
     if differences:

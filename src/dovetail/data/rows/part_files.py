@@ -150,7 +150,10 @@ class Sink(ABC):
 
     @contextmanager
     def open_file(self, name: str) -> Iterator[BinaryIO]:
-        """Open a new file that replaces ``name`` (relative) when the block ends normally. Raises EngineError [folder.unwritable]."""
+        """Open a new file that replaces ``name`` (relative) when the block ends normally.
+
+        Raises EngineError [folder.unwritable].
+        """
         path = self._path(name)
         with name_errors(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)

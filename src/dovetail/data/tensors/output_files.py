@@ -51,8 +51,8 @@ def plan_files(
 ) -> list[OutputFile]:
     """Assign tensors to files. ``template`` is the name of the first file of a parallel set that was read.
 
-    Tensors that are all named ``NAME@RANK`` become one file per rank. Raises RuleError [argument.conflict] where the number of files
-    contradicts that or the number of tensors, [reshard.tensor] for ranks with gaps; UnsupportedError [dtype.unknown].
+    Tensors that are all named ``NAME@RANK`` become one file per rank. Raises RuleError [argument.conflict] where the number of
+    files contradicts that or the number of tensors, [reshard.tensor] for ranks with gaps; UnsupportedError [dtype.unknown].
     """
     if format == "npy":
         return [_npy_file(tensor) for tensor in tensors]

@@ -123,8 +123,8 @@ def write(
     ``external``: tensors of at least ``threshold`` bytes are written to one separate file, of this name or ``<name>.data``;
     None: only where the model would exceed one protobuf message. Files are replaced as a whole, or not at all. Raises
     FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], [path.foreign], and what
-    :func:`dovetail.storage.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing], [dtype.unknown],
-    [attribute.value], [attribute.range], [data.external], [file.size].
+    :func:`dovetail.storage.atomic_write.replace_files` raises; UnsupportedError [opset.version], [opset.missing],
+    [dtype.unknown], [attribute.value], [attribute.range], [data.external], [file.size].
     """
     if external is None:
         external = _total_bytes(model.graph) > INLINE_LIMIT

@@ -88,7 +88,7 @@ def inline(graph: ForeignGraph, functions: Mapping[Call, ModelFunction], imports
     """Replace every call in ``graph`` by the body of its function.
 
     Raises FormatErrors [graph.cycle], [node.inputs], [graph.dangling], [attribute.unknown], [attribute.type],
-    [graph.dangling], [graph.repeated]; UnsupportedErrors [limits.exceeded].
+    [graph.repeated]; UnsupportedErrors [limits.exceeded].
     """
     _refuse_size(graph, functions)
     _Inliner(graph, functions, imports, faults).run()

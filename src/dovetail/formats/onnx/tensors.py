@@ -103,7 +103,7 @@ class TensorReader:
     def read_sparse(
         self, proto: SparseTensorProto, accept: Callable[[DovetailError], None] = refuse
     ) -> tuple[ForeignTensor, Notes]:
-        """Read a sparse tensor as a dense one. Raises FormatError [data.value], UnsupportedError [data.value]."""
+        """Read a sparse tensor as a dense one. Raises FormatError [data.value], UnsupportedError [limits.exceeded]."""
         fields = present(proto, "sparse tensor")
         if "values" not in fields:
             raise FormatError("data.value", "a sparse tensor has no values")
@@ -240,7 +240,7 @@ Elsewhere: TypeAlias = ExternalData | ExternalReferences | Tickets
 
 
 def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, elsewhere: Elsewhere | None) -> None:
-    """Fill ``proto``. Raises UnsupportedError [dtype.unknown] for an element type that ONNX lacks, [dtype.unknown]."""
+    """Fill ``proto``. Raises UnsupportedError [dtype.unknown] for an element type that ONNX or the array lacks."""
     if tensor.dtype.onnx is None:
         raise UnsupportedError("dtype.unknown", f"ONNX has no element type {tensor.dtype}")
     data = np.asarray(tensor.data)

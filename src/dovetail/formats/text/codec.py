@@ -28,7 +28,7 @@ _is_digest = re.compile("[0-9a-f]{48}").fullmatch
 def load(source: files.StrPath | bytes, file: str | None, deviations: Deviations | None) -> Model:
     """Load a model from a path or from bytes, with its types inferred.
 
-    Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name], [text.syntax], [text.name] with every fault,
+    Raises FormatError [text.version], [text.encoding], [text.syntax], [text.name] with every fault,
     and what the rules of the operators and :mod:`dovetail.storage.files` raise.
     """
 

@@ -68,7 +68,7 @@ def element(array: Array) -> DType:
 def dtype_in(xp: Namespace, dtype: DType) -> Any:
     """Return the dtype object of ``xp`` for an element type.
 
-    Raises UnsupportedError [array.dtype] for a type that the library lacks, [array.dtype] where JAX without x64 would
+    Raises UnsupportedError [array.dtype] for a type that the library lacks, and where JAX without x64 would
     silently take a narrower one.
     """
     if is_numpy(xp):

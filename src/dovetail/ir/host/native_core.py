@@ -86,8 +86,8 @@ def copy_window(
     call: the buffers may overlap. Strides have any sign; a source stride of zero repeats; the stride of an axis of size 1 is
     ignored. A window with a size of zero copies nothing and may have any offset. Nothing is written on error.
 
-    Raises EngineError: [copy.window] a buffer is not contiguous, not writable or holds Python objects; [copy.window] the numbers
-    do not form a window; [copy.window] an element outside a buffer; [copy.window] an element of ``dst`` written twice.
+    Raises EngineError: [copy.window] a buffer is not contiguous, not writable or holds Python objects; the numbers do not form a
+    window, it reaches outside a buffer, or writes an element of ``dst`` twice.
     """
     target, source = _bytes_of(dst, "dst"), _bytes_of(src, "src")
     if not target.flags.writeable:

@@ -117,7 +117,7 @@ def _check_sink(sink: View | None, query: View) -> None:
 
 
 def check_mask(mask: View, query: View) -> None:
-    """Raise RuleError [shape.broadcast] for a mask that is neither boolean nor of the query's type."""
+    """Raise RuleError [attribute.conflict] for a mask that is neither boolean nor of the query's type."""
     mask_dtype = getattr(mask.type, "dtype", None)
     query_dtype = getattr(query.type, "dtype", None)
     if mask_dtype is not None and mask_dtype.kind != "bool" and query_dtype is not None and mask_dtype is not query_dtype:

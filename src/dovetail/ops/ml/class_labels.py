@@ -49,7 +49,7 @@ class Labels:
 
 
 def check_labels(operator: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
-    """Return the labels. Raises RuleError [attribute.conflict] for both types, neither, or fewer than two labels."""
+    """Return the labels. Raises RuleError [attribute.conflict] for both types or neither, [attribute.length] below two."""
     if bool(integers) == bool(strings):
         raise RuleError("attribute.conflict", f"{operator} needs class labels, either integers or strings")
     labels = Labels(integers, strings)

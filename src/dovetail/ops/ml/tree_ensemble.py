@@ -211,7 +211,7 @@ class _TreeWalk:
 def depth_of(roots: Array, next_ids: Array, is_leaf: Array, leaf_count: int) -> int:
     """Return the number of nodes of the longest path: ``next_ids`` [2, nodes] where a test holds, and where it does not.
 
-    Raises RuleError [tree.nodes] for a cycle or a missing node, [tree.nodes] for a missing leaf.
+    Raises RuleError [tree.nodes] for a cycle, a missing node or a missing leaf.
     """
     count = next_ids.shape[1]
     if np.any((roots < 0) | (roots >= count)) or np.any(~is_leaf & ((next_ids < 0) | (next_ids >= count))):

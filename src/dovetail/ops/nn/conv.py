@@ -158,7 +158,7 @@ class ConvTranspose(
     element at the end or at the beginning. With explicit and valid the padding at the beginning stays and the end is cut or
     extended. same_upper and same_lower without ``output_shape`` mean outs = size * stride.
 
-    Raises UnsupportedError [attribute.length] where sources disagree: more than a stride is missing, or anything with same_*.
+    Raises UnsupportedError [op.unsupported] where sources disagree: more than a stride is missing, or anything with same_*.
     Sources: ONNX ConvTranspose 1, 11, 22, the odd element as in onnxruntime and onnx.reference; OpenVINO
     ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning.
     """

@@ -36,7 +36,7 @@ class Geometry(NamedTuple):
 
 
 def extent_of(kernel: Size, dilation: int) -> Any:
-    """Return the extent of a dilated kernel. Raises RuleError [shape.range] for a kernel without elements."""
+    """Return the extent of a dilated kernel. Raises RuleError [attribute.range] for a kernel without elements."""
     if kernel.__class__ is int and kernel < 1:
         raise RuleError("attribute.range", f"kernel must have at least 1 element along each axis, got {kernel}")
     return (kernel - 1) * dilation + 1

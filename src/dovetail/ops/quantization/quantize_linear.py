@@ -79,7 +79,7 @@ class QuantizeLinear(
     is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
     as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
     number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
-    onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [shape.disagree]
+    onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [op.unsupported]
     for a scale of integers.
     """
 

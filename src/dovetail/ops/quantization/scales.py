@@ -33,7 +33,7 @@ def is_single(shape: Any) -> bool | None:
 def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | None, block: int) -> None:
     """Check the shapes of a scale and a zero point against that of ``x``.
 
-    Raises RuleError [shape.disagree], [shape.rank], [shape.disagree], [axis.range].
+    Raises RuleError [shape.disagree], [shape.rank], [shape.single], [attribute.conflict], [axis.range].
     """
     if scale.shape is None:
         return

@@ -87,7 +87,7 @@ def position_in(index: int, count: int, back: int | None = None) -> int:
 
 
 def known_position(position: View | None) -> int | None:
-    """Return a position where it is known. Raises RuleError [index.range] where it has several elements."""
+    """Return a position where it is known. Raises RuleError [shape.single] where it has several elements."""
     if position is None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):

@@ -134,9 +134,7 @@ class ISTFT(
         size, every = scalar_of(length, "length"), scalar_of(step, "step")
         for number, name in ((size, "frame"), (every, "step")):
             if isinstance(number, int) and number < 1:
-                raise RuleError(
-                    "attribute.range" if name == "frame" else "attribute.range", f"{name} must be at least 1, got {number}"
-                )
+                raise RuleError("attribute.range", f"{name} must be at least 1, got {number}")
         frames = None if x.shape is None else x.shape[-2]
         whole = None if frames is None or size is None or every is None else (frames - 1) * every + size
         return size, every, whole

@@ -51,7 +51,7 @@ class Drawing:
     def png(self, zoom: float = 1.0) -> bytes:
         """Return the picture as a PNG file with ``zoom`` pixels for each unit of the SVG, fewer beyond MAX_PIXELS.
 
-        Raises UnsupportedError [extra.missing] where resvg is missing, [extra.missing] where the machine has no font.
+        Raises UnsupportedError [extra.missing] where resvg is missing or the machine has no font.
         """
         try:
             # Deferred: the library is optional.

@@ -72,7 +72,7 @@ def override(plan: ShardingPlan, changes: Mapping[str, Any], values: Mapping[str
     """Return the plan with the specs of ``changes``: patterns of names (``*`` is any text) to specs, the last match wins.
 
     ``values`` are the shapes of other tensors by name, which a change may constrain too. Raises EngineError [name.unknown] for a
-    pattern without a tensor, [sharding.spec] and [sharding.spec] for a spec that does not fit.
+    pattern without a tensor, [sharding.spec] for a spec that does not fit.
     """
     rows = {row.name: row for row in plan}
     for pattern, spec in changes.items():
