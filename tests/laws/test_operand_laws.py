@@ -20,7 +20,7 @@ from dovetail.ir import dtypes
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import Op
-from dovetail.laws.terms.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
+from dovetail.laws.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
 from dovetail.ops.elementwise.binary import Divide, Mod, Power
 from dovetail.ops.elementwise.bitwise import BitShift
 from dovetail.ops.elementwise.broadcast import BroadcastingOp, Elementwise

@@ -19,8 +19,8 @@ from dovetail.compare.prove.numbering import number_values
 from dovetail.compare.prove.real_terms import RealTerms
 from dovetail.errors import FormatError, RuleError
 from dovetail.ir.state import State
+from dovetail.laws.table import real_rules
 from dovetail.laws.terms.keys import freeze
-from dovetail.laws.terms.rules import real_rules
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.elementwise.binary import Add, Multiply
 

@@ -26,8 +26,9 @@ from dovetail.compare.verification.rewrites import run_row_major
 from dovetail.errors import RuleError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.passes.simplification import computed_weights, passes
-from dovetail.passes.simplification.algebra import Add
+from dovetail.laws import computed_weights
+from dovetail.ops.elementwise.binary import Add
+from dovetail.passes.simplification import passes
 from dovetail.passes.simplification.rules import Target, apply_rules
 from networks.generator import generate
 from oracles import run_onnxruntime

@@ -229,6 +229,16 @@ def agree_shapes(first: Shape | None, second: Shape | None) -> Shape | None:
     return tuple(map(agree, first, second))
 
 
+def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
+    """Return whether two shapes are equal for all values of their symbols."""
+    return (
+        first is not None
+        and second is not None
+        and len(first) == len(second)
+        and all(a is b or a == b or symbolic.equal(a, b) is True for a, b in zip(first, second, strict=True))
+    )
+
+
 def common_type(first: Type, second: Type) -> Type:
     """Return the least type of values of both types: their element type, and None for each size in which they differ.
 

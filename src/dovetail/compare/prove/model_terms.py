@@ -13,8 +13,8 @@ from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import UNFORESEEN, Op, draws, infer_types
 from dovetail.ir.types import UNKNOWN, Tensor, Type, Unknown
+from dovetail.laws.table import exact_rules
 from dovetail.laws.terms.keys import operator_key
-from dovetail.laws.terms.rules import exact_rules
 from dovetail.laws.terms.terms import OutOfTime, Terms
 from dovetail.ops.constant import Constant, DefaultInput, Foreign
 from dovetail.ops.control_flow.if_op import If, known_branch, symbols_of, type_outside

@@ -17,9 +17,9 @@ from dovetail.ir.graph import Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.substitution import map_sizes
 from dovetail.ir.types import Size, Tensor, Unknown
+from dovetail.laws.rules.slices import ExactSlice
+from dovetail.laws.table import real_rules
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
-from dovetail.laws.terms.rules import real_rules
-from dovetail.laws.terms.rules.slices import ExactSlice
 from dovetail.laws.terms.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.ops.constant import Constant
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract

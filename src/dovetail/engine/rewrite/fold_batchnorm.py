@@ -10,6 +10,8 @@ from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import Shape, View
+from dovetail.laws.law import is_read_once, producer
+from dovetail.laws.rules.weights import batch_norm_map, constant_by_channel
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.normalization import BatchNormalization
@@ -34,56 +36,38 @@ def rewrite_batch_norm(b: Builder, op: BatchNormalization, xs: list[Value | None
     """Rewrite BatchNormalization with constant statistics to a product and a sum; None for any other."""
     x, *parameters = xs
     assert x is not None
-    if (
-        op.training_mode
-        or op.outputs != 1
-        or not op.spatial
-        or x.shape is None
-        or len(x.shape) < 2
-        or x.dtype.name not in ("f32", "f64")
-    ):
+    if x.shape is None or len(x.shape) < 2 or x.dtype.name not in ("f32", "f64"):
         return None
-    constants = [None if value is None else value.constant for value in parameters]
-    if any(array is None for array in constants):
+    affine = batch_norm_map(op, parameters)
+    if affine is None:
         return None
-    scale, bias, mean, variance = (np.asarray(array, np.float64) for array in constants)
-    factor = scale / np.sqrt(variance + op.epsilon)
     shape = (-1, *(1,) * (len(x.shape) - 2))
-    factor, summand = (np.reshape(array, shape).astype(x.dtype.numpy) for array in (factor, bias - mean * factor))
-    return b.Add(b.Multiply(x, b.constant(factor, x.dtype)), b.constant(summand, x.dtype))
+    factor, summand = (
+        b.constant(np.reshape(array, shape).astype(x.dtype.numpy), x.dtype) for array in affine if array is not None
+    )
+    return b.Add(b.Multiply(x, factor), summand)
 
 
 def fold_into_weights(b: Builder, node: Node) -> Value | None:
-    """Fold a factor or a summand per channel into the convolution before it; None where there is none."""
+    """Fold a factor or a summand per channel into the convolution before it; None where there is none.
+
+    The factor scales the packed weights, so that the model's weights stay in memory as they are: simplify scales these.
+    """
     op = node.op
     if not isinstance(op, Multiply | Add) or not op.broadcast:
         return None
     for index in (0, 1):
         x, other = node.input(index), node.input(1 - index)
-        if x.node is None or not isinstance(x.node.op, Conv) or len(x.uses) != 1 or x in b.graph.outputs:
+        conv = producer(x, Conv)
+        if conv is None or not is_read_once(b.graph, x) or x.dtype.name not in ("f32", "f64") or x.shape is None:
             continue
-        values = _constant_per_channel(x, other)
+        weights, bias = (*conv.inputs[1:], None)[:2]
+        if weights is None or weights.constant is None or (bias is not None and bias.constant is None):
+            continue
+        values = constant_by_channel(other, len(x.shape), 1, weights.constant.shape[0])
         if values is not None:
-            return _merge(b, op, x.node, values)
+            return _merge(b, op, conv, values)
     return None
-
-
-def _constant_per_channel(x: Value, other: Value) -> np.ndarray[Any, Any] | None:
-    """Return a constant as one number per channel of the convolution's result ``x``; None where it is none."""
-    if other.constant is None or x.node is None or x.dtype.name not in ("f32", "f64") or x.shape is None:
-        return None
-    weights = x.node.inputs[1]
-    if weights is None or weights.constant is None:
-        return None
-    bias = x.node.inputs[2] if len(x.node.inputs) > 2 else None
-    if bias is not None and bias.constant is None:
-        return None
-    rank = len(x.shape)
-    shape = (1,) * (rank - other.constant.ndim) + other.constant.shape
-    if len(shape) != rank or any(size != 1 for axis, size in enumerate(shape) if axis != 1):
-        return None
-    channels = weights.constant.shape[0]
-    return np.broadcast_to(other.constant.reshape(-1), (channels,)) if shape[1] in (1, channels) else None
 
 
 def _merge(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, Any]) -> Value:

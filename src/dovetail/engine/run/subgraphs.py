@@ -11,7 +11,6 @@ import numpy as np
 
 from dovetail.engine.memory.tensor import RunTensor, TensorMap, is_array
 from dovetail.engine.plan import Operand
-from dovetail.engine.rewrite.conditions import known_index
 from dovetail.engine.rewrite.data_sizes import Partition
 from dovetail.engine.shape_specialization import constants_of
 from dovetail.errors import DovetailError
@@ -22,6 +21,7 @@ from dovetail.ir.edit import copy_graph, inline, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.inputs_outputs import copy_shared_outputs
 from dovetail.ir.limits import active
+from dovetail.laws.rules.conditions import known_index
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, clear_types, is_endless
 
@@ -244,7 +244,7 @@ def inlining_rule(shared: set[int]) -> Callable[[Builder, Node], list[Value] | N
     """
 
     def rule(b: Builder, node: Node) -> list[Value] | None:
-        index = known_index(node)
+        index = known_index(node.op, node.inputs)
         if index is None or not isinstance(node.op, CompiledIf) or node.op.programs is None:
             return None
         program = node.op.programs[index]

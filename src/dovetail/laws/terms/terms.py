@@ -17,13 +17,13 @@ from dovetail.ir.evaluate import fold_op
 from dovetail.ir.graph import VALUE_LIMIT, Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op, has, host_inputs, infer_types, infer_values
 from dovetail.ir.types import Shape, Size, Tensor, Type, Unknown
+from dovetail.laws.law import Result
 from dovetail.laws.terms.keys import digest, operator_key
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.ops.constant import Constant
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.shape_values import elements_over_sizes
 
-Result: TypeAlias = "Value | Sequence[Value] | None"
 Rule: TypeAlias = "Callable[[Terms, Op, list[Value | None], list[Type]], Result]"
 """Returns the terms that equal an operator applied to operands of inferred types, or None where the rule does not apply."""
 Rules: TypeAlias = Callable[[type[Op]], Sequence[tuple[str, Rule]]]
@@ -123,7 +123,7 @@ class Terms(Builder):
             return None
         if result is None:
             return None
-        values = [result] if isinstance(result, Value) else list(result)
+        values = [result] if isinstance(result, Value) else [y for y in result if y is not None]
         return values if len(values) == len(types) and all(map(_may_replace, values, types)) else None
 
     def intern(self, op: Op, xs: list[Value | None], types: list[Type], values: Sequence[Any] | None = None) -> list[Value]:
@@ -301,16 +301,6 @@ def known_elements(x: Value) -> tuple[Size, ...] | None:
 def known_shape(x: Value) -> Shape | None:
     """Return the shape of a tensor of known rank, else None."""
     return x.type.shape if isinstance(x.type, Tensor) else None
-
-
-def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
-    """Return whether two shapes are equal for all values of their symbols."""
-    return (
-        first is not None
-        and second is not None
-        and len(first) == len(second)
-        and all(a is b or a == b or symbolic.equal(a, b) is True for a, b in zip(first, second, strict=True))
-    )
 
 
 def _may_replace(value: Value, type: Type) -> bool:

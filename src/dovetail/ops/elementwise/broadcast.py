@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.op import Op, default_types, infer_types
-from dovetail.ir.types import Shape, Size, Type, View, agree_shapes, broadcast
+from dovetail.ir.types import Shape, Size, Type, View, agree_shapes, are_equal_shapes, broadcast
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -92,17 +92,8 @@ class BroadcastingOp(Elementwise):
 
     def canonical(self, *xs: Any) -> Op:
         """Turn ``broadcast`` off where the shapes are known to be equal, which every version can express."""
-        return self.with_(broadcast=False) if self.broadcast and _are_equal([x.shape for x in xs]) else self
-
-
-def _are_equal(shapes: list[Shape | None]) -> bool:
-    first = shapes[0] if shapes else None
-    return first is not None and all(
-        shape is not None
-        and len(shape) == len(first)
-        and all(symbolic.equal(*pair) is True for pair in zip(shape, first, strict=True))
-        for shape in shapes
-    )
+        is_needless = self.broadcast and bool(xs) and all(are_equal_shapes(xs[0].shape, x.shape) for x in xs)
+        return self.with_(broadcast=False) if is_needless else self
 
 
 def apply_in_wide_type(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:

@@ -35,7 +35,7 @@ def _openvino_mapping(kind: str, version: int = 1) -> str:
     return f"{kind}-{version}(x, axes; keep_dims:keepdims=false | noop_with_empty_axes=true)"
 
 
-class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
+class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
     """Reductions combine the elements along ``axes``, a scalar or vector that counts negative axes from the end.
 
     ``keepdims`` keeps the axes with size 1. Without axes, or with an empty vector, all axes are reduced, or with
@@ -161,7 +161,7 @@ def _is_symbol(axis: int | symbolic.Dim) -> bool:
     return isinstance(axis, symbolic.Dim)
 
 
-class _TruncatedReduction(_Reduction):
+class _TruncatedReduction(Reduction):
     """These reductions truncate the results for integers toward zero."""
 
     def wide(self, xp: Namespace, x: Array) -> Any:
@@ -170,7 +170,7 @@ class _TruncatedReduction(_Reduction):
         return arrays.cast(xp, x, dtypes.f64) if arrays.element(x).is_integer else x
 
 
-class ReduceSum(_Reduction, onnx=_onnx_mappings("ReduceSum", (1, 11), "13"), openvino=_openvino_mapping("ReduceSum")):
+class ReduceSum(Reduction, onnx=_onnx_mappings("ReduceSum", (1, 11), "13"), openvino=_openvino_mapping("ReduceSum")):
     """Compute the sum; 0 of no elements. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
@@ -183,7 +183,7 @@ class ReduceSum(_Reduction, onnx=_onnx_mappings("ReduceSum", (1, 11), "13"), ope
         return [self.expand_gradient(b, g, x, axes) if is_float(x) else None, None]
 
 
-class ReduceMean(_Reduction, onnx=_onnx_mappings("ReduceMean", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceMean")):
+class ReduceMean(Reduction, onnx=_onnx_mappings("ReduceMean", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceMean")):
     """Compute the mean; NaN of no elements (0 for integers). For integers the wrapped sum is divided with truncation.
 
     Sources: ONNX ReduceMean 1 to 18, OpenVINO ReduceMean-1.
@@ -228,7 +228,7 @@ def _sizes(b: Builder, x: Value) -> Any:
     return shape_value(b, x)
 
 
-class _Extremum(_Reduction, sig="x: T, axes!?: I -> y: T"):
+class _Extremum(Reduction, sig="x: T, axes!?: I -> y: T"):
     """ReduceMax and ReduceMin compare real numbers or booleans (False < True)."""
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
@@ -299,7 +299,7 @@ def _extreme_value(dtype: DType, sign: int) -> Any:
     return infinity if np.isinf(infinity.astype(np.float32)) else last
 
 
-class ReduceProd(_Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceProd")):
+class ReduceProd(Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceProd")):
     """Compute the product; 1 of no elements. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
@@ -322,7 +322,7 @@ class ReduceProd(_Reduction, onnx=_onnx_mappings("ReduceProd", (1, 11, 13), "18"
         return b.Multiply(g, b.Where(meant, others, zero))
 
 
-class ReduceL1(_Reduction, onnx=_onnx_mappings("ReduceL1", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceL1", 4)):
+class ReduceL1(Reduction, onnx=_onnx_mappings("ReduceL1", (1, 11, 13), "18"), openvino=_openvino_mapping("ReduceL1", 4)):
     """Compute the L1 norm; 0 of no elements. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
@@ -362,7 +362,7 @@ class ReduceL2(
         return b.Multiply(g, b.Where(at_zero, zero, b.Divide(x, b.Where(at_zero, scalar_like(b, 1, x), y))))
 
 
-class ReduceSumSquare(_Reduction, onnx=_onnx_mappings("ReduceSumSquare", (1, 11, 13), "18")):
+class ReduceSumSquare(Reduction, onnx=_onnx_mappings("ReduceSumSquare", (1, 11, 13), "18")):
     """Compute the sum of squares; 0 of no elements. Source: ONNX ReduceSumSquare 1 to 18."""
 
     def function(self, xp: Namespace, x: Array, axes: tuple[int, ...]) -> Any:
@@ -423,7 +423,7 @@ class ReduceLogSumExp(_TruncatedReduction, onnx=_onnx_mappings("ReduceLogSumExp"
         return b.Multiply(g, b.Exp(b.Subtract(x, y)))
 
 
-class _LogicalReduction(_Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
+class _LogicalReduction(Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
     """Logical reductions combine booleans along ``axes``."""
 
     def lower(self, b: Builder, x: Value, axes: Value | None = None) -> Any:

@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
+class RowMajorOp(Op):
+    """Operators that give the elements, in row-major order, another shape."""
+
+
 class Reshape(
-    Op,
+    RowMajorOp,
     sig="data: T, shape!: I -> reshaped: T",
     onnx=(
         "Reshape-1(data; shape, consumed_inputs:_)",
@@ -200,7 +204,7 @@ class Reshape(
 
 
 class Flatten(
-    Op,
+    RowMajorOp,
     sig="input: T -> output: T",
     onnx=("Flatten-1,9(input; axis~front=1)", "Flatten-11,13,21,23,24,25(input; axis=1)"),
 ):
@@ -253,7 +257,7 @@ class Flatten(
 
 
 class Squeeze(
-    Op,
+    RowMajorOp,
     sig="data: T, axes?!: I -> squeezed: T",
     onnx=(
         "Squeeze-1(data; axes~front? | skip=false)",
@@ -345,7 +349,7 @@ def _known_integers(x: View) -> list[int]:
 
 
 class Unsqueeze(
-    Op,
+    RowMajorOp,
     sig="data: T, axes!: I -> expanded: T",
     onnx=(
         "Unsqueeze-1(data; axes~front)",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dovetail.ir.builder import Builder
-from dovetail.ir.edit import connect, disconnect, inline
+from dovetail.ir.edit import connect, disconnect
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ops.constant import Constant
-from dovetail.ops.control_flow.if_op import If, known_branch
+from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.passes.simplification.rules import Result, Target, apply_rules
+from dovetail.passes.simplification.laws import apply_laws
+from dovetail.passes.simplification.rules import Target
 
 MAX_ELEMENTS = 4
 """The most elements of an outer constant that a subgraph gets as its own."""
@@ -19,23 +19,13 @@ def inline_conditions(graph: Graph, target: Target) -> int:
 
     Returns the number of changed nodes.
     """
-    changed = apply_rules(graph, {If: _inline_branch}, target)
+    changed = apply_laws(graph, target, "dead_branches")
     for node in graph.nodes:
         captures = _captures_of(node)
         if captures is not None and _reduce_captures(node, *captures):
             target.log(node)
             changed += 1
     return changed
-
-
-def _inline_branch(b: Builder, node: Node) -> Result:
-    op = node.op
-    assert isinstance(op, If)
-    index = known_branch(node.input(0))
-    if index is None:
-        return None
-    branch = (op.then_branch, op.else_branch)[index]
-    return None if branch.fault is not None else inline(b, branch, node.inputs[1:])
 
 
 def _captures_of(node: Node) -> tuple[list[Graph], int, int] | None:

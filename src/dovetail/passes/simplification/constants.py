@@ -11,8 +11,9 @@ from dovetail.ir.edit import connect
 from dovetail.ir.evaluate import FOLD_LIMIT, fold_op
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
+from dovetail.laws.law import is_among
 from dovetail.ops.constant import Constant
-from dovetail.passes.simplification.rules import Target, is_among
+from dovetail.passes.simplification.rules import Target
 
 GROWTH = 256
 """The most bytes by which one folded constant may exceed the constants that it replaces."""

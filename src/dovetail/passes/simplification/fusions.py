@@ -13,10 +13,12 @@ import numpy as np
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op
+from dovetail.ir.types import are_equal_shapes
+from dovetail.laws.law import Result, is_read_once, producer
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
 from dovetail.ops.elementwise.unary import Erf, Reciprocal, Sqrt, Tanh
 from dovetail.ops.reduction.reduce import ReduceMean
-from dovetail.passes.simplification.rules import Result, Target, apply_rules, are_equal_shapes, is_read_once, producer
+from dovetail.passes.simplification.rules import Target, apply_rules
 
 CUBIC = 0.044715
 """The coefficient of the cube in the tanh form of Gelu (Hendrycks and Gimpel, 2016)."""

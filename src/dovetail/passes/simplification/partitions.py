@@ -6,9 +6,9 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import INT64_MAX, Tensor
+from dovetail.laws.rules.cuts import cuts_of
 from dovetail.ops.tensor.slice import Slice
 from dovetail.passes.simplification.rules import Target
-from dovetail.passes.simplification.slices import cuts_of
 
 
 def split_partitions(graph: Graph, target: Target) -> int:
@@ -43,7 +43,7 @@ def _partitions(graph: Graph) -> dict[int, tuple[int, list[tuple[int, int, Node]
         for node, index in value.uses:
             if index or not isinstance(node.op, Slice):
                 continue
-            cuts = cuts_of(node)
+            cuts = cuts_of(node.inputs)
             if cuts is None or len(cuts) != 1:
                 continue
             size = value.dims[cuts[0].axis]

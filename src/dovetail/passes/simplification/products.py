@@ -10,10 +10,11 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
+from dovetail.laws.computed_weights import join
+from dovetail.laws.law import is_among
 from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import MatMul
-from dovetail.passes.simplification.computed_weights import join
-from dovetail.passes.simplification.rules import Target, is_among
+from dovetail.passes.simplification.rules import Target
 
 Array: TypeAlias = np.ndarray[Any, Any]
 NODES = 3

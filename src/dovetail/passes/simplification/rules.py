@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dovetail.errors import RuleError
-from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import inherit
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies
 from dovetail.ir.rewrite import rewrite
-from dovetail.ir.types import Shape
+from dovetail.laws.law import Result, is_among
 
-Result: TypeAlias = Value | Sequence[Value | None] | None
-"""Replacements of a node's outputs (None: an output that nothing reads), or None where the node stays."""
 Rule: TypeAlias = Callable[[Builder, Node], Result]
 Rules: TypeAlias = Mapping[type[Op], Rule]
 
@@ -59,7 +56,7 @@ def apply_rules(graph: Graph, rules: Rules, target: Target) -> int:
     """Apply to each node the rule of its operator class. Returns the number of replaced nodes.
 
     A rule that the rules of operators refuse keeps the node. So does one that would make a graph output of a graph input or of
-    another output, which takes an Identity.
+    another output, which takes an Identity, and one that gives no value for an output that is read.
     """
 
     def rule(b: Builder, node: Node) -> Result:
@@ -84,7 +81,10 @@ def apply_rules(graph: Graph, rules: Rules, target: Target) -> int:
 
 def _keeps_outputs(graph: Graph, node: Node, result: Value | Sequence[Value | None]) -> bool:
     news = [result] if isinstance(result, Value) else result
-    return all(new is None or can_replace(graph, old, new) for old, new in zip(node.outputs, news, strict=True))
+    return all(
+        not old.uses and not is_among(old, graph.outputs) if new is None else can_replace(graph, old, new)
+        for old, new in zip(node.outputs, news, strict=True)
+    )
 
 
 def can_replace(graph: Graph, old: Value, new: Value) -> bool:
@@ -92,28 +92,3 @@ def can_replace(graph: Graph, old: Value, new: Value) -> bool:
     if not is_among(old, graph.outputs):
         return True
     return new.node is not None and not is_among(new, graph.outputs)
-
-
-def is_among(value: Value, values: Iterable[Value]) -> bool:
-    """Return whether ``value`` itself is one of ``values``."""
-    return any(value is other for other in values)
-
-
-def is_read_once(graph: Graph, value: Value) -> bool:
-    """Return whether one node input reads ``value``, and it is no graph output."""
-    return len(value.uses) == 1 and not is_among(value, graph.outputs)
-
-
-def are_equal_shapes(first: Shape | None, second: Shape | None) -> bool:
-    """Return whether two shapes are equal for all values of their symbols."""
-    return (
-        first is not None
-        and second is not None
-        and len(first) == len(second)
-        and all(symbolic.equal(*pair) is True for pair in zip(first, second, strict=True))
-    )
-
-
-def producer(value: Value | None, kind: type[Op] | tuple[type[Op], ...]) -> Node | None:
-    """Return the node that produces ``value`` where its operator is of the class ``kind``, else None."""
-    return value.node if value is not None and value.node is not None and isinstance(value.node.op, kind) else None

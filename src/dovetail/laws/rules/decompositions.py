@@ -8,8 +8,9 @@ from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op, has
 from dovetail.ir.types import Type
-from dovetail.laws.terms.terms import Result, Rule, Terms
-from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.laws.law import Result
+from dovetail.laws.terms.terms import Terms
+from dovetail.ops.nn.conv import Conv, Convolution, ConvTranspose
 from dovetail.ops.recurrent.layers import RecurrentLayer
 from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs
 
@@ -26,19 +27,13 @@ _PACKAGES = (
     "recurrent.dynamic_quantize_lstm",
 )
 """Packages and modules of operators that are written in parts."""
-_COMPOSED = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
-_LOWERED = frozenset((
-    "ArgMax", "ArgMin", "Celu", "Gelu", "HardSwish", "Mean", "Mish", "PRelu", "ReduceL1", "ReduceL2", "ReduceLogSum",
-    "ReduceSumSquare", "Shrink", "SquaredDifference", "Sum", "SwiGLU", "Swish", "ThresholdedRelu",
-))  # fmt: skip
-_RECURRENT = ("GRU", "LSTM", "RNN")
 
 
-def _decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     return op.decompose(b, *xs)  # type: ignore[no-any-return]
 
 
-def _bias(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def bias_after(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a convolution with bias as a convolution and a sum."""
     assert isinstance(op, Conv | ConvTranspose)
     x, w, bias, *rest = (*xs, None)[:4] if len(xs) < 3 else xs
@@ -47,7 +42,7 @@ def _bias(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     return op.decompose_bias(b, x, w, bias, *rest)  # type: ignore[no-any-return]
 
 
-def _recurrent(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a recurrent layer with all operands, the sequence first, summed biases and one order of gates."""
     assert isinstance(op, RecurrentLayer)
     operands = pad_inputs(op, xs)
@@ -66,16 +61,9 @@ def _recurrent(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return convert_form(b, plain, fill_inputs(b, plain, operands), **attributes)
 
 
-def decomposition_of(kind: type[Op]) -> tuple[str, Rule] | None:
-    """Return the rewrite that writes an operator class in parts, with its name; None where it has none."""
-    name = kind.__name__
-    if issubclass(kind, Conv | ConvTranspose):
-        return f"{name} and bias", _bias
-    if name in _RECURRENT:
-        return f"{name} in one form", _recurrent
-    if name in _LOWERED:
-        return f"{name} in parts", _decompose
+def is_composed(kind: type[Op]) -> bool:
+    """Return whether an operator class is of one of the packages whose operators are written in parts."""
     module = kind.__module__.removeprefix("dovetail.ops.")
-    if name in _COMPOSED or any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
-        return (f"{name} in parts", _decompose) if has(kind, "decompose") else None
-    return None
+    if issubclass(kind, Convolution) or not has(kind, "decompose"):
+        return False
+    return any(module == package or module.startswith(f"{package}.") for package in _PACKAGES)

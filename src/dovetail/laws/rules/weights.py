@@ -1,4 +1,4 @@
-"""Pass ``weights``: BatchNormalization, and constant factors and summands per channel, become part of the weights before them."""
+"""Laws of constants per channel: BatchNormalization as a factor and a summand, and both as part of the weights before them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dovetail.ir.builder import Builder
-from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.laws.computed_weights import scale
+from dovetail.laws.law import Inputs, Result, Types, is_read_once
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Subtract
 from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.conv import Conv, Convolution, ConvTranspose
 from dovetail.ops.nn.normalization import BatchNormalization
-from dovetail.passes.simplification.computed_weights import scale
-from dovetail.passes.simplification.rules import Result, Rules, Target, apply_rules, is_read_once
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Layer: TypeAlias = Conv | ConvTranspose | Gemm | MatMul
 
 
 class Affine(NamedTuple):
@@ -26,23 +26,45 @@ class Affine(NamedTuple):
     summand: Array | None
 
 
-def fold_into_weights(graph: Graph, target: Target) -> int:
+def batch_norm_map(op: BatchNormalization, parameters: Inputs) -> Affine | None:
+    """Return the map of a BatchNormalization with constant scale, bias, mean and variance; None for any other."""
+    if op.training_mode or op.outputs != 1 or not op.spatial:
+        return None
+    constants = [None if x is None else x.constant for x in parameters]
+    if any(array is None for array in constants):
+        return None
+    scale, bias, mean, variance = (np.asarray(array, np.float64) for array in constants)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + op.epsilon)
+    return Affine(factor, bias - mean * factor)
+
+
+def constant_by_channel(x: Value, rank: int, axis: int, channels: int) -> Array | None:
+    """Return a constant that broadcasts along ``axis`` alone as one number per channel; None for any other value."""
+    data = x.constant
+    if data is None or data.ndim > rank:
+        return None
+    shape = (1,) * (rank - data.ndim) + data.shape
+    if any(size != 1 for position, size in enumerate(shape) if position != axis) or shape[axis] not in (1, channels):
+        return None
+    return np.broadcast_to(data.reshape(-1), (channels,))
+
+
+def fold_into_weights(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Fold BatchNormalization with constant statistics, and Add, Subtract, Multiply and Divide of constants per channel, into
-    the constant weights of the Conv, ConvTranspose, Gemm or MatMul before them. Returns the number of removed nodes.
+    the constant weights of the Conv, ConvTranspose, Gemm or MatMul before them.
 
     The product is computed in f64 and rounded once, so that results change by rounding. Weights that other nodes read stay.
     """
-    return apply_rules(graph, RULES, target)
-
-
-def _fold(b: Builder, node: Node) -> Result:
-    for index in (0, 1) if isinstance(node.op, Add | Multiply) else (0,):
-        x = node.input(index)
-        layer = x.node
-        if layer is None or not isinstance(layer.op, Layer) or not is_read_once(b.graph, x) or x.dtype.name not in ("f32", "f64"):
+    for index in (0, 1) if isinstance(op, Add | Multiply) else (0,):
+        x = xs[index]
+        layer = None if x is None else x.node
+        if x is None or layer is None or not isinstance(layer.op, Convolution | Gemm | MatMul):
+            continue
+        if not is_read_once(b.graph, x) or x.dtype.name not in ("f32", "f64"):
             continue
         channels = _channel_count(layer)
-        affine = None if channels is None else _affine_of(node, index, channels, _channel_axis(layer, x))
+        affine = None if channels is None else _affine_of(op, xs, index, channels, _channel_axis(layer, x))
         if affine is not None and channels is not None:
             return _merge(b, layer, affine, channels)
     return None
@@ -68,25 +90,22 @@ def _channel_count(layer: Node) -> int | None:
 
 
 def _channel_axis(layer: Node, x: Value) -> int:
-    return 1 if isinstance(layer.op, Conv | ConvTranspose) else len(x.dims) - 1
+    return 1 if isinstance(layer.op, Convolution) else len(x.dims) - 1
 
 
-def _affine_of(node: Node, index: int, channels: int, axis: int) -> Affine | None:
-    """Return the map that ``node`` applies to the channels of its input ``index``; None where it is not one per channel."""
-    if isinstance(node.op, BatchNormalization):
-        return _batch_norm(node, channels) if axis == 1 else None
-    other, x = node.input(1 - index), node.input(index)
-    if not getattr(node.op, "broadcast", False) or other.constant is None or x.shape is None:
+def _affine_of(op: Op, xs: Inputs, index: int, channels: int, axis: int) -> Affine | None:
+    """Return the map that an operator applies to the channels of its input ``index``; None where it is not one per channel."""
+    if isinstance(op, BatchNormalization):
+        affine = batch_norm_map(op, xs[1:]) if axis == 1 else None
+        return affine if affine is not None and {array.shape for array in affine if array is not None} == {(channels,)} else None
+    x, other = xs[index], xs[1 - index]
+    if not getattr(op, "broadcast", False) or x is None or other is None or x.shape is None:
         return None
-    rank = len(x.shape)
-    data = other.constant
-    if data.ndim > rank:
+    constant = constant_by_channel(other, len(x.shape), axis, channels)
+    row = None if constant is None else constant.astype(np.float64)
+    if row is None:
         return None
-    shape = (1,) * (rank - data.ndim) + data.shape
-    if any(size != 1 for position, size in enumerate(shape) if position != axis) or shape[axis] not in (1, channels):
-        return None
-    row = np.broadcast_to(np.asarray(data, np.float64).reshape(-1), (channels,))
-    match node.op:
+    match op:
         case Add():
             return Affine(None, row)
         case Subtract():
@@ -96,20 +115,6 @@ def _affine_of(node: Node, index: int, channels: int, axis: int) -> Affine | Non
         case Divide() if np.all(row != 0):
             return Affine(1 / row, None)
     return None
-
-
-def _batch_norm(node: Node, channels: int) -> Affine | None:
-    op = node.op
-    assert isinstance(op, BatchNormalization)
-    if op.training_mode or op.outputs != 1 or not op.spatial:
-        return None
-    constants = [x.constant if x is not None else None for x in node.inputs[1:]]
-    if any(array is None or array.shape != (channels,) for array in constants):
-        return None
-    scale, bias, mean, variance = (np.asarray(array, np.float64) for array in constants)
-    with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(variance + op.epsilon)
-    return Affine(factor, bias - mean * factor)
 
 
 def _merge(b: Builder, layer: Node, affine: Affine, channels: int) -> Result:
@@ -161,6 +166,3 @@ def _along_channels(op: object, factor: Array, data: Array) -> Array:
         rows = np.repeat(factor.reshape(op.group, -1), inputs, axis=0)
         return rows.reshape(data.shape[0], data.shape[1], *(1,) * (data.ndim - 2))
     return factor.reshape(-1, 1) if getattr(op, "transpose_b", False) else factor.reshape(1, -1)
-
-
-RULES: Rules = dict.fromkeys((Add, BatchNormalization, Divide, Multiply, Subtract), _fold)

@@ -9,17 +9,14 @@ import numpy as np
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Size, Tensor, Type
+from dovetail.ir.types import Shape, Size, Tensor, Type, are_equal_shapes
+from dovetail.laws.law import Result, permutation_of
 from dovetail.laws.terms.opaque import KnownIntegers
-from dovetail.laws.terms.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
-from dovetail.ops.constant import Identity
-from dovetail.ops.elementwise.cast import Cast, CastLike, is_without_effect
-from dovetail.ops.nn.dropout import Dropout, is_inference
+from dovetail.laws.terms.terms import Terms, known_elements, known_shape
 from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.pad import Pad
-from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
-from dovetail.ops.tensor.shape import ConstantOfShape
-from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
+from dovetail.ops.tensor.reshape import Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
 
 MAX_CONCATENATED = 1 << 10
 """The most operands of a flattened concatenation. Nested ones that read a value twice have exponentially many."""
@@ -58,30 +55,10 @@ def _has_same_size(x: Value, y: Value) -> bool:
     return symbolic.equal(symbolic.product(x.dims), symbolic.product(y.dims)) is True
 
 
-def _reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def one_reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Reshape, Flatten, Squeeze and Unsqueeze as one Reshape to the inferred shape."""
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     return None if x is None or shape is None else reshape(b, x, shape)
-
-
-def _identity(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    return xs[0]
-
-
-def _dropout(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    training = xs[2] if len(xs) > 2 else None
-    return xs[0] if len(types) == 1 and is_inference(training) else None
-
-
-def permutation_of(x: Value, order: Value | None) -> list[int] | None:
-    """Return the permutation of a Transpose of known rank; None where it is unknown."""
-    if x.shape is None:
-        return None
-    rank = len(x.shape)
-    elements = () if order is None else known_elements(order)
-    if elements is None:
-        return None
-    return [int(axis) for axis in elements if isinstance(axis, int)] if elements else list(reversed(range(rank)))
 
 
 def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
@@ -94,7 +71,7 @@ def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
         position = {axis: index for index, axis in enumerate(kept)}
         return reshape(b, transpose(b, inner, [position[axis] for axis in order if axis in position]), result)
     if x.node is not None and isinstance(x.node.op, Transpose):
-        before = permutation_of(x.node.input(0), x.node.inputs[1])
+        before = permutation_of(x.node.inputs)
         if before is not None:
             return transpose(b, x.node.input(0), [before[axis] for axis in order])
     if list(order) == list(range(len(shape))):
@@ -104,11 +81,11 @@ def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
     return b.intern(Transpose(), [x, sizes_term(b, list(order))], [Tensor(x.dtype, result)])[0]
 
 
-def _transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def one_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x = xs[0]
     if x is None or x.shape is None:
         return None
-    order = permutation_of(x, xs[1] if len(xs) > 1 else None)
+    order = permutation_of(xs)
     return None if order is None or sorted(order) != list(range(len(x.shape))) else transpose(b, x, order)
 
 
@@ -147,19 +124,19 @@ def expand(b: Terms, x: Value, shape: Shape) -> Value:
     return b.intern(Expand(), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
 
 
-def _expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def one_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     return None if x is None or shape is None or x.shape is None else expand(b, x, shape)
 
 
-def _constant_of_shape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def constant_of_shape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     value, shape = xs[1] if len(xs) > 1 else None, types[0].shape if isinstance(types[0], Tensor) else None
     if value is None or shape is None or value.shape is None or any(size != 1 for size in value.shape):
         return None
     return expand(b, reshape(b, value, ()), shape)
 
 
-def _tile(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def tile_as_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Tile that repeats axes of size 1 alone as Expand."""
     x, repeats = xs[0], xs[1]
     if x is None or repeats is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
@@ -175,31 +152,8 @@ def _tile(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     return None
 
 
-def _cast(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Drop a Cast to the same type, and an exact Cast before another one."""
-    x = xs[0]
-    if not isinstance(op, Cast) or x is None or not isinstance(x.type, Tensor) or x.type.dtype is None or op.source is not None:
-        return None
-    if x.type.dtype is op.to:
-        return x
-    inner = x.node
-    if inner is None or not isinstance(inner.op, Cast) or inner.op.source is not None:
-        return None
-    source = inner.input(0)
-    if not isinstance(source.type, Tensor) or source.type.dtype is None:
-        return None
-    return b.add(op, source) if is_without_effect(source.type.dtype, x.type.dtype, op.to) else None
-
-
-def _cast_like(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    x, like = xs
-    if x is None or like is None:
-        return None
-    return op.decompose(b, x, like)  # type: ignore[no-any-return]
-
-
-def _pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
-    """Write Pad with pads of all axes and a scalar constant; drop one without pads."""
+def one_pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write Pad with pads of all axes and a scalar constant."""
     x, pads, fill, axes = (*xs, None, None)[:4]
     if not isinstance(op, Pad) or x is None or pads is None or x.shape is None:
         return None
@@ -213,8 +167,6 @@ def _pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         if not isinstance(axis, int):
             return None
         before[axis], after[axis] = amounts[index], amounts[len(listed) + index]
-    if all(isinstance(size, int) and size == 0 for size in (*before, *after)):
-        return x
     if op.mode == "constant" and x.dtype.name == "string" and fill is None:
         return None
     if op.mode == "constant":
@@ -225,7 +177,7 @@ def _pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     return b.intern(op, inputs if fill is not None else inputs[:2], types)
 
 
-def _concat(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def one_concat(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Flatten nested concatenations along one axis, and drop empty operands."""
     assert isinstance(op, Concat)
     parts: list[Value] = []
@@ -241,21 +193,3 @@ def _concat(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     if len(parts) == 1 and are_equal_shapes(known_shape(parts[0]), types[0].shape):
         return parts[0]
     return b.intern(op, list(parts), types) if parts and len(parts) != len(xs) else None
-
-
-MOVEMENT: dict[type[Op], tuple[Rule, ...]] = {
-    Cast: (_cast,),
-    CastLike: (_cast_like,),
-    Concat: (_concat,),
-    ConstantOfShape: (_constant_of_shape,),
-    Dropout: (_dropout,),
-    Expand: (_expand,),
-    Flatten: (_reshape,),
-    Identity: (_identity,),
-    Pad: (_pad,),
-    Reshape: (_reshape,),
-    Squeeze: (_reshape,),
-    Tile: (_tile,),
-    Transpose: (_transpose,),
-    Unsqueeze: (_reshape,),
-}

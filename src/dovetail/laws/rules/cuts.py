@@ -1,4 +1,4 @@
-"""Pass ``slices``: Slice of Slice, Slice and Split of Concat, Concat of slices, and slices that partition a tensor."""
+"""Laws of slices in a graph: Slice of Slice, Slice and Split of Concat, and Concat of slices."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import Builder
-from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.types import INT64_MAX, axis_in
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import INT64_MAX, Tensor, axis_in
+from dovetail.laws.law import Inputs, Result, Types, is_read_once, producer
 from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.slice import Slice
-from dovetail.passes.simplification.rules import Result, Rules, Target, apply_rules, is_read_once, producer
 
 
 class Cut(NamedTuple):
@@ -22,17 +23,11 @@ class Cut(NamedTuple):
     stop: int
 
 
-def merge_slices(graph: Graph, target: Target) -> int:
-    """Merge slices with slices, and with the Concat and Split around them. Returns the number of replaced nodes."""
-    return apply_rules(graph, RULES, target)
-
-
-def cuts_of(node: Node) -> list[Cut] | None:
-    """Return the cuts of a Slice by axis; None where a bound is not a constant >= 0 or a step is not 1."""
-    x = node.input(0)
-    axes, steps = ([*node.inputs, None, None])[3:5]
-    starts, ends = integers_of(node.inputs[1]), integers_of(node.inputs[2])
-    if x.shape is None or starts is None or ends is None:
+def cuts_of(xs: Inputs) -> list[Cut] | None:
+    """Return the cuts of a Slice by its inputs; None where a bound is not a constant >= 0 or a step is not 1."""
+    x, first, last, axes, steps = (*xs, None, None)[:5]
+    starts, ends = integers_of(first), integers_of(last)
+    if x is None or x.shape is None or starts is None or ends is None:
         return None
     rank = len(x.shape)
     indices = list(range(len(starts))) if axes is None else integers_of(axes)
@@ -59,16 +54,16 @@ def write_slice(b: Builder, x: Value, cuts: list[Cut]) -> Value:
     return b.Slice(x, starts, stops, axes)
 
 
-def _merge_slice(b: Builder, node: Node) -> Result:
+def slice_of_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Merge a Slice into the Slice or the Concat before it."""
-    cuts = cuts_of(node)
-    if cuts is None:
+    x, cuts = xs[0], cuts_of(xs)
+    if x is None or cuts is None:
         return None
-    inner = producer(node.input(0), Slice)
-    if inner is not None and is_read_once(b.graph, node.input(0)):
-        earlier = cuts_of(inner)
+    inner = producer(x, Slice)
+    if inner is not None and is_read_once(b.graph, x):
+        earlier = cuts_of(inner.inputs)
         return None if earlier is None else write_slice(b, inner.input(0), _compose(earlier, cuts))
-    concat = producer(node.input(0), Concat)
+    concat = producer(x, Concat)
     return None if concat is None else _slice_of_concat(b, concat, cuts)
 
 
@@ -109,17 +104,16 @@ def _slice_of_concat(b: Builder, concat: Node, cuts: list[Cut]) -> Result:
     return None
 
 
-def _merge_concat(b: Builder, node: Node) -> Result:
+def concat_of_parts(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Flatten nested Concat, and merge adjacent parts of one tensor: the outputs of a Split, or slices."""
-    op = node.op
     assert isinstance(op, Concat)
-    y = node.outputs[0]
-    if y.shape is None:
+    if not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
-    axis = axis_in(op.axis, len(y.shape))
+    axis = axis_in(op.axis, len(types[0].shape))
     parts: list[Value] = []
-    for index in range(len(node.inputs)):
-        x = node.input(index)
+    for x in xs:
+        if x is None:
+            return None
         inner = producer(x, Concat)
         is_nested = inner is not None and getattr(inner.op.canonical(*inner.inputs), "axis", None) == axis
         if inner is not None and is_nested and is_read_once(b.graph, x):
@@ -127,7 +121,7 @@ def _merge_concat(b: Builder, node: Node) -> Result:
         elif not (x.shape is not None and x.shape[axis] == 0):
             parts.append(x)
     joined = _join_parts(b, parts, axis)
-    if not joined or len(joined) == len(node.inputs):
+    if not joined or len(joined) == len(xs):
         return None
     return joined[0] if len(joined) == 1 else b.Concat(*joined, axis=axis)
 
@@ -179,25 +173,23 @@ def _adjacent_slices(b: Builder, parts: list[Value], position: int, axis: int) -
 
 def _cut_along(value: Value, axis: int) -> tuple[Value, int, int] | None:
     node = producer(value, Slice)
-    cuts = None if node is None else cuts_of(node)
+    cuts = None if node is None else cuts_of(node.inputs)
     if node is None or cuts is None or len(cuts) != 1 or cuts[0].axis != axis:
         return None
     return node.input(0), cuts[0].start, cuts[0].stop
 
 
-def _split_of_concat(b: Builder, node: Node) -> Result:
+def split_of_concat(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the inputs of a Concat that a Split along its axis yields again."""
-    op, concat = node.op, producer(node.input(0), Concat)
-    if concat is None or not isinstance(op, Split) or not isinstance(concat.op, Concat):
+    whole, concat = xs[0], producer(xs[0], Concat)
+    if whole is None or concat is None or not isinstance(op, Split) or not isinstance(concat.op, Concat):
         return None
-    rank = len(node.input(0).dims)
+    rank = len(whole.dims)
     axis = axis_in(op.axis, rank)
-    if axis != axis_in(concat.op.axis, rank) or len(concat.inputs) != len(node.outputs):
+    if axis != axis_in(concat.op.axis, rank) or len(concat.inputs) != len(types):
         return None
-    for y, x in zip(node.outputs, concat.inputs, strict=True):
-        if x is None or x.shape is None or y.shape is None or symbolic.equal(x.shape[axis], y.shape[axis]) is not True:
+    for type, x in zip(types, concat.inputs, strict=True):
+        shape = type.shape if isinstance(type, Tensor) else None
+        if x is None or x.shape is None or shape is None or symbolic.equal(x.shape[axis], shape[axis]) is not True:
             return None
     return list(concat.inputs)
-
-
-RULES: Rules = {Concat: _merge_concat, Slice: _merge_slice, Split: _split_of_concat}

@@ -8,15 +8,14 @@ from dovetail.ir import dtypes
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type
-from dovetail.laws.terms.rules.arithmetic import is_all
-from dovetail.laws.terms.terms import Result, Rule, Terms
-from dovetail.ops.detection.nms import NonMaxSuppression
+from dovetail.laws.law import Result
+from dovetail.laws.rules.arithmetic import is_all
+from dovetail.laws.terms.terms import Terms
 from dovetail.ops.nn.pool import MaxPool
-from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.tensor.topk import TopK
 
 
-def _max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def max_pool_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write the maximum and the indices of MaxPool as two terms; the order of indices does not concern the maximum."""
     assert isinstance(op, MaxPool)
     plain = op.with_(outputs=1, storage_order=0, index_element_type=dtypes.i64, axis=0)
@@ -25,13 +24,13 @@ def _max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Re
     return [b.add(plain, *xs)[0], b.intern(op, xs, types)[1]]
 
 
-def _all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a recurrent layer with all of its outputs."""
     count = len(op.signature.outputs)
     return None if len(types) == count else b.add(op.with_(outputs=count), *xs)[: len(types)]
 
 
-def _top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write TopK with the order that its reference takes where none is specified, and indices of i64."""
     assert isinstance(op, TopK)
     plain = op.with_(stable=True, sort="value" if op.sort == "none" else op.sort, index_element_type=dtypes.i64)
@@ -41,15 +40,7 @@ def _top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
     return [values, b.Cast(indices, to=op.index_element_type)]
 
 
-def _suppression(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def suppression_limits(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop limits of NonMaxSuppression that are what omitted ones are."""
     limits = [None if is_all(x, number) else x for x, number in zip(xs[2:], (0, 0, -np.inf, 0), strict=False)]
     return None if all(x is y for x, y in zip(limits, xs[2:], strict=True)) else b.add(op, *xs[:2], *limits)
-
-
-POOLS: dict[type[Op], tuple[Rule, ...]] = {
-    MaxPool: (_max_pool,),
-    NonMaxSuppression: (_suppression,),
-    TopK: (_top_k,),
-    **dict.fromkeys((GRU, LSTM, RNN), (_all_outputs,)),
-}

@@ -5,24 +5,12 @@ from __future__ import annotations
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, axes_in
-from dovetail.laws.terms.rules.movement import reshape, sizes_term
-from dovetail.laws.terms.terms import Result, Rule, Terms, known_elements
-from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
-from dovetail.ops.reduction.reduce import (
-    ReduceL1,
-    ReduceL2,
-    ReduceLogSum,
-    ReduceLogSumExp,
-    ReduceMax,
-    ReduceMean,
-    ReduceMin,
-    ReduceProd,
-    ReduceSum,
-    ReduceSumSquare,
-)
+from dovetail.laws.law import Result
+from dovetail.laws.rules.movement import reshape, sizes_term
+from dovetail.laws.terms.terms import Terms, known_elements
 
 
-def _reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def reduction_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, axes = xs[0], xs[1] if len(xs) > 1 else None
     if x is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
@@ -48,19 +36,8 @@ def _reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return reshape(b, y, shape)
 
 
-def _arg_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def kept_arg_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x = xs[0]
     if x is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None or op.keepdims:  # type: ignore[attr-defined]
         return None
     return reshape(b, b.add(op.with_(keepdims=True), x)[0], types[0].shape)
-
-
-REDUCTION_KINDS = (
-    ReduceL1, ReduceL2, ReduceLogSum, ReduceLogSumExp, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum, ReduceSumSquare,
-)  # fmt: skip
-"""The reductions over axes."""
-REDUCTIONS: dict[type[Op], tuple[Rule, ...]] = {
-    **dict.fromkeys(REDUCTION_KINDS, (_reduction,)),
-    ArgMax: (_arg_extremum,),
-    ArgMin: (_arg_extremum,),
-}

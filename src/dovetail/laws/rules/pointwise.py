@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, Tensor, Type
-from dovetail.laws.terms.rules.arithmetic import is_all
-from dovetail.laws.terms.rules.movement import expand, permutation_of, reshape, transpose
-from dovetail.laws.terms.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
-from dovetail.laws.terms.terms import Result, Rule, Terms, are_equal_shapes, known_elements, known_shape
+from dovetail.ir.types import Shape, Tensor, Type, are_equal_shapes
+from dovetail.laws.law import Result, permutation_of
+from dovetail.laws.rules.arithmetic import is_all
+from dovetail.laws.rules.movement import expand, reshape, transpose
+from dovetail.laws.terms.terms import Terms, known_elements, known_shape
 from dovetail.ops.elementwise import binary, logical
-from dovetail.ops.linalg.matmul import MatMul
-from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
-from dovetail.ops.tensor.concat_split import Concat
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose, inverse_of
@@ -29,7 +26,7 @@ def without_axes(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def movement_after_unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Apply an operator of one operand, and scalars, before the movement of its operand."""
     x, *rest = xs
     if x is None or x.node is None or not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
@@ -44,11 +41,11 @@ def _unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
         return reshape(b, inner, types[0].shape)
     if isinstance(kind, Expand):
         return expand(b, inner, types[0].shape)
-    order = permutation_of(x.node.input(0), x.node.inputs[1])
+    order = permutation_of(x.node.inputs)
     return None if order is None else transpose(b, inner, order)
 
 
-def _squeeze(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def squeezed(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of the result that have the size 1 from all operands, and reshape the result back."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
         return None
@@ -70,7 +67,7 @@ def _broadcasting(op: Op) -> Op:
     return op.with_(broadcast=True) if getattr(op, "broadcast", True) is False else op
 
 
-def _same_movement(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def same_movement(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Apply an operator before the Reshape or the Transpose that all of its operands but scalars have."""
     if not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
@@ -94,7 +91,7 @@ def _same_movement(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
 
 def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> Result:
     orders = {
-        tuple(permutation_of(x.node.input(0), x.node.inputs[1]) or ())
+        tuple(permutation_of(x.node.inputs) or ())
         for x in xs
         if x is not None and x.node is not None and x.constant is None and isinstance(x.node.op, Transpose)
     }
@@ -120,7 +117,7 @@ def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> R
     return transpose(b, b.term(_broadcasting(op), operands)[0], order)
 
 
-def _matmul(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def matmul_without_ones(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the batch axes of size 1 of a product of matrices."""
     x, y = xs
     if x is None or y is None or x.shape is None or y.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
@@ -137,7 +134,7 @@ def _matmul(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     return reshape(b, b.add(op, *operands)[0], shape)
 
 
-def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def gather_without_ones(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of size 1 of indices."""
     assert isinstance(op, Gather)
     x, indices = xs
@@ -149,7 +146,7 @@ def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     return reshape(b, b.add(op, x, reshape(b, indices, short))[0], types[0].shape)
 
 
-def _counted_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def counted_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the sum with the size of negative indices, where Gather refuses indices that are negative after it."""
     assert isinstance(op, Gather)
     x, indices = xs
@@ -167,13 +164,13 @@ def _counted_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]
     return b.add(op.with_(bounds="error"), x, plain)
 
 
-def _any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Gather with zeros for indices outside: one that refuses these is equal wherever both are defined."""
     assert isinstance(op, Gather)
     return b.intern(op.with_(bounds="zero"), xs, types)
 
 
-def _along_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def along_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of size 1 beside the axis of Softmax and Concat."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or getattr(op, "coerce_to_2d", False):
         return None
@@ -185,15 +182,3 @@ def _along_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
     operands = [reshape(b, x, without_axes(x.dims, ones)) for x in xs if x is not None]
     new = op.with_(axis=axis - sum(index < axis for index in ones))
     return reshape(b, b.add(new, *operands)[0], shape)
-
-
-POINTWISE: dict[type[Op], tuple[Rule, ...]] = {
-    **dict.fromkeys(ONE_OPERAND, (_unary,)),
-    **dict.fromkeys(SEVERAL_OPERANDS, (_squeeze, _same_movement)),
-    Concat: (_along_axis,),
-    Gather: (_counted_indices, _gather, _any_bounds),
-    LogSoftmax: (_along_axis,),
-    MatMul: (_matmul,),
-    Softmax: (_along_axis,),
-}
-"""The rules by class. They come before the rules that put operands into order."""

@@ -9,15 +9,16 @@ import numpy as np
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Size, Tensor, Type, broadcast
-from dovetail.laws.terms.rules.arithmetic import PLAIN, is_all
-from dovetail.laws.terms.rules.movement import reshape
-from dovetail.laws.terms.rules.reductions import REDUCTION_KINDS
-from dovetail.laws.terms.rules.slices import ExactSlice, slice_axes, spans_of_operands
-from dovetail.laws.terms.terms import Result, Rule, Terms, known_elements
-from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
-from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt
+from dovetail.laws.law import Result
+from dovetail.laws.rules.arithmetic import PLAIN, is_all
+from dovetail.laws.rules.movement import reshape
+from dovetail.laws.rules.slices import slice_axes, spans_of_operands
+from dovetail.laws.terms.terms import Rule, Terms, known_elements
+from dovetail.ops.elementwise.binary import Add, Multiply
+from dovetail.ops.elementwise.unary import Reciprocal
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.nn.conv import Conv
+from dovetail.ops.reduction.reduce import Reduction
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from dovetail.ops.tensor.reshape import Reshape
 
@@ -71,7 +72,7 @@ def _is_neutral(kind: type[Op], constant: Value, values: Sequence[Value]) -> boo
     return is_all(constant, 0.0 if kind is Add else 1.0) and whole == shape and shape is not None
 
 
-def _order_chain(kind: type[Op]) -> Rule:
+def ordered_chain(kind: type[Op]) -> Rule:
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         if not _is_plain(types[0]):
             return None
@@ -94,7 +95,7 @@ def _scalar(x: Value | None) -> float | None:
     return float(np.asarray(data, np.float64).reshape(-1)[0]) if data is not None and data.size == 1 else None
 
 
-def _quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write x / y as x * (1 / y)."""
     x, y = xs
     if not _is_plain(types[0]) or x is None or y is None:
@@ -102,7 +103,7 @@ def _quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Re
     return b.Multiply(x, b.Reciprocal(y))
 
 
-def _power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write powers of 2, 3, 1/2, -1 and -1/2 by products, roots and reciprocals."""
     x, exponent = xs[0], _scalar(xs[1])
     if x is None or exponent is None or not _is_plain(types[0]) or x.shape is None:
@@ -120,13 +121,13 @@ def _power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resul
     return b.Reciprocal(b.Sqrt(x)) if exponent == -0.5 else None
 
 
-def _negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write -x as x * -1."""
     x = xs[0]
     return b.Multiply(x, b.constant(np.array(-1, x.dtype.numpy), x.dtype)) if x is not None and _is_plain(types[0]) else None
 
 
-def _reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write the reciprocal of a product as the product of reciprocals, and that of a reciprocal as its operand."""
     x = xs[0]
     if x is None or x.node is None or not _is_plain(types[0]):
@@ -138,7 +139,7 @@ def _reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
     return None
 
 
-def _distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write the product of a constant and a sum as the sum of products."""
     if not _is_plain(types[0]):
         return None
@@ -151,12 +152,12 @@ def _distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
     return None
 
 
-def _subtract(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def subtract(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, y = xs
     return b.Add(x, b.Negative(y)) if x is not None and y is not None and _is_plain(types[0]) else None
 
 
-def _scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a convolution or product of matrices times constants per channel as one with scaled weights."""
     for index in (0, 1):
         factor, other = xs[index], xs[1 - index]
@@ -201,7 +202,7 @@ def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value |
     return reshape(b, factor, tuple(sizes)), whole
 
 
-def _part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a slice of a reduction, or of Softmax, as that of a slice."""
     x, spans = xs[0], spans_of_operands(xs)
     if x is None or x.node is None or spans is None:
@@ -209,7 +210,7 @@ def _part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Typ
     node = x.node
     if isinstance(node.op, Softmax | LogSoftmax) and not node.op.coerce_to_2d:
         axes: tuple[Size, ...] | None = (node.op.axis % len(x.dims),)
-    elif isinstance(node.op, REDUCTION_KINDS) and node.op.keepdims:
+    elif isinstance(node.op, Reduction) and node.op.keepdims:
         axes = known_elements(node.input(1)) if len(node.inputs) > 1 and node.inputs[1] is not None else None
     else:
         return None
@@ -218,7 +219,7 @@ def _part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Typ
     return b.add(node.op, slice_axes(b, node.input(0), spans), *node.inputs[1:])
 
 
-def _part_of_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def part_of_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a slice of a product of matrices as the product of slices."""
     x = xs[0]
     if x is None or x.node is None or not isinstance(x.node.op, MatMul) or x.shape is None or len(x.shape) < 2:
@@ -235,24 +236,3 @@ def _part_of_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]
     if columns is not None:
         right = slice_axes(b, right, {len(right.dims) - 1: columns})
     return b.add(x.node.op, left, right)
-
-
-SUMS = "sums in one order"
-PRODUCTS = "products in one order"
-QUOTIENTS = "quotients as products"
-POWERS = "powers as products and roots"
-FACTORS = "constant factors of sums"
-WEIGHTS = "constant factors in weights"
-SLICED_REDUCTIONS = "slices of reductions"
-SLICED = "slices of products of matrices"
-REAL_ARITHMETIC: dict[type[Op], tuple[tuple[str, Rule], ...]] = {
-    Add: ((SUMS, _order_chain(Add)),),
-    Divide: ((QUOTIENTS, _quotient),),
-    Multiply: ((WEIGHTS, _scaled_weights), (FACTORS, _distribute), (PRODUCTS, _order_chain(Multiply))),
-    Negative: ((PRODUCTS, _negative),),
-    ExactSlice: ((SLICED, _part_of_product), (SLICED_REDUCTIONS, _part_of_reduction)),
-    Power: ((POWERS, _power),),
-    Reciprocal: ((QUOTIENTS, _reciprocal),),
-    Sqrt: (),
-    Subtract: ((SUMS, _subtract),),
-}

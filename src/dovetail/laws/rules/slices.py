@@ -13,15 +13,16 @@ from dovetail.ir import symbolic
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Size, Tensor, Type, Unknown, View
-from dovetail.laws.terms.rules.movement import expand, permutation_of, reshape, sizes_term, transpose
-from dovetail.laws.terms.rules.pointwise_classes import is_pointwise
-from dovetail.laws.terms.terms import Result, Rule, Terms, known_elements
+from dovetail.laws.law import Result, permutation_of
+from dovetail.laws.rules.movement import expand, reshape, sizes_term, transpose
+from dovetail.laws.rules.pointwise_classes import is_pointwise
+from dovetail.laws.terms.terms import Terms, known_elements
 from dovetail.ops.elementwise.broadcast import BroadcastingOp
 from dovetail.ops.shape_values import elements_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.reshape import Reshape
-from dovetail.ops.tensor.slice import Bounds, Slice, end_index_of, first_index_of, length_of_slice
+from dovetail.ops.tensor.slice import Bounds, end_index_of, first_index_of, length_of_slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def slice_axes(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
     return _slice_term(b, x, spans)
 
 
-def _exact_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def exact_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Move a slice towards the sources of its operand."""
     x, spans = xs[0], spans_of_operands(xs)
     if x is None or spans is None:
@@ -152,7 +153,7 @@ def _slice_operands(b: Terms, x: Value, spans: dict[int, Span]) -> Value | None:
     if node is None or x.constant is not None:
         return None
     if isinstance(node.op, Transpose):
-        order = permutation_of(node.input(0), node.inputs[1])
+        order = permutation_of(node.inputs)
         return (
             None
             if order is None
@@ -220,7 +221,7 @@ def _is_one(size: Size) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def _slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def slice_by_lengths(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, starts, ends, axes, steps = (*xs, None, None)[:5]
     if x is None or starts is None or ends is None or x.shape is None:
         return None
@@ -254,7 +255,7 @@ def _widen(item: Size) -> Size:
     return -(2**63) if item == -(2**31) else item
 
 
-def _split(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def split_as_slices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     assert isinstance(op, Split)
     x = xs[0]
     if x is None or x.shape is None:
@@ -278,7 +279,7 @@ def _is_inside(index: int, size: Size) -> bool:
     return symbolic.less(index, size) is True if index >= 0 else symbolic.less_equal(-index, size) is True
 
 
-def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def gather_as_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Gather of one index, or of adjacent indices, as Slice."""
     assert isinstance(op, Gather)
     x, indices = xs[0], xs[1]
@@ -297,6 +298,3 @@ def _gather(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
         return None
     part = slice_axes(b, x, {axis: Span(counted[0], len(numbers), step)})
     return reshape(b, part, types[0].shape) if types[0].shape is not None else None
-
-
-SLICES: dict[type[Op], tuple[Rule, ...]] = {ExactSlice: (_exact_slice,), Gather: (_gather,), Slice: (_slice,), Split: (_split,)}

@@ -1,0 +1,1 @@
+"""The rewrites of the laws, by what they are about."""

@@ -1,0 +1,185 @@
+"""Exact rules of elementwise operators: operands in one order and of one form, neutral operands, and inverse pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type, are_equal_shapes, broadcast
+from dovetail.laws.law import Result, producer
+from dovetail.laws.rules.movement import expand, uniform_scalar, without_leading_ones
+from dovetail.laws.terms.terms import Rule, Terms, known_shape
+from dovetail.ops.elementwise import operand_laws
+from dovetail.ops.elementwise.binary import (
+    Add,
+    Multiply,
+    Subtract,
+)
+from dovetail.ops.elementwise.broadcast import BroadcastingOp
+from dovetail.ops.elementwise.clip import finite_range
+from dovetail.ops.elementwise.logical import (
+    Equal,
+    IsNaN,
+    Not,
+)
+from dovetail.ops.elementwise.unary import Negative
+from dovetail.ops.tensor.transpose_expand_tile import Expand
+
+PLAIN = ("f32", "f64")
+"""Float types in which every operator computes, without an intermediate type."""
+
+
+def broadcast_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Drop what broadcasting does anyway: Expand, leading axes of size 1, and constants that repeat one element."""
+    if not isinstance(types[0], Tensor) or types[0].shape is None:
+        return None
+    shape = types[0].shape
+    new = [x for x in xs if x is not None]
+    shapes = [known_shape(x) for x in new]
+    if len(new) != len(xs) or any(each is None for each in shapes):
+        return None
+    for index, x in enumerate(new):
+        for candidate in _narrower(b, x):
+            others = [known_shape(y) for position, y in enumerate(new) if position != index]
+            result = broadcast(known_shape(candidate), *others)
+            if result is not None and None not in result and are_equal_shapes(result, shape):  # type: ignore[arg-type]
+                new[index] = candidate
+                break
+    if all(x is y for x, y in zip(new, xs, strict=True)):
+        return None
+    return b.term(op.with_(broadcast=True) if getattr(op, "broadcast", True) is False else op, list(new))
+
+
+def _narrower(b: Terms, x: Value) -> list[Value]:
+    """Return forms of an operand that broadcast to it, the shortest first."""
+    forms = []
+    scalar = uniform_scalar(b, x)
+    if scalar is not x:
+        forms.append(scalar)
+    if x.node is not None and isinstance(x.node.op, Expand):
+        inner = x.node.input(0)
+        forms += [without_leading_ones(b, inner), inner]
+    short = without_leading_ones(b, x)
+    if short is not x:
+        forms.append(short)
+    return forms
+
+
+def ordered_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Intern an operator with the operands of a commutative one in the order of the table."""
+    operands = [x for x in xs if x is not None]
+    if len(operands) < len(xs):
+        return None
+    op = op.with_(broadcast=True)
+    return b.intern(op, [*sorted(operands, key=b.number_of)] if op.is_commutative(*operands) else [*operands], types)
+
+
+def is_all(value: Value | None, number: float, sign: bool | None = None) -> bool:
+    """Return whether all elements of a constant equal ``number``; ``sign`` also requires the sign bit of zeros of floats."""
+    return value is not None and operand_laws.is_all(value.constant, number, sign)
+
+
+def negated_condition(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Choose by a condition instead of its negation."""
+    condition, first, second = xs
+    inner = producer(condition, Not)
+    return None if inner is None else b.add(op, inner.input(0), second, first)
+
+
+def mirrored(kind: type[Op]) -> Rule:
+    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+        return b.add(kind(), xs[1], xs[0])
+
+    return rule
+
+
+def not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    return b.add(Not(), b.add(Equal(), *xs)[0])
+
+
+def absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write an operator with a constant operand that decides every element as that constant."""
+    assert isinstance(op, BroadcastingOp)
+    if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].shape is None:
+        return None
+    for law in op.absorbing:
+        constant, other = xs[law.index], xs[1 - law.index]
+        if constant is not None and other is not None and law.holds(other.dtype, constant.constant, constant.dtype):
+            return expand(b, b.constant(np.asarray(law.number, types[0].dtype.numpy), types[0].dtype), types[0].shape)
+    return None
+
+
+def equal_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write x = x of floats as not NaN."""
+    x, y = xs
+    return b.add(Not(), b.add(IsNaN(), x)[0]) if x is y and x is not None and x.dtype.is_float else None
+
+
+def subtract_as_add(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write x - y of floats as x + (-y), which IEEE 754 defines alike."""
+    x, y = xs
+    if x is None or y is None or not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
+        return None
+    return b.add(Add(), x, b.add(Negative(), y)[0])
+
+
+def chain_of_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write an operator of many operands as a chain of operators of two, in order."""
+    if len(xs) <= 2:
+        return None
+    first, second, *rest = xs
+    result = b.add(op.with_(broadcast=True), first, second)[0]
+    for x in rest:
+        result = b.add(op.with_(broadcast=True), result, x)[0]
+    return result
+
+
+def chain_of_sums(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
+        return None
+    result = xs[0]
+    for x in xs[1:]:
+        result = b.add(Add(), result, x)[0]
+    return result
+
+
+def squared_difference(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
+        return None
+    difference = b.add(Subtract(), *xs)[0]
+    return b.add(Multiply(), difference, difference)
+
+
+def divide_by_power_of_two(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write a quotient by powers of two as a product, which is rounded alike."""
+    x, y = xs
+    data = None if y is None else y.constant
+    if data is None or y is None or y.dtype.name not in PLAIN or not data.size or data.size > 1 << 16:
+        return None
+    mantissa, exponent = np.frexp(data)
+    if not bool(np.all(np.abs(mantissa) == 0.5)) or not bool(np.all(np.abs(exponent) < 100)):
+        return None
+    return b.add(Multiply(), x, b.constant((1 / data.astype(np.float64)).astype(data.dtype), y.dtype))
+
+
+def both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+    """Write both bounds of Clip: one left out is the least or greatest finite value of the type."""
+    x, low, high = (*xs, None, None)[:3]
+    if x is None or (low is not None and high is not None) or not isinstance(x.type, Tensor) or x.type.dtype is None:
+        return None
+    dtype = x.type.dtype
+    bounds = [
+        b.constant(np.asarray(number, dtype.numpy), dtype) if bound is None else bound
+        for bound, number in zip((low, high), finite_range(dtype), strict=True)
+    ]
+    return b.add(op, x, *bounds)
+
+
+def logical_form(kind: type[Op]) -> Rule:
+    """Return the rule that writes a bitwise operator of booleans as the logical one."""
+
+    def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+        return b.add(kind(), *xs) if isinstance(types[0], Tensor) and types[0].dtype == "boolean" else None
+
+    return rule

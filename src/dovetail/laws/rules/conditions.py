@@ -1,0 +1,23 @@
+"""Laws of If whose condition is known."""
+
+from __future__ import annotations
+
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import inline
+from dovetail.ir.op import Op
+from dovetail.laws.law import Inputs, Result, Types
+from dovetail.ops.control_flow.if_op import If, known_branch
+
+
+def known_index(op: Op, xs: Inputs) -> int | None:
+    """Return the index of the branch of an If that runs, where that is known."""
+    return known_branch(xs[0]) if isinstance(op, If) and xs[0] is not None else None
+
+
+def branch_taken(b: Builder, op: Op, xs: Inputs, types: Types, *, keep_names: bool = False) -> Result:
+    """Write the nodes of the branch of a known condition."""
+    index = known_index(op, xs)
+    if index is None or not isinstance(op, If):
+        return None
+    branch = (op.then_branch, op.else_branch)[index]
+    return None if branch.fault is not None else inline(b, branch, xs[1:], keep_names=keep_names)

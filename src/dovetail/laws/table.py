@@ -1,0 +1,219 @@
+"""The table of laws: those of one operator class apply in its order, to terms in proofs and to graphs in simplify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.ir.op import Op
+from dovetail.laws.law import Law
+from dovetail.laws.rules import (
+    arithmetic,
+    conditions,
+    constant_shapes,
+    cuts,
+    decompositions,
+    gemm,
+    identities,
+    movement,
+    pointwise,
+    pools,
+    real_arithmetic,
+    reductions,
+    reshapes,
+    slices,
+    weights,
+)
+from dovetail.laws.rules.pointwise_classes import ONE_OPERAND, SEVERAL_OPERANDS
+from dovetail.ops.constant import Identity
+from dovetail.ops.control_flow.if_op import If
+from dovetail.ops.detection.nms import NonMaxSuppression
+from dovetail.ops.elementwise import activation, binary, bitwise, logical
+from dovetail.ops.elementwise.broadcast import Elementwise
+from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.elementwise.clip import Clip
+from dovetail.ops.elementwise.unary import Negative, Reciprocal
+from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.nn import pool
+from dovetail.ops.nn.conv import Convolution
+from dovetail.ops.nn.dropout import Dropout
+from dovetail.ops.nn.normalization import BatchNormalization
+from dovetail.ops.nn.resize import Resize
+from dovetail.ops.recurrent.layers import RecurrentLayer
+from dovetail.ops.reduction import reduce
+from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
+from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
+from dovetail.ops.tensor.concat_split import Concat, Split
+from dovetail.ops.tensor.gather import Gather
+from dovetail.ops.tensor.pad import Pad
+from dovetail.ops.tensor.reshape import Reshape, RowMajorOp
+from dovetail.ops.tensor.shape import ConstantOfShape
+from dovetail.ops.tensor.slice import Slice
+from dovetail.ops.tensor.topk import TopK
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
+
+if TYPE_CHECKING:
+    from dovetail.laws.terms.terms import Rule
+
+SUMS = "sums in one order"
+PRODUCTS = "products in one order"
+QUOTIENTS = "quotients as products"
+PARTS = "{} in parts"
+NOP = "nop_elimination"
+ALGEBRA = "algebraic_simplification"
+
+
+def _of(kind: type[Op]) -> Callable[[type[Op]], bool]:
+    """Return the test for a class and its subclasses."""
+    return lambda other: issubclass(other, kind)
+
+
+def _with(trait: str) -> Callable[[type[Op]], bool]:
+    """Return the test for elementwise operators that have types or operands of a trait."""
+    return lambda kind: issubclass(kind, Elementwise) and bool(getattr(kind, trait, ()))
+
+
+LAWS = (
+    # Composed operators over the real numbers
+    Law(decompositions.bias_after, _of(Convolution), over_reals="{} and bias"),
+    Law(decompositions.one_form, _of(RecurrentLayer), over_reals="{} in one form"),
+    Law(decompositions.decompose, decompositions.is_composed, over_reals=PARTS),
+    Law(
+        decompositions.decompose,
+        (
+            ArgMax, ArgMin, activation.Celu, activation.Gelu, activation.HardSwish, activation.Mish, activation.PRelu,
+            activation.Shrink, activation.SwiGLU, activation.Swish, activation.ThresholdedRelu, binary.Mean,
+            binary.SquaredDifference, binary.Sum, pool.GlobalAveragePool, pool.GlobalLpPool, pool.GlobalMaxPool, reduce.ReduceL1,
+            reduce.ReduceL2, reduce.ReduceLogSum, reduce.ReduceSumSquare,
+        ),
+        over_reals=PARTS,
+    ),
+    # Arithmetic over the real numbers
+    Law(real_arithmetic.quotient, (binary.Divide,), over_reals=QUOTIENTS),
+    Law(real_arithmetic.negative, (Negative,), over_reals=PRODUCTS),
+    Law(real_arithmetic.part_of_product, (slices.ExactSlice,), over_reals="slices of products of matrices"),
+    Law(real_arithmetic.part_of_reduction, (slices.ExactSlice,), over_reals="slices of reductions"),
+    Law(real_arithmetic.power, (binary.Power,), over_reals="powers as products and roots"),
+    Law(real_arithmetic.reciprocal, (Reciprocal,), over_reals=QUOTIENTS),
+    Law(real_arithmetic.subtract, (binary.Subtract,), over_reals=SUMS),
+    # An operator is left out
+    Law(conditions.branch_taken, (If,), "dead_branches"),
+    Law(identities.identity, (Identity,), NOP),
+    Law(identities.dropout, (Dropout,), NOP),
+    Law(identities.only_operand, (Concat, binary.Maximum, binary.Mean, binary.Minimum, binary.Sum), NOP),
+    Law(identities.only_part, (Split,), NOP),
+    Law(identities.same_shape, _of(RowMajorOp), NOP),
+    Law(identities.same_shape, (Expand,), NOP),
+    Law(identities.whole_slice, (Slice,), NOP),
+    Law(identities.tile_of_ones, (Tile,), NOP),
+    Law(identities.no_pads, (Pad,), NOP),
+    Law(identities.same_sizes, (Resize,), NOP),
+    Law(identities.sorted_transpose, (Transpose,), NOP),
+    Law(identities.cast, (Cast,), NOP),
+    Law(identities.cast_like, (CastLike,), NOP),
+    Law(identities.transpose_of_transpose, (Transpose,), "transpose_fusion"),
+    Law(identities.expand_of_expand, (Expand,), "expand_elimination"),
+    # Movement
+    Law(movement.one_concat, (Concat,)),
+    Law(movement.constant_of_shape, (ConstantOfShape,)),
+    Law(movement.one_expand, (Expand,)),
+    Law(movement.one_pad, (Pad,)),
+    Law(movement.one_reshape, _of(RowMajorOp)),
+    Law(movement.tile_as_expand, (Tile,)),
+    Law(movement.one_transpose, (Transpose,)),
+    Law(slices.exact_slice, (slices.ExactSlice,)),
+    Law(slices.gather_as_slice, (Gather,)),
+    Law(slices.slice_by_lengths, (Slice,)),
+    Law(slices.split_as_slices, (Split,)),
+    # Movement behind operators that compute each element alone
+    Law(pointwise.movement_after_unary, ONE_OPERAND),
+    Law(pointwise.squeezed, SEVERAL_OPERANDS),
+    Law(pointwise.same_movement, SEVERAL_OPERANDS),
+    Law(pointwise.along_axis, (Concat, LogSoftmax, Softmax)),
+    Law(pointwise.counted_indices, (Gather,)),
+    Law(pointwise.gather_without_ones, (Gather,)),
+    Law(pointwise.any_bounds, (Gather,)),
+    Law(pointwise.matmul_without_ones, (MatMul,)),
+    # Arithmetic
+    Law(identities.neutral, _with("neutral"), ALGEBRA),
+    Law(identities.inverse, _with("involution"), ALGEBRA),
+    Law(identities.idempotent, _with("idempotent"), ALGEBRA),
+    Law(identities.chosen_operand, (logical.Where,), ALGEBRA),
+    Law(arithmetic.absorbing, _with("absorbing")),
+    Law(arithmetic.negated_condition, (logical.Where,)),
+    Law(arithmetic.logical_form(logical.And), (bitwise.BitwiseAnd,)),
+    Law(arithmetic.logical_form(logical.Not), (bitwise.BitwiseNot,)),
+    Law(arithmetic.logical_form(logical.Or), (bitwise.BitwiseOr,)),
+    Law(arithmetic.logical_form(logical.Xor), (bitwise.BitwiseXor,)),
+    Law(arithmetic.both_bounds, (Clip,)),
+    Law(arithmetic.divide_by_power_of_two, (binary.Divide,)),
+    Law(arithmetic.equal_itself, (logical.Equal,)),
+    Law(gemm.gemm_in_parts, (Gemm,)),
+    Law(arithmetic.mirrored(logical.Less), (logical.Greater,)),
+    Law(arithmetic.mirrored(logical.LessEqual), (logical.GreaterEqual,)),
+    Law(arithmetic.chain_of_operands, (binary.Maximum, binary.Minimum)),
+    Law(arithmetic.not_equal, (logical.NotEqual,)),
+    Law(arithmetic.squared_difference, (binary.SquaredDifference,)),
+    Law(arithmetic.subtract_as_add, (binary.Subtract,)),
+    Law(arithmetic.chain_of_sums, (binary.Sum,)),
+    Law(identities.operands_before_expand, SEVERAL_OPERANDS, "expand_elimination"),
+    Law(arithmetic.broadcast_operands, SEVERAL_OPERANDS),
+    # Sums and products are put into order after their operands have their shortest form, before they are entered.
+    Law(real_arithmetic.ordered_chain(binary.Add), (binary.Add,), over_reals=SUMS),
+    Law(real_arithmetic.scaled_weights, (binary.Multiply,), over_reals="constant factors in weights"),
+    Law(real_arithmetic.distribute, (binary.Multiply,), over_reals="constant factors of sums"),
+    Law(real_arithmetic.ordered_chain(binary.Multiply), (binary.Multiply,), over_reals=PRODUCTS),
+    Law(arithmetic.ordered_operands, SEVERAL_OPERANDS),
+    # Operators with several outputs, and reductions
+    Law(pools.max_pool_outputs, (pool.MaxPool,)),
+    Law(pools.suppression_limits, (NonMaxSuppression,)),
+    Law(pools.top_k, (TopK,)),
+    Law(pools.all_outputs, _of(RecurrentLayer)),
+    Law(reductions.reduction_form, _of(reduce.Reduction)),
+    Law(reductions.kept_arg_extremum, (ArgMax, ArgMin)),
+    # Of graphs alone: terms have these as forms, or are written in the other direction
+    Law(reshapes.reshape_of_reshape, _of(RowMajorOp), "reshape_fusion", is_of_terms=False),
+    Law(constant_shapes.constant_reshape, (Reshape,), "shape_folding", is_of_terms=False),
+    Law(constant_shapes.constant_expand, (Expand,), "shape_folding", is_of_terms=False),
+    Law(constant_shapes.constant_slice, (Slice,), "shape_folding", is_of_terms=False),
+    Law(cuts.slice_of_slice, (Slice,), "slice_fusion", is_of_terms=False),
+    Law(cuts.concat_of_parts, (Concat,), "slice_fusion", is_of_terms=False),
+    Law(cuts.split_of_concat, (Split,), "slice_fusion", is_of_terms=False),
+    Law(
+        weights.fold_into_weights,
+        (binary.Add, BatchNormalization, binary.Divide, binary.Multiply, binary.Subtract),
+        "weight_folding",
+        over_reals="constants per channel in weights",
+        is_of_terms=False,
+    ),
+    Law(gemm.product_and_bias, (binary.Add,), "gemm_fusion", over_reals="Gemm", is_of_terms=False),
+)  # fmt: skip
+"""All laws. A law of a named pass of simplify makes no graph larger."""
+
+
+_BY_KIND: dict[type[Op], tuple[Law, ...]] = {}
+
+
+def laws_of(kind: type[Op]) -> tuple[Law, ...]:
+    """Return the laws of an operator class, in the order in which they are tried."""
+    if kind not in _BY_KIND:
+        _BY_KIND[kind] = tuple(law for law in LAWS if law.is_about(kind))
+    return _BY_KIND[kind]
+
+
+def exact_rules(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
+    """Return the rules of terms of an operator class that keep the bits of every result, in the order in which they are tried."""
+    return [("", law.rewrite) for law in laws_of(kind) if law.is_of_terms and not law.over_reals]
+
+
+def real_rules(allowed: Collection[str] | None = None) -> Callable[[type[Op]], Sequence[tuple[str, Rule]]]:
+    """Return the rules of terms by class: rewrites over the real numbers, and exact ones, which have no name.
+
+    ``allowed`` has the names of the rewrites that may be used; None: all.
+    """
+
+    def rules_of(kind: type[Op]) -> Sequence[tuple[str, Rule]]:
+        named = [(law.over_reals.format(kind.__name__), law.rewrite) for law in laws_of(kind) if law.is_of_terms]
+        return [(name, rule) for name, rule in named if not name or allowed is None or name in allowed]
+
+    return rules_of
