@@ -9,7 +9,7 @@ from dovetail.ir.graph import Graph, Node
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.rewrite import rewrite
 from dovetail.laws.law import Result
-from dovetail.laws.rules.conditions import branch_taken, known_index
+from dovetail.laws.rules.conditions import inline_known_branch, known_index
 
 
 def inline_known_branches(graph: Graph) -> Graph:
@@ -32,4 +32,4 @@ def inline_known_branches(graph: Graph) -> Graph:
 
 
 def _inline_branch(b: Builder, node: Node) -> Result:
-    return branch_taken(b, node.op, node.inputs, (), keep_names=True)
+    return inline_known_branch(b, node.op, node.inputs, (), keep_names=True)

@@ -66,7 +66,7 @@ def _narrower(b: Terms, x: Value) -> list[Value]:
     return forms
 
 
-def ordered_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def order_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Intern an operator with the operands of a commutative one in the order of the table."""
     operands = [x for x in xs if x is not None]
     if len(operands) < len(xs):
@@ -80,25 +80,25 @@ def is_all(value: Value | None, number: float, sign: bool | None = None) -> bool
     return value is not None and operand_laws.is_all(value.constant, number, sign)
 
 
-def negated_condition(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def choose_by_negation(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Choose by a condition instead of its negation."""
     condition, first, second = xs
     inner = producer(condition, Not)
     return None if inner is None else b.add(op, inner.input(0), second, first)
 
 
-def mirrored(kind: type[Op]) -> Rule:
+def mirror_comparison(kind: type[Op]) -> Rule:
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         return b.add(kind(), xs[1], xs[0])
 
     return rule
 
 
-def not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_not_equal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     return b.add(Not(), b.add(Equal(), *xs)[0])
 
 
-def absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write an operator with a constant operand that decides every element as that constant."""
     assert isinstance(op, BroadcastingOp)
     if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].shape is None:
@@ -110,7 +110,7 @@ def absorbing(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Re
     return None
 
 
-def equal_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def compare_with_itself(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write x = x of floats as not NaN."""
     x, y = xs
     return b.add(Not(), b.add(IsNaN(), x)[0]) if x is y and x is not None and x.dtype.is_float else None
@@ -124,7 +124,7 @@ def subtract_as_add(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
     return b.add(Add(), x, b.add(Negative(), y)[0])
 
 
-def chain_of_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_chain(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write an operator of many operands as a chain of operators of two, in order."""
     if len(xs) <= 2:
         return None
@@ -135,7 +135,7 @@ def chain_of_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type
     return result
 
 
-def chain_of_sums(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_sum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
         return None
     result = xs[0]
@@ -144,7 +144,7 @@ def chain_of_sums(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -
     return result
 
 
-def squared_difference(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_squared_difference(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     if not isinstance(types[0], Tensor) or types[0].dtype is None or types[0].dtype.name not in PLAIN:
         return None
     difference = b.add(Subtract(), *xs)[0]
@@ -163,7 +163,7 @@ def divide_by_power_of_two(b: Terms, op: Op, xs: list[Value | None], types: list
     return b.add(Multiply(), x, b.constant((1 / data.astype(np.float64)).astype(data.dtype), y.dtype))
 
 
-def both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write both bounds of Clip: one left out is the least or greatest finite value of the type."""
     x, low, high = (*xs, None, None)[:3]
     if x is None or (low is not None and high is not None) or not isinstance(x.type, Tensor) or x.type.dtype is None:
@@ -176,7 +176,7 @@ def both_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> 
     return b.add(op, x, *bounds)
 
 
-def logical_form(kind: type[Op]) -> Rule:
+def write_logical(kind: type[Op]) -> Rule:
     """Return the rule that writes a bitwise operator of booleans as the logical one."""
 
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:

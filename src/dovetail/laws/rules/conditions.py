@@ -14,7 +14,7 @@ def known_index(op: Op, xs: Inputs) -> int | None:
     return known_branch(xs[0]) if isinstance(op, If) and xs[0] is not None else None
 
 
-def branch_taken(b: Builder, op: Op, xs: Inputs, types: Types, *, keep_names: bool = False) -> Result:
+def inline_known_branch(b: Builder, op: Op, xs: Inputs, types: Types, *, keep_names: bool = False) -> Result:
     """Write the nodes of the branch of a known condition."""
     index = known_index(op, xs)
     if index is None or not isinstance(op, If):

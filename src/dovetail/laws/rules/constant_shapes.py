@@ -55,7 +55,7 @@ def refused_sizes(op: Op, xs: Inputs) -> list[Size]:
     return [shape[axis] if size == 0 and copies and axis < len(shape) else size for axis, size in enumerate(wanted) if size != -1]
 
 
-def constant_reshape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def write_constant_reshape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write a constant shape in place of a computed one."""
     x, shape, result = xs[0], xs[1], _shape_of(types)
     if x is None or shape is None or shape.constant is not None or x.shape is None or result is None:
@@ -71,7 +71,7 @@ def _flatten(b: Builder, x: Value, shape: Shape) -> Result:
     return b.Flatten(x, axis=1) if are_equal_shapes(tuple(Flatten(1).shape(x)), shape) else None
 
 
-def constant_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def write_constant_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write a constant shape in place of a computed one: 1 keeps a size of the input."""
     x, shape, result = xs[0], xs[1], _shape_of(types)
     assert isinstance(op, Expand)
@@ -89,7 +89,7 @@ def constant_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return b.Expand(x, sizes)
 
 
-def constant_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def write_constant_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write constant bounds in place of computed ones: those at the end of an axis."""
     x, starts, ends, axes, steps = (*xs, None, None)[:5]
     if x is None or starts is None or ends is None:

@@ -54,7 +54,7 @@ def write_slice(b: Builder, x: Value, cuts: list[Cut]) -> Value:
     return b.Slice(x, starts, stops, axes)
 
 
-def slice_of_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def merge_slices(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Merge a Slice into the Slice or the Concat before it."""
     x, cuts = xs[0], cuts_of(xs)
     if x is None or cuts is None:
@@ -104,7 +104,7 @@ def _slice_of_concat(b: Builder, concat: Node, cuts: list[Cut]) -> Result:
     return None
 
 
-def concat_of_parts(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def merge_parts(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Flatten nested Concat, and merge adjacent parts of one tensor: the outputs of a Split, or slices."""
     assert isinstance(op, Concat)
     if not isinstance(types[0], Tensor) or types[0].shape is None:
@@ -179,7 +179,7 @@ def _cut_along(value: Value, axis: int) -> tuple[Value, int, int] | None:
     return node.input(0), cuts[0].start, cuts[0].stop
 
 
-def split_of_concat(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def undo_concat(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the inputs of a Concat that a Split along its axis yields again."""
     whole, concat = xs[0], producer(xs[0], Concat)
     if whole is None or concat is None or not isinstance(op, Split) or not isinstance(concat.op, Concat):

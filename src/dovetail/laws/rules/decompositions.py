@@ -33,7 +33,7 @@ def decompose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Re
     return op.decompose(b, *xs)  # type: ignore[no-any-return]
 
 
-def bias_after(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def add_bias_after(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a convolution with bias as a convolution and a sum."""
     assert isinstance(op, Conv | ConvTranspose)
     x, w, bias, *rest = (*xs, None)[:4] if len(xs) < 3 else xs
@@ -42,7 +42,7 @@ def bias_after(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return op.decompose_bias(b, x, w, bias, *rest)  # type: ignore[no-any-return]
 
 
-def one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_one_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a recurrent layer with all operands, the sequence first, summed biases and one order of gates."""
     assert isinstance(op, RecurrentLayer)
     operands = pad_inputs(op, xs)

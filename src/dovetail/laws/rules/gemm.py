@@ -10,7 +10,7 @@ from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 
 
-def gemm_in_parts(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def decompose_gemm(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write a Gemm of f32 or f64 without factors as MatMul and Add, which is how it is computed."""
     assert isinstance(op, Gemm)
     x, y, bias = (*xs, None)[:3]
@@ -20,7 +20,7 @@ def gemm_in_parts(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return product if bias is None else b.Add(product, bias)
 
 
-def product_and_bias(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def fuse_gemm(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write a MatMul of two matrices and the Add of a constant as Gemm, which may add the constant before the last product."""
     assert isinstance(op, Add)
     y = types[0]

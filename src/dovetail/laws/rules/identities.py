@@ -33,45 +33,45 @@ def _in_same_shape(x: Value | None, types: Types) -> Value | None:
     return x if x is not None and are_equal_shapes(x.shape, _shape_of(types[0])) else None
 
 
-def identity(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def take_input(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return xs[0]
 
 
-def only_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def take_only_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the operand of a variadic operator that has one."""
     return xs[0] if len(xs) == 1 else None
 
 
-def only_part(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def take_only_part(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a Split into one part."""
     return xs[0] if len(types) == 1 else None
 
 
-def same_shape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_same_shape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of an operator that moves no element where its shape stays."""
     return _in_same_shape(xs[0], types)
 
 
-def whole_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_whole_slice(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a Slice with steps of 1 that keeps the shape."""
     steps = xs[4] if len(xs) > 4 else None
     numbers = [] if steps is None else integers_of(steps)
     return _in_same_shape(xs[0], types) if numbers is not None and all(step == 1 for step in numbers) else None
 
 
-def tile_of_ones(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_tile_of_ones(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a Tile that repeats nothing."""
     repeats = integers_of(xs[1])
     return _in_same_shape(xs[0], types) if repeats is not None and all(count == 1 for count in repeats) else None
 
 
-def no_pads(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_empty_pad(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a Pad that adds nothing."""
     pads = integers_of(xs[1])
     return xs[0] if pads is not None and not any(pads) else None
 
 
-def same_sizes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_same_resize(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a nearest Resize to the same sizes: at the factor 1 every index is its own source."""
     assert isinstance(op, Resize)
     if op.mode != "nearest" or op.coordinate_transformation_mode == "tf_crop_and_resize":
@@ -82,12 +82,12 @@ def same_sizes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return _in_same_shape(xs[0], types)
 
 
-def dropout(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_dropout(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a Dropout outside training mode, whose mask nothing may read."""
     return [xs[0], *[None] * (len(types) - 1)] if is_inference(xs[2] if len(xs) > 2 else None) else None
 
 
-def cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Drop a Cast to the same type, and an exact Cast before another one."""
     x = xs[0]
     if not isinstance(op, Cast) or x is None or not isinstance(x.type, Tensor) or x.type.dtype is None or op.source is not None:
@@ -105,7 +105,7 @@ def cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return source if source.type.dtype is op.to else b.add(op, source)
 
 
-def cast_like(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def write_cast(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write CastLike as Cast, which does not read the value of the type."""
     assert isinstance(op, CastLike)
     like = None if xs[1] is None else xs[1].type
@@ -115,7 +115,7 @@ def cast_like(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 # Arithmetic
 
 
-def neutral(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_neutral(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the operand beside a neutral constant, for the types that the operator names."""
     assert isinstance(op, BroadcastingOp)
     for law in op.neutral:
@@ -127,7 +127,7 @@ def neutral(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return None
 
 
-def inverse(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def cancel_inverse(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the operand of two equal operators in a row that cancel."""
     assert isinstance(op, Elementwise)
     inner = producer(xs[0], type(op))
@@ -135,7 +135,7 @@ def inverse(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return x if x is not None and x.dtype.name in op.involution and _has_type(x, types[0]) else None
 
 
-def idempotent(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_repetition(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the result of the same operator, which is idempotent."""
     assert isinstance(op, Elementwise)
     x = xs[0]
@@ -143,7 +143,7 @@ def idempotent(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     return x if is_same and x is not None and x.dtype.name in op.idempotent and _has_type(x, types[0]) else None
 
 
-def chosen_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def take_chosen_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the operand that Where takes everywhere: by a constant condition, or since both are one value."""
     condition, first, second = xs
     if condition is None or first is None or second is None:
@@ -158,13 +158,13 @@ def chosen_operand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
 # Movement
 
 
-def sorted_transpose(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def drop_sorted_transpose(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the input of a Transpose that keeps the order of the axes."""
     order = permutation_of(xs)
     return xs[0] if order is not None and order == sorted(order) else None
 
 
-def transpose_of_transpose(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def merge_transposes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write two Transpose in a row as one, or as none where they cancel."""
     inner = producer(xs[0], Transpose)
     later, earlier = permutation_of(xs), None if inner is None else permutation_of(inner.inputs)
@@ -174,7 +174,7 @@ def transpose_of_transpose(b: Builder, op: Op, xs: Inputs, types: Types) -> Resu
     return inner.input(0) if order == sorted(order) else b.Transpose(inner.input(0), order)
 
 
-def operands_before_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def read_before_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Let an operator that broadcasts read the inputs of Expand."""
     if not getattr(op, "broadcast", False) or all(producer(x, Expand) is None for x in xs):
         return None
@@ -198,7 +198,7 @@ def broadcasts_to(xs: Inputs, shape: Shape | None) -> bool:
     return result is not None and None not in result and are_equal_shapes(result, shape)  # type: ignore[arg-type]
 
 
-def expand_of_expand(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def merge_expands(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Write two Expand in a row, both to constant shapes, as one."""
     inner = producer(xs[0], Expand)
     outer_sizes = None if xs[1] is None else xs[1].constant

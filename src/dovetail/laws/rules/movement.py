@@ -55,7 +55,7 @@ def _has_same_size(x: Value, y: Value) -> bool:
     return symbolic.equal(symbolic.product(x.dims), symbolic.product(y.dims)) is True
 
 
-def one_reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_reshape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Reshape, Flatten, Squeeze and Unsqueeze as one Reshape to the inferred shape."""
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     return None if x is None or shape is None else reshape(b, x, shape)
@@ -81,7 +81,7 @@ def transpose(b: Terms, x: Value, order: Sequence[int]) -> Value:
     return b.intern(Transpose(), [x, sizes_term(b, list(order))], [Tensor(x.dtype, result)])[0]
 
 
-def one_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_transpose(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x = xs[0]
     if x is None or x.shape is None:
         return None
@@ -124,19 +124,19 @@ def expand(b: Terms, x: Value, shape: Shape) -> Value:
     return b.intern(Expand(), [x, sizes_term(b, shape)], [Tensor(x.dtype, shape)])[0]
 
 
-def one_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     return None if x is None or shape is None or x.shape is None else expand(b, x, shape)
 
 
-def constant_of_shape(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def expand_constant(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     value, shape = xs[1] if len(xs) > 1 else None, types[0].shape if isinstance(types[0], Tensor) else None
     if value is None or shape is None or value.shape is None or any(size != 1 for size in value.shape):
         return None
     return expand(b, reshape(b, value, ()), shape)
 
 
-def tile_as_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_tile_as_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Tile that repeats axes of size 1 alone as Expand."""
     x, repeats = xs[0], xs[1]
     if x is None or repeats is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
@@ -152,7 +152,7 @@ def tile_as_expand(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     return None
 
 
-def one_pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Pad with pads of all axes and a scalar constant."""
     x, pads, fill, axes = (*xs, None, None)[:4]
     if not isinstance(op, Pad) or x is None or pads is None or x.shape is None:
@@ -177,7 +177,7 @@ def one_pad(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Resu
     return b.intern(op, inputs if fill is not None else inputs[:2], types)
 
 
-def one_concat(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def merge_concats(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Flatten nested concatenations along one axis, and drop empty operands."""
     assert isinstance(op, Concat)
     parts: list[Value] = []

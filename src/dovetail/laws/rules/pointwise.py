@@ -26,7 +26,7 @@ def without_axes(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def movement_after_unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def move_behind_unary(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Apply an operator of one operand, and scalars, before the movement of its operand."""
     x, *rest = xs
     if x is None or x.node is None or not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
@@ -45,7 +45,7 @@ def movement_after_unary(b: Terms, op: Op, xs: list[Value | None], types: list[T
     return None if order is None else transpose(b, inner, order)
 
 
-def squeezed(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def drop_axes_of_one(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of the result that have the size 1 from all operands, and reshape the result back."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or len(types) != 1:
         return None
@@ -67,7 +67,7 @@ def _broadcasting(op: Op) -> Op:
     return op.with_(broadcast=True) if getattr(op, "broadcast", True) is False else op
 
 
-def same_movement(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def move_behind_operands(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Apply an operator before the Reshape or the Transpose that all of its operands but scalars have."""
     if not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
@@ -117,7 +117,7 @@ def _same_transpose(b: Terms, op: Op, xs: list[Value | None], shape: Shape) -> R
     return transpose(b, b.term(_broadcasting(op), operands)[0], order)
 
 
-def matmul_without_ones(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def drop_batch_axes(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the batch axes of size 1 of a product of matrices."""
     x, y = xs
     if x is None or y is None or x.shape is None or y.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
@@ -134,7 +134,7 @@ def matmul_without_ones(b: Terms, op: Op, xs: list[Value | None], types: list[Ty
     return reshape(b, b.add(op, *operands)[0], shape)
 
 
-def gather_without_ones(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def drop_axes_of_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of size 1 of indices."""
     assert isinstance(op, Gather)
     x, indices = xs
@@ -146,7 +146,7 @@ def gather_without_ones(b: Terms, op: Op, xs: list[Value | None], types: list[Ty
     return reshape(b, b.add(op, x, reshape(b, indices, short))[0], types[0].shape)
 
 
-def counted_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def drop_counting(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the sum with the size of negative indices, where Gather refuses indices that are negative after it."""
     assert isinstance(op, Gather)
     x, indices = xs
@@ -164,13 +164,13 @@ def counted_indices(b: Terms, op: Op, xs: list[Value | None], types: list[Type])
     return b.add(op.with_(bounds="error"), x, plain)
 
 
-def any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_any_bounds(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Gather with zeros for indices outside: one that refuses these is equal wherever both are defined."""
     assert isinstance(op, Gather)
     return b.intern(op.with_(bounds="zero"), xs, types)
 
 
-def along_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def drop_axes_beside_axis(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop the axes of size 1 beside the axis of Softmax and Concat."""
     if not isinstance(types[0], Tensor) or types[0].shape is None or getattr(op, "coerce_to_2d", False):
         return None

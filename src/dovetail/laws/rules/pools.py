@@ -15,7 +15,7 @@ from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.tensor.topk import TopK
 
 
-def max_pool_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def split_max_pool(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write the maximum and the indices of MaxPool as two terms; the order of indices does not concern the maximum."""
     assert isinstance(op, MaxPool)
     plain = op.with_(outputs=1, storage_order=0, index_element_type=dtypes.i64, axis=0)
@@ -24,13 +24,13 @@ def max_pool_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]
     return [b.add(plain, *xs)[0], b.intern(op, xs, types)[1]]
 
 
-def all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_all_outputs(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a recurrent layer with all of its outputs."""
     count = len(op.signature.outputs)
     return None if len(types) == count else b.add(op.with_(outputs=count), *xs)[: len(types)]
 
 
-def top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write TopK with the order that its reference takes where none is specified, and indices of i64."""
     assert isinstance(op, TopK)
     plain = op.with_(stable=True, sort="value" if op.sort == "none" else op.sort, index_element_type=dtypes.i64)
@@ -40,7 +40,7 @@ def top_k(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     return [values, b.Cast(indices, to=op.index_element_type)]
 
 
-def suppression_limits(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def drop_limits(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Drop limits of NonMaxSuppression that are what omitted ones are."""
     limits = [None if is_all(x, number) else x for x, number in zip(xs[2:], (0, 0, -np.inf, 0), strict=False)]
     return None if all(x is y for x, y in zip(limits, xs[2:], strict=True)) else b.add(op, *xs[:2], *limits)

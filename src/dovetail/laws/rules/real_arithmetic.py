@@ -72,7 +72,7 @@ def _is_neutral(kind: type[Op], constant: Value, values: Sequence[Value]) -> boo
     return is_all(constant, 0.0 if kind is Add else 1.0) and whole == shape and shape is not None
 
 
-def ordered_chain(kind: type[Op]) -> Rule:
+def order_chain(kind: type[Op]) -> Rule:
     def rule(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
         if not _is_plain(types[0]):
             return None
@@ -95,7 +95,7 @@ def _scalar(x: Value | None) -> float | None:
     return float(np.asarray(data, np.float64).reshape(-1)[0]) if data is not None and data.size == 1 else None
 
 
-def quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write x / y as x * (1 / y)."""
     x, y = xs
     if not _is_plain(types[0]) or x is None or y is None:
@@ -103,7 +103,7 @@ def quotient(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Res
     return b.Multiply(x, b.Reciprocal(y))
 
 
-def power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write powers of 2, 3, 1/2, -1 and -1/2 by products, roots and reciprocals."""
     x, exponent = xs[0], _scalar(xs[1])
     if x is None or exponent is None or not _is_plain(types[0]) or x.shape is None:
@@ -121,13 +121,13 @@ def power(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result
     return b.Reciprocal(b.Sqrt(x)) if exponent == -0.5 else None
 
 
-def negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_negative(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write -x as x * -1."""
     x = xs[0]
     return b.Multiply(x, b.constant(np.array(-1, x.dtype.numpy), x.dtype)) if x is not None and _is_plain(types[0]) else None
 
 
-def reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_reciprocal(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write the reciprocal of a product as the product of reciprocals, and that of a reciprocal as its operand."""
     x = xs[0]
     if x is None or x.node is None or not _is_plain(types[0]):
@@ -152,12 +152,12 @@ def distribute(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> R
     return None
 
 
-def subtract(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_difference(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, y = xs
     return b.Add(x, b.Negative(y)) if x is not None and y is not None and _is_plain(types[0]) else None
 
 
-def scaled_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def scale_weights(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a convolution or product of matrices times constants per channel as one with scaled weights."""
     for index in (0, 1):
         factor, other = xs[index], xs[1 - index]
@@ -202,7 +202,7 @@ def _unsqueeze_factor(b: Terms, factor: Value, squeezed: Value) -> tuple[Value |
     return reshape(b, factor, tuple(sizes)), whole
 
 
-def part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def slice_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a slice of a reduction, or of Softmax, as that of a slice."""
     x, spans = xs[0], spans_of_operands(xs)
     if x is None or x.node is None or spans is None:
@@ -219,7 +219,7 @@ def part_of_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type
     return b.add(node.op, slice_axes(b, node.input(0), spans), *node.inputs[1:])
 
 
-def part_of_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def slice_product(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write a slice of a product of matrices as the product of slices."""
     x = xs[0]
     if x is None or x.node is None or not isinstance(x.node.op, MatMul) or x.shape is None or len(x.shape) < 2:

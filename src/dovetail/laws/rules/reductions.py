@@ -10,7 +10,7 @@ from dovetail.laws.rules.movement import reshape, sizes_term
 from dovetail.laws.terms.terms import Terms, known_elements
 
 
-def reduction_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_reduction(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, axes = xs[0], xs[1] if len(xs) > 1 else None
     if x is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None:
         return None
@@ -36,7 +36,7 @@ def reduction_form(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) 
     return reshape(b, y, shape)
 
 
-def kept_arg_extremum(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def keep_axes(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x = xs[0]
     if x is None or x.shape is None or not isinstance(types[0], Tensor) or types[0].shape is None or op.keepdims:  # type: ignore[attr-defined]
         return None

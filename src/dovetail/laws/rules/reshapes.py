@@ -16,7 +16,7 @@ from dovetail.ops.tensor.reshape import RowMajorOp, Squeeze, Unsqueeze
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 
-def reshape_of_reshape(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
+def merge_reshapes(b: Builder, op: Op, xs: Inputs, types: Types) -> Result:
     """Return the source of a chain in the shape of its end, by one operator, or by none where the shape is the same."""
     x, shape = xs[0], types[0].shape if isinstance(types[0], Tensor) else None
     inner = producer(x, (RowMajorOp, Transpose))

@@ -60,7 +60,7 @@ def slice_axes(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
     return _slice_term(b, x, spans)
 
 
-def exact_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def move_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Move a slice towards the sources of its operand."""
     x, spans = xs[0], spans_of_operands(xs)
     if x is None or spans is None:
@@ -221,7 +221,7 @@ def _is_one(size: Size) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def slice_by_lengths(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_slice_by_lengths(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     x, starts, ends, axes, steps = (*xs, None, None)[:5]
     if x is None or starts is None or ends is None or x.shape is None:
         return None
@@ -255,7 +255,7 @@ def _widen(item: Size) -> Size:
     return -(2**63) if item == -(2**31) else item
 
 
-def split_as_slices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_split_as_slices(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     assert isinstance(op, Split)
     x = xs[0]
     if x is None or x.shape is None:
@@ -279,7 +279,7 @@ def _is_inside(index: int, size: Size) -> bool:
     return symbolic.less(index, size) is True if index >= 0 else symbolic.less_equal(-index, size) is True
 
 
-def gather_as_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
+def write_gather_as_slice(b: Terms, op: Op, xs: list[Value | None], types: list[Type]) -> Result:
     """Write Gather of one index, or of adjacent indices, as Slice."""
     assert isinstance(op, Gather)
     x, indices = xs[0], xs[1]

@@ -35,7 +35,7 @@ def _openvino_mapping(kind: str, version: int = 1) -> str:
     return f"{kind}-{version}(x, axes; keep_dims:keepdims=false | noop_with_empty_axes=true)"
 
 
-class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
+class Reduction(Elementwise, sig="x: R, axes!?: I -> y: R", is_registered=False):
     """Reductions combine the elements along ``axes``, a scalar or vector that counts negative axes from the end.
 
     ``keepdims`` keeps the axes with size 1. Without axes, or with an empty vector, all axes are reduced, or with
