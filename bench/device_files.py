@@ -2,7 +2,7 @@
 
     python bench/device_files.py FOLDER ... [--backends jax torch] [--seconds S] [--jobs N] [--models TEXT]
 
-A folder is the corpus of docs/corpus.md, or build/zoo of docs/measurements/zoo.md. Prints a line for each file and backend that
+A folder is the corpus of docs/corpus.md, or build/zoo of docs/measurements/zoo.md. Prints a line for each file and engine that
 does not agree, and the counts: "agrees" with onnxruntime or with the interpreter, refused (by code), "slow" beyond S seconds.
 Where low precision makes engines differ, three times the distance of onnxruntime from the interpreter agrees (docs/corpus.md).
 """
@@ -51,11 +51,11 @@ def read_inputs(model: dovetail.Model, path: Path) -> dict[str, Any]:
     return {name: feed[name] for name in names}
 
 
-def status_of(path: Path, inputs: Path, backend: str) -> str:
+def status_of(path: Path, inputs: Path, engine: str) -> str:
     model = dovetail.load(path)
     feed = read_inputs(model, inputs)
     try:
-        found = dovetail.compile(model, backend=backend)(feed)
+        found = dovetail.compile(model, engine)(feed)
     except dovetail.UnsupportedError as error:
         codes = sorted({item.code for item in error.diagnostics})
         operators = sorted({str(item.op or "").partition("(")[0] for item in error.diagnostics})
@@ -81,10 +81,10 @@ def status_of(path: Path, inputs: Path, backend: str) -> str:
     return f"differs {worst.output}: {worst.relative:.1e} from the interpreter, which is {ours:.1e} from onnxruntime"
 
 
-def run_alone(path: Path, inputs: Path, backend: str, seconds: float) -> str:
+def run_alone(path: Path, inputs: Path, engine: str, seconds: float) -> str:
     """Run a file in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, __file__, "--one", str(path), str(inputs), backend]
+        words = [sys.executable, __file__, "--one", str(path), str(inputs), engine]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, cwd=folder, check=False)
         except subprocess.TimeoutExpired:
@@ -105,32 +105,32 @@ def main() -> None:
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        model, inputs, backend = options.one
+        model, inputs, engine = options.one
         try:
-            print(status_of(Path(model), Path(inputs), backend))
+            print(status_of(Path(model), Path(inputs), engine))
         except dovetail.DovetailError as error:
             print(f"fails {' '.join(str(error).split())[:300]}")
         return
     work: list[tuple[str, Path, Path, str]] = [
-        (name, path, inputs, backend)
+        (name, path, inputs, engine)
         for folder in options.folders
         for name, path, inputs in files_of(folder)
-        for backend in options.backends
+        for engine in options.backends
         if options.models in name
     ]
     counts: Counter[tuple[str, str]] = Counter()
 
     def judge(item: tuple[str, Path, Path, str]) -> tuple[str, str, str]:
-        name, path, inputs, backend = item
-        return name, backend, run_alone(path.resolve(), inputs.resolve(), backend, options.seconds)
+        name, path, inputs, engine = item
+        return name, engine, run_alone(path.resolve(), inputs.resolve(), engine, options.seconds)
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for name, backend, status in pool.map(judge, work):
-            counts[backend, status.partition(" |")[0] if status.startswith("refused") else status.partition(" ")[0]] += 1
+        for name, engine, status in pool.map(judge, work):
+            counts[engine, status.partition(" |")[0] if status.startswith("refused") else status.partition(" ")[0]] += 1
             if status != "agrees":
-                print(f"{name:50} {backend:6} {status}", flush=True)
-    for (backend, status), count in sorted(counts.items()):
-        print(f"{backend}: {status}: {count}")
+                print(f"{name:50} {engine:6} {status}", flush=True)
+    for (engine, status), count in sorted(counts.items()):
+        print(f"{engine}: {status}: {count}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ SIDE = 4096
 def compiled(model: dovetail.Model, backend: str, device: str, **options: Any) -> Any:
     library, _, is_compiled = backend.partition(".")
     name = device.replace("gpu", "cuda") if library == "torch" else device.replace("cuda", "gpu")
-    return dovetail.compile(model, backend=library, device=name, torch_compile=bool(is_compiled), **options)
+    return dovetail.compile(model, library, device=dovetail.DeviceOptions(name, torch_compile=bool(is_compiled), **options))
 
 
 def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def literals(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"model": name}
     for kind, elements in (("arguments", jax_program.LITERAL_ELEMENTS), ("literals", 1 << 62)):
         jax_program.LITERAL_ELEMENTS = elements
-        program = dovetail.compile(model, backend="jax", device="cpu")
+        program = dovetail.compile(model, "jax", device=dovetail.DeviceOptions("cpu"))
         begin = time.perf_counter()
         program(feed)
         row[kind] = time.perf_counter() - begin

@@ -33,8 +33,8 @@ def commands_of(model: dovetail.Model) -> Iterator[tuple[str, Callable[[], dovet
     middle = graph.nodes[len(graph.nodes) // 2].outputs[0].name if graph.nodes else ""
     yield "convert", lambda: model
     yield "infer", lambda: annotate(dovetail.infer_report(model).model)
-    yield "simplify", lambda: dovetail.simplify(model)[0]
-    yield "rebatch", lambda: dovetail.rebatch(model, {"0": "new_batch"}, verify=False)[0]
+    yield "simplify", lambda: dovetail.simplify(model)
+    yield "rebatch", lambda: dovetail.rebatch(model, {"0": "new_batch"}, verify=False)
     yield "extract", lambda: dovetail.extract(model, outputs=middle)
     yield "merge", lambda: dovetail.merge(model, model, {})
     yield "edit", lambda: model.add_outputs(middle).rename_values({model.inputs[0].name: "renamed"}).set_metadata({"a": "b"})

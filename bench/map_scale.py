@@ -130,8 +130,9 @@ def measure_driver(engine: str, parts: tuple[int, int]) -> dict[str, float]:
             job = job_in(Path(name), count * ROWS, ROWS)
             start = time.process_time()
             dovetail.map_rows(
-                str(job.mapper.path), f"{name}/rows.npy", f"{name}/out", engine=engine, workers=2, batch=ROWS, part_rows=ROWS
-            )
+                dovetail.Mapper(str(job.mapper.path), batch=ROWS), f"{name}/rows.npy", f"{name}/out", engine=engine, workers=2,
+                options=dovetail.MapOptions(part_rows=ROWS),
+            )  # fmt: skip
             times.append(time.process_time() - start)
     return {f"ms, {engine}": (times[1] - times[0]) / (parts[1] - parts[0]) * 1e3}
 

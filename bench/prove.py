@@ -50,7 +50,7 @@ def variants(source: Path, kinds: set[str], folder: Path) -> Iterator[tuple[str,
                 target = folder / ("convert.xml" if suffix == ".onnx" else "convert.onnx")
                 dovetail.save(model, target)
             elif kind == "simplify":
-                simplified, _ = dovetail.simplify(model)
+                simplified = dovetail.simplify(model)
                 dovetail.save(simplified, target)
             elif suffix == ".onnx":
                 opset = model.versions.get("", 0) + (1 if kind == "newer" else -1)

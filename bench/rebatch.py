@@ -111,13 +111,14 @@ def run_case(folder: Path, work: Path, records: list[Record], format: str, sourc
     original = dovetail.load(folder / file)
     inputs = stored_inputs(folder, record, original)
     if is_dynamic:
-        original, _ = dovetail.rebatch(original, shapes={name: list(array.shape) for name, array in inputs.items()})
-        original, _ = dovetail.simplify(original)
+        original = dovetail.rebatch(original, shapes={name: list(array.shape) for name, array in inputs.items()})
+        original = dovetail.simplify(original)
         row = row._replace(source=f"{file}, fixed")
     axes = batch_axes(records, original)
     before = str(work / f"before{FORMATS[format]}")
     dovetail.save(original, before)
-    new, report = dovetail.rebatch(original, {f"{name}.{axis}": "batch" for name, axis in axes.items()}, inputs=inputs)
+    new = dovetail.rebatch(original, {f"{name}.{axis}": "batch" for name, axis in axes.items()}, inputs=inputs)
+    report = new.report
     row = row._replace(changes=len(report.changes))
     after = str(work / f"after{FORMATS[format]}")
     dovetail.save(new, after)

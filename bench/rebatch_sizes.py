@@ -59,7 +59,8 @@ def run_case(folder: Path, work: Path, record: Record) -> str | None:
     shapes = freed_shapes(model)
     if not shapes:
         return None
-    new, report = dovetail.rebatch(model, shapes=shapes)
+    new = dovetail.rebatch(model, shapes=shapes)
+    report = new.report
     dovetail.save(model, work / "old.onnx")
     dovetail.save(new, work / "new.onnx")
     before, after = (
@@ -91,10 +92,11 @@ def run_dynamic_case(folder: Path, work: Path, record: Record) -> str | None:
     source = dovetail.load(path)
     with np.load(folder / f"{record['id']}.in.npz") as first, np.load(folder / f"{record['id']}.in2.npz") as second:
         inputs, others = dict(first), dict(second)
-    fixed, _ = dovetail.rebatch(source, shapes={name: list(array.shape) for name, array in inputs.items()})
-    fixed, _ = dovetail.simplify(fixed)
+    fixed = dovetail.rebatch(source, shapes={name: list(array.shape) for name, array in inputs.items()})
+    fixed = dovetail.simplify(fixed)
     shapes = {x.name: [size if isinstance(size, int) else str(size) for size in x.shape or ()] for x in source.inputs}
-    new, report = dovetail.rebatch(fixed, shapes=shapes, inputs=inputs)
+    new = dovetail.rebatch(fixed, shapes=shapes, inputs=inputs)
+    report = new.report
     dovetail.save(new, work / "new.onnx")
     ours, theirs = (
         onnxruntime.InferenceSession(each, providers=["CPUExecutionProvider"]).run(None, others)

@@ -95,9 +95,10 @@ def reduce_one(path: Path, kind: str, is_command: bool, generator: random.Random
     found = dovetail.reduce(path, check, max_runs=400)
     seconds = perf_counter() - start
     return {
-        "model": path.name, "kind": kind, "pattern": pattern, "command": is_command, "seconds": seconds, "runs": found.runs,
-        "before": found.nodes_before, "after": found.nodes_after, "notes": found.notes,
-        "nodes": [type(node.op).__name__ for node in operators_of(found.model)],
+        "model": path.name, "kind": kind, "pattern": pattern, "command": is_command, "seconds": seconds,
+        "runs": found.report.runs,
+        "before": found.report.nodes_before, "after": found.report.nodes_after, "notes": found.report.notes,
+        "nodes": [type(node.op).__name__ for node in operators_of(found)],
     }  # fmt: skip
 
 

@@ -41,7 +41,8 @@ def simplify_file(tool: str, source: str, target: str, prove: bool) -> dict[str,
 
         start = perf_counter()
         format = "onnx" if target.endswith(".onnx") else "openvino"
-        model, report = dovetail.simplify(dovetail.load(source), prove=prove, target=format)
+        model = dovetail.simplify(dovetail.load(source), prove=prove, target=format)
+        report = model.report
         dovetail.save(model, target, **({"types": False} if target.endswith(".onnx") else {}))
         seconds = perf_counter() - start
         notes = [*report.notes, *(f"{each.name} taken back: {each.reverted}" for each in report.refutations)]

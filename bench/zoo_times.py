@@ -55,7 +55,7 @@ def measured(facts: dict[str, Any], threads: int, rounds: int) -> dict[str, Any]
     if ratios and max(ratios) > SLOWER:
         shapes = {name: list(array.shape) for name, array in record.inputs().items() if hasattr(array, "shape")}
         try:
-            kernels = dovetail.plan(record.model, shapes=shapes, threads=threads, rounds=5).kernels
+            kernels = dovetail.plan(record.model, dovetail.Inputs(shapes=shapes), threads=threads, rounds=5).kernels
         except dovetail.DovetailError as error:
             # The plan runs on random inputs, which some branches refuse.
             return {**found, "notes": [*found["notes"], f"no profile: {error.message}"]}

@@ -82,8 +82,8 @@ def map_rows(model: Model, x: F32Array, folder: Path) -> None:
 
 def transform(model: Model) -> None:
     """Fix the batch, simplify, cut a part out and put two copies of it side by side."""
-    fixed, _ = dovetail.rebatch(model, {"batch": 2})
-    simplified, _ = dovetail.simplify(fixed)
+    fixed = dovetail.rebatch(model, {"batch": 2})
+    simplified = dovetail.simplify(fixed)
     part = dovetail.extract(simplified, outputs="y")
     print(dovetail.merge(part, part, connect={}, prefix_second="second/"))
 
@@ -98,8 +98,8 @@ def compare_models(folder: Path, x: F32Array) -> None:
     values: dovetail.LayerComparison = dovetail.compare_layers(files[0], engines=["interpreter", "native"], inputs={"x": x})
     wrong: dovetail.BisectResult = dovetail.bisect(files[0], inputs={"x": x})
     print(values, wrong)
-    smallest: dovetail.ModelReduction = dovetail.reduce(files[0], lambda path: " = Concat(" in str(dovetail.load(path)))
-    print(smallest)
+    smallest = dovetail.reduce(files[0], lambda path: " = Concat(" in str(dovetail.load(path)))
+    print(smallest.report)
 
 
 def reshard_tensors(folder: Path, x: F32Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ F32, F16, I64, I32, U8, BOOL, STRING = (
     TensorProto.BOOL,
     TensorProto.STRING,
 )
+
+
+def map_rows(model: Any, rows: Any, out: Any, **options: Any) -> dovetail.MapReport:
+    """Call ``dovetail.map_rows`` with options of its own, of a Mapper and of MapOptions together."""
+    names = [set(inspect.signature(each).parameters) for each in (dovetail.Mapper, dovetail.MapOptions)]
+    mapper, files = ({name: options.pop(name) for name in list(options) if name in each} for each in names)
+    return dovetail.map_rows(dovetail.Mapper(model, **mapper), rows, out, options=dovetail.MapOptions(**files), **options)
 
 
 def write(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: dict[str, Array] | None = None) -> str:

@@ -93,11 +93,11 @@ def main() -> None:
     small = {"mlp": mlp, "bert": bert, "llama": llama, "detector": detector}
     model, feed = full_size(sys.argv[1]) if is_full else small[sys.argv[1]]()
     native = dovetail.run(model, feed)
-    single = dovetail.compile(model, backend="jax")(feed)
+    single = dovetail.compile(model, "jax")(feed)
     rows = []
     for text in meshes:
         mesh = {name: int(size) for name, _, size in (pair.partition("=") for pair in text.split(","))}
-        program = dovetail.compile(model, backend="jax", mesh=mesh)
+        program = dovetail.compile(model, "jax", device=dovetail.DeviceOptions(mesh=mesh))
         found = program(feed)
         collectives = program.collectives(feed)
         rows.append(
@@ -133,16 +133,18 @@ def refusals(model: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
         ({"model": 8}, {"bias": (None, "model")}),
     ):
         try:
-            dovetail.compile(model, backend="jax", mesh=mesh, shardings=shardings)
+            dovetail.compile(model, "jax", device=dovetail.DeviceOptions(mesh=mesh, shardings=shardings))
             codes.append("")
         except dovetail.DovetailError as error:
             codes.append(error.code)
     try:
-        dovetail.compile(model, backend="jax", mesh={"data": 8})({"ids": np.zeros((3, 5), np.int64)})
+        dovetail.compile(model, "jax", device=dovetail.DeviceOptions(mesh={"data": 8}))({"ids": np.zeros((3, 5), np.int64)})
     except dovetail.DovetailError as error:
         codes.append(error.code)
     program = dovetail.compile(
-        model, backend="jax", mesh={"model": 8}, shardings={"up": (), "down": None, "y": (None, None, "model")}
+        model,
+        "jax",
+        device=dovetail.DeviceOptions(mesh={"model": 8}, shardings={"up": (), "down": None, "y": (None, None, "model")}),
     )
     same = difference(program(feed), dovetail.run(model, feed))
     return {"codes": codes, "plan": {row.name: list(row.spec) for row in program.shardings}, "native": same}

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from dovetail.compare.prove.certificate import check_certificate
     from dovetail.compare.prove.equality_proof import EqualityProof
     from dovetail.compare.prove.proof import prove
-    from dovetail.compare.reduce.reduction import ModelReduction, reduce
+    from dovetail.compare.reduce.reduction import ReduceReport, reduce
     from dovetail.compare.values.bisect_result import BisectResult
     from dovetail.compare.values.bisection import bisect
     from dovetail.compare.values.layer_comparison import LayerComparison
     from dovetail.compare.values.layers import compare_layers
-    from dovetail.data.rows.map_rows import MapReport, map_rows
+    from dovetail.data.rows.map_rows import MapOptions, MapReport, map_rows
     from dovetail.data.rows.mapper import Mapper
     from dovetail.data.tensors.recipe import reshard_graph
     from dovetail.data.tensors.reshard import ReshardReport, reshard
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.passes.merge import merge
     from dovetail.passes.rebatch import rebatch
-    from dovetail.passes.simplify import simplify
+    from dovetail.passes.rebatching.search import RebatchReport
+    from dovetail.passes.simplify import SimplifyReport, simplify
     from dovetail.runtime.array_ops import concat, copy, split
-    from dovetail.runtime.compilation import compile, plan, run
+    from dovetail.runtime.compilation import DeviceOptions, compile, plan, run
     from dovetail.runtime.interpreter.interpret import interpret
     from dovetail.runtime.program import Program
+    from dovetail.runtime.random_inputs import Inputs
 
 __version__ = "0.1.0"
 
@@ -49,6 +51,7 @@ __all__ = [
     "BisectResult",
     "Builder",
     "DType",
+    "DeviceOptions",
     "Diagnostic",
     "Dim",
     "DovetailError",
@@ -57,19 +60,23 @@ __all__ = [
     "FormatError",
     "Graph",
     "InferenceReport",
+    "Inputs",
     "LayerComparison",
     "Limits",
+    "MapOptions",
     "MapReport",
     "Mapper",
     "Model",
     "ModelDiff",
     "ModelProfile",
-    "ModelReduction",
     "ModelReport",
     "Node",
     "Program",
+    "RebatchReport",
+    "ReduceReport",
     "ReshardReport",
     "RuleError",
+    "SimplifyReport",
     "UnsupportedError",
     "Value",
     "bisect",
@@ -106,13 +113,13 @@ _MODULES = {
     "runtime.array_ops": "concat copy split",
     "laws.gradients": "grad",
     "data.rows.mapper": "Mapper",
-    "data.rows.map_rows": "MapReport map_rows",
+    "data.rows.map_rows": "MapOptions MapReport map_rows",
     "measure.model_profile": "ModelProfile profile",
     "compare.values.bisect_result": "BisectResult",
     "compare.values.bisection": "bisect",
     "compare.values.layer_comparison": "LayerComparison",
     "compare.values.layers": "compare_layers",
-    "compare.reduce.reduction": "ModelReduction reduce",
+    "compare.reduce.reduction": "ReduceReport reduce",
     "compare.diff.model_diff": "ModelDiff diff",
     "ir.dtypes": "DType",
     "compare.prove.certificate": "check_certificate",
@@ -129,13 +136,15 @@ _MODULES = {
     "measure.overview": "ModelReport model_report",
     "ir.infer": "infer",
     "passes.inference_report": "InferenceReport infer_report",
-    "runtime.compilation": "compile plan run",
+    "runtime.compilation": "DeviceOptions compile plan run",
     "runtime.program": "Program",
+    "runtime.random_inputs": "Inputs",
     "ir.symbolic": "Dim",
     "ir.extract": "extract",
     "passes.merge": "merge",
     "passes.rebatch": "rebatch",
-    "passes.simplify": "simplify",
+    "passes.rebatching.search": "RebatchReport",
+    "passes.simplify": "SimplifyReport simplify",
     "passes.check": "check",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

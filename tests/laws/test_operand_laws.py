@@ -103,7 +103,8 @@ def check(model: Model, inputs: dict[str, Any]) -> SimplifyReport:
     terms = [numbered.terms[0][id(y)] for y in model.outputs]
     graph.inputs, graph.nodes, graph.outputs = numbered.table.graph.inputs, numbered.table.graph.nodes, list(dict.fromkeys(terms))
     results = run_row_major(Model(graph), {term.name: inputs[numbered.inputs[id(term)]] for term in graph.inputs})
-    short, report = dovetail.simplify(model, keep=["nop_elimination", "algebraic_simplification", "dead_code"])
+    short = dovetail.simplify(model, keep=["nop_elimination", "algebraic_simplification", "dead_code"])
+    report = short.report
     shortened = run_row_major(short, inputs)
     native = [dict(dovetail.compile(each, engine="native")(inputs)) for each in (model, short)] if report.changes else []
     for y, term in zip(model.outputs, terms, strict=True):

@@ -257,7 +257,8 @@ def test_calls_of_several_threads_with_changing_sizes(threads: int) -> None:
 
 def test_sizes_that_are_planned_beforehand() -> None:
     sizes = [{"batch": 1, "t": 1, "past": past} for past in (4, 90)]
-    program = dovetail.compile(decoder(), "native", threads=1, sizes=sizes)
+    program = dovetail.compile(decoder(), "native", threads=1)
+    program.prepare(sizes)
     before = program.statistics
     for past in (17, 4, 2000, 90, 33):
         x, cache = np.ones((1, 1, 16), np.float32), np.ones((1, 2, past, 8), np.float32)
@@ -273,7 +274,7 @@ WRONG_SIZES += [{"batch": 1, "t": 1, "past": past} for past in (-1, "2", 1.5, No
 @pytest.mark.parametrize("sizes", WRONG_SIZES)
 def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(EngineError) as raised:
-        dovetail.compile(decoder(), "native", sizes=[sizes])
+        dovetail.compile(decoder(), "native").prepare([sizes])
     assert raised.value.code == "argument.value"
 
 

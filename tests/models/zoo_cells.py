@@ -340,7 +340,9 @@ def changes_opset(record: Record, steps: tuple[int, ...]) -> bool | str | None:
 
 def plans(record: Record) -> str:
     """The native engine plans it; what is copied, and how many steps Python does."""
-    facts = dovetail.plan(record.path, shapes={name: np.shape(x) for name, x in record.inputs().items()}, rounds=0)
+    facts = dovetail.plan(
+        record.path, dovetail.Inputs(shapes={name: np.shape(x) for name, x in record.inputs().items()}), rounds=0
+    )
     python = counted(step.kernel for step in facts.interpreted)
     copied = f"{facts.copied_bytes} of {facts.moved_bytes} bytes copied"
     return f"{copied}, {len(facts.interpreted)} of {len(facts.steps)} steps in Python" + (f" ({python})" if python else "")

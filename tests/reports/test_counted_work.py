@@ -17,6 +17,7 @@ import pytest
 import dovetail
 from dovetail.compare.values.layers import complete_inputs, inputs_of_other
 from dovetail.laws import gradients as autodiff
+from dovetail.runtime.random_inputs import Inputs
 from work_counts import count_lines
 
 SIZE = 300
@@ -172,7 +173,7 @@ def test_inputs_of_a_comparison_are_matched_in_linear_time() -> None:
     def lines(count: int) -> int:
         model = inputs(count)
         given = arrays(model)
-        return count_lines(lambda: inputs_of_other(model, model, complete_inputs(model, given, None, None, 0)))
+        return count_lines(lambda: inputs_of_other(model, model, complete_inputs(model, Inputs(given))))
 
     _, few, many = map(lines, (8, LENGTH, 4 * LENGTH))
     assert many < GROWTH * few

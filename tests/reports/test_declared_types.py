@@ -75,7 +75,7 @@ def test_a_number_of_elements_that_the_data_decide_is_not_the_declared_one(decla
     feeds = {"x": x, "keep": x > 0}
     expected = ort.InferenceSession(path, options).run(None, feeds)
     model = dovetail.load(path)
-    simplified, _ = dovetail.simplify(model)
+    simplified = dovetail.simplify(model)
     dovetail.save(simplified, tmp_path / "simplified.onnx")
     for program in (dovetail.compile(model), dovetail.compile(model, "interpreter"), dovetail.compile(simplified)):
         for found, want in zip(program(feeds).values(), expected, strict=True):

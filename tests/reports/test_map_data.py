@@ -14,6 +14,7 @@ import dovetail
 from dovetail.data.rows.map_rows import open_rows
 from dovetail.data.rows.part_runner import PartRunner
 from dovetail.errors import DovetailError, EngineError, FormatError
+from row_models import map_rows
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def run(model: Path, data: Path, out: Path, **options: Any) -> dovetail.MapReport:
-    return dovetail.map_rows(model, data, out, workers=1, batch=8, part_rows=16, **options)
+    return map_rows(model, data, out, workers=1, batch=8, part_rows=16, **options)
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> str:
@@ -93,7 +94,7 @@ def test_an_input_that_changes_in_place_ends_the_job(model: Path, tmp_path: Path
     rows = np.arange(400, dtype=np.float32).reshape(100, 4)
     data = tmp_path / f"data.{kind}"
     write_rows(data, rows)
-    mapper, source = open_rows(model, data, None, batch=8, threads=1)
+    mapper, source = open_rows(dovetail.Mapper(model, batch=8, threads=1), data, dovetail.MapOptions())
     job = Job(mapper, source, "npy", str(tmp_path), "", part_rows=16, block_rows=16)
     source.read(0, 16)
     changed = max((path for path in data.rglob("*") if path.is_file()), key=str) if data.is_dir() else data

@@ -81,7 +81,7 @@ def passed_on() -> Model:
 WAYS: dict[str, Callable[[Model, Path], Model]] = {
     "loaded": lambda model, folder: model,
     "text form": text_form,
-    "simplified": lambda model, folder: dovetail.simplify(model)[0],
+    "simplified": lambda model, folder: dovetail.simplify(model),
     "extracted": lambda model, folder: dovetail.extract(model, outputs=["y"]),
     "inferred": lambda model, folder: dovetail.infer(model),
     "renamed": lambda model, folder: model.rename_values({"y": "z"}).rename_values({"z": "y"}),
@@ -158,7 +158,7 @@ def test_an_array_that_is_no_input_is_refused_with_the_optional_ones(tmp_path: P
 
 def test_a_model_with_optional_inputs_gets_another_batch(tmp_path: Path) -> None:
     path = layer(tmp_path / "model.onnx")
-    dovetail.save(dovetail.rebatch(dovetail.load(path), {"n": 5})[0], tmp_path / "five.onnx")
+    dovetail.save(dovetail.rebatch(dovetail.load(path), {"n": 5}), tmp_path / "five.onnx")
     w = np.eye(3, 4, dtype=np.float32)
     five = np.repeat(X[:1], 5, axis=0)
     assert dovetail.run(tmp_path / "five.onnx", {"x": five, "w": w})["y"].shape == (5, 4)
@@ -172,5 +172,5 @@ def test_equal_defaults_of_two_inputs_are_two_inputs(tmp_path: Path) -> None:
     path = file_of(nodes, inputs, [value("y", [2, 3])], {"a": same, "b": same}, tmp_path / "model.onnx")
     zero = file_of([helper.make_node("Identity", ["x"], ["y"])], inputs[:1], [value("y", [2, 3])], {}, tmp_path / "zero.onnx")
     assert not dovetail.prove(dovetail.load(path), dovetail.load(zero)).is_proved
-    simplified, _ = dovetail.simplify(dovetail.load(path))
+    simplified = dovetail.simplify(dovetail.load(path))
     np.testing.assert_array_equal(dovetail.run(simplified, {"x": X, "a": 3 * same})["y"], X + 2)

@@ -60,7 +60,7 @@ def by_openvino(model: Model, x: np.ndarray[Any, Any], path: Path) -> np.ndarray
 def test_an_ir_with_chunks_gets_another_picture(name: str, sizes: Any, tmp_path: Path) -> None:
     module = Chunks(CHUNKS[name]).eval()
     model = dovetail.load(as_ir(module, [1, 3, 16, 16], tmp_path / "model.xml"))
-    new, _ = dovetail.rebatch(model, shapes={model.inputs[0].name: sizes})
+    new = dovetail.rebatch(model, shapes={model.inputs[0].name: sizes})
     x = torch.randn(1, 3, 32, 32)
     found = by_openvino(new, x.numpy(), tmp_path / "new.xml")
     np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
@@ -94,7 +94,7 @@ def test_attention_gets_a_batch_and_a_length_at_once(batch_first: bool, suffix: 
     sizes = ["batch", "length", 16] if batch_first else ["length", "batch", 16]
     batch = {f"{name}.{0 if batch_first else 1}": "batch"}
     for dims in ({}, batch):
-        new, _ = dovetail.rebatch(model, dims, {name: sizes})
+        new = dovetail.rebatch(model, dims, {name: sizes})
         x = torch.randn(*([3, 9, 16] if batch_first else [9, 3, 16]))
         expected = module(x).detach().numpy()
         np.testing.assert_allclose(dovetail.run(new, {name: x.numpy()})[0], expected, rtol=1e-4, atol=1e-5)
@@ -127,7 +127,7 @@ def test_a_detector_whose_views_hold_a_batch_of_1_gets_any(tmp_path: Path) -> No
     onnxruntime = pytest.importorskip("onnxruntime")
     module = Detector().eval()
     model = dovetail.load(as_ir(module, [1, 3, 16, 16], tmp_path / "model.xml"))
-    new, _ = dovetail.rebatch(model, {"0": "batch"})
+    new = dovetail.rebatch(model, {"0": "batch"})
     dovetail.save(new, tmp_path / "new.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "new.onnx", providers=["CPUExecutionProvider"])
     for batch in (5, 1):
@@ -156,7 +156,7 @@ def test_the_open_batches_of_tf2onnx_become_one(tmp_path: Path) -> None:
     nodes = [helper.make_node("Concat", ["a", "b"], ["y"], axis=1)]
     path = network(tmp_path / "model.onnx", nodes, {"a": ["unk__1", 3], "b": ["unk__2", 3]}, ["unk__3", 6])
     for size, shown in (("batch", "batch"), (4, "4")):
-        new, _ = dovetail.rebatch(dovetail.load(path), {"0": size})
+        new = dovetail.rebatch(dovetail.load(path), {"0": size})
         assert [str(x.type) for x in new.inputs] == [f"f32[{shown}, 3]"] * 2
         assert str(new.outputs[0].type) == f"f32[{shown}, 6]"
 
@@ -184,4 +184,4 @@ def test_an_axis_of_a_picture_says_what_a_shape_would_do(pooled: bool, tmp_path:
     text = str(caught.value)
     assert "--shape x=1,3,H,16" in text and ("and works" if pooled else "is refused too") in text
     if pooled:
-        assert str(dovetail.rebatch(dovetail.load(path), shapes={"x": [1, 3, "H", 16]})[0].inputs[0].type) == "f32[1, 3, H, 16]"
+        assert str(dovetail.rebatch(dovetail.load(path), shapes={"x": [1, 3, "H", 16]}).inputs[0].type) == "f32[1, 3, H, 16]"

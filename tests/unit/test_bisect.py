@@ -56,7 +56,7 @@ def fault_at(place: int, factor: float = 1.05) -> Callable[[int], float]:
 @pytest.mark.parametrize("place", range(23))
 def test_every_place_of_a_fault_is_found_within_the_bound(place: int) -> None:
     good, bad = chain(23), chain(23, fault_at(place))
-    found = dovetail.bisect(good, other=bad, engine="native", sizes=SIZES)
+    found = dovetail.bisect(good, other=bad, engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.status == "found" and found.runs <= found.bound <= 2 * log2(found.count)
     assert found.node == good.graph.nodes[[n for n, node in enumerate(good.graph.nodes) if node.inputs][place]].label
     assert not found.has_more and found.reaches_output
@@ -65,13 +65,15 @@ def test_every_place_of_a_fault_is_found_within_the_bound(place: int) -> None:
 @pytest.mark.parametrize("length", range(1, 14))
 def test_the_bound_holds_for_every_length_and_place(length: int) -> None:
     for place in range(length):
-        found = dovetail.bisect(chain(length), other=chain(length, fault_at(place)), engine="interpreter", sizes=SIZES)
+        found = dovetail.bisect(
+            chain(length), other=chain(length, fault_at(place)), engine="interpreter", inputs=dovetail.Inputs(sizes=SIZES)
+        )
         assert found.status == "found" and found.runs <= max(1.0, 2 * log2(length)), (length, place, found)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 6, 17])
 def test_equal_models_agree(length: int) -> None:
-    found = dovetail.bisect(chain(length), engine="native", sizes=SIZES)
+    found = dovetail.bisect(chain(length), engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.status == "agrees" and found.runs <= found.bound and found.node is None and found.part is None
 
 
@@ -80,8 +82,8 @@ def test_peers_are_bisected(engine: str) -> None:
     if not is_installed(engine):
         pytest.skip(f"needs {engine}")
     good, bad = chain(12), chain(12, fault_at(6))
-    assert dovetail.bisect(good, engine=engine, sizes=SIZES).status == "agrees"
-    found = dovetail.bisect(good, other=bad, engine=engine, sizes=SIZES)
+    assert dovetail.bisect(good, engine=engine, inputs=dovetail.Inputs(sizes=SIZES)).status == "agrees"
+    found = dovetail.bisect(good, other=bad, engine=engine, inputs=dovetail.Inputs(sizes=SIZES))
     assert found.status == "found" and found.operators == ("LayerNormalization",)
 
 
@@ -89,7 +91,7 @@ def test_an_error_that_a_residual_hides_is_found() -> None:
     """The fault is 1e-3 of its own value and below the tolerance after the residual; the outputs tell."""
     good = chain(24, residual=300.0)
     bad = chain(24, fault_at(8, 1.5), residual=300.0)
-    found = dovetail.bisect(good, other=bad, engine="interpreter", sizes=SIZES, tolerance=1e-3)
+    found = dovetail.bisect(good, other=bad, engine="interpreter", inputs=dovetail.Inputs(sizes=SIZES), tolerance=1e-3)
     assert found.status == "found" and found.operators == ("MatMul",) and found.runs <= found.bound
 
 
@@ -108,14 +110,14 @@ def hidden(factor: float) -> Model:
 
 
 def test_an_error_that_does_not_reach_an_output_is_found_where_all_values_fit() -> None:
-    found = dovetail.bisect(hidden(1.0), other=hidden(1.1), engine="native", sizes=SIZES)
+    found = dovetail.bisect(hidden(1.0), other=hidden(1.1), engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.status == "found" and found.operators == ("Multiply",) and not found.reaches_output
     assert found.runs <= found.bound
 
 
 def test_of_two_faults_the_first_is_found_and_the_other_is_reported() -> None:
     bad = chain(40, lambda index: 1.05 if index in (9, 33) else 1.0)
-    found = dovetail.bisect(chain(40), other=bad, engine="native", sizes=SIZES)
+    found = dovetail.bisect(chain(40), other=bad, engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     labels = [node.label for node in bad.graph.nodes if node.inputs]
     assert found.node == labels[9] and found.has_more and found.runs <= found.bound
 
@@ -133,7 +135,7 @@ def test_errors_that_cancel_are_found() -> None:
         b.output("y", b.Tanh(y))
         return b.model
 
-    found = dovetail.bisect(model(1.0), other=model(2.0), engine="native", sizes=SIZES)
+    found = dovetail.bisect(model(1.0), other=model(2.0), engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.status == "found" and found.operators == ("Multiply",) and found.runs <= found.bound
 
 
@@ -145,7 +147,7 @@ def test_a_fault_in_constants_alone_is_named() -> None:
         b.output("y", b.Relu(b.MatMul(b.Tanh(x), weights)))
         return b.model
 
-    found = dovetail.bisect(model(0.1), other=model(0.11), engine="native", sizes=SIZES)
+    found = dovetail.bisect(model(0.1), other=model(0.11), engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.status == "found" and found.operators in (("DequantizeLinear",), ("MatMul",))
 
 
@@ -166,7 +168,7 @@ def test_a_fault_of_an_engine_is_found_without_a_second_model(monkeypatch: pytes
         return original(engine, part, folder, threads)
 
     monkeypatch.setattr("dovetail.compare.values.trial.run_part", run_part)
-    found = dovetail.bisect(model, engine="native", sizes=SIZES)
+    found = dovetail.bisect(model, engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.node == wrong and found.runs <= found.bound
 
 
@@ -181,7 +183,7 @@ def test_an_operator_that_an_engine_refuses_is_found_with_the_reason(monkeypatch
         return original(engine, part, folder, threads)
 
     monkeypatch.setattr("dovetail.compare.values.trial.run_part", run_part)
-    found = dovetail.bisect(model, engine="native", sizes=SIZES)
+    found = dovetail.bisect(model, engine="native", inputs=dovetail.Inputs(sizes=SIZES))
     assert found.node == wrong and "no such kernel" in found.why
 
 
@@ -208,6 +210,6 @@ def test_the_command_extracts_the_operator_and_prints_the_command_that_shows_it(
 def test_memory_is_bounded_by_slices_of_a_long_model() -> None:
     """Without room for all values at once, the search runs slices, of which only the ends are held."""
     good, bad = chain(64), chain(64, fault_at(37))
-    found = dovetail.bisect(good, other=bad, engine="native", sizes={"n": 2000}, memory=1 << 20)
+    found = dovetail.bisect(good, other=bad, engine="native", inputs=dovetail.Inputs(sizes={"n": 2000}), memory=1 << 20)
     assert found.status == "found" and found.runs <= found.bound
     assert found.node == [node.label for node in good.graph.nodes if node.inputs][37]

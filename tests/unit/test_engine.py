@@ -212,7 +212,7 @@ def test_memory_beyond_the_limit_is_refused_before_it_is_taken() -> None:
         x = b.input("x", "f32", ("n",))
         y = b.Exp(b.Expand(x, b.constant(np.array([1 << 20, 1]))))
         b.output("y", b.ReduceSum(y, [0]))
-    program = dovetail.compile(b.model, "native", max_memory=1 << 26)
+    program = dovetail.compile(b.model, "native", limits=dovetail.Limits(memory=1 << 26))
     assert program(np.zeros(2, np.float32))["y"].shape == (1, 2)
     with pytest.raises(EngineError) as caught:
         program(np.zeros(1 << 20, np.float32))

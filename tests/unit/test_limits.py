@@ -173,9 +173,9 @@ def test_each_run_has_its_limits_anew(engine: str, tmp_path: Path) -> None:
 def test_outputs_count_as_memory(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Add(b.input("x", "f32", (1000,)), 1.0))
-    dovetail.compile(b.model, "native", max_memory=4000)(np.ones(1000, np.float32))
+    dovetail.compile(b.model, "native", limits=dovetail.Limits(memory=4000))(np.ones(1000, np.float32))
     with pytest.raises(EngineError) as caught:
-        dovetail.compile(b.model, "native", max_memory=3999)(np.ones(1000, np.float32))
+        dovetail.compile(b.model, "native", limits=dovetail.Limits(memory=3999))(np.ones(1000, np.float32))
     assert caught.value.code == "run.memory" and "the limit memory is 3999" in caught.value.message
 
 

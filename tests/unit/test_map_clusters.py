@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from row_models import map_rows
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> dict[str, bytes]:
     """The files of a local run."""
-    dovetail.map_rows(folder / "model.onnx", folder / "rows.npy", folder / "local", workers=1, part_rows=PART_ROWS)
+    map_rows(folder / "model.onnx", folder / "rows.npy", folder / "local", workers=1, part_rows=PART_ROWS)
     return files_of(folder / "local")
 
 
@@ -87,7 +88,7 @@ def test_a_local_cluster_gives_the_files_of_a_local_run(
     pytest.importorskip({"dask": "distributed"}.get(engine, engine))
     out = folder / engine
     look = kill_one_worker(lambda: descendants(words))
-    report = dovetail.map_rows(
+    report = map_rows(
         folder / "model.onnx", folder / "rows.npy", out, engine=engine, workers=2, part_rows=PART_ROWS, on_progress=look
     )
     assert (report.rows, report.parts, report.lost_workers) == (ROWS, PARTS, 1)
@@ -101,7 +102,7 @@ def test_an_address_without_a_cluster_is_an_error(
     pytest.importorskip({"dask": "distributed"}.get(engine, engine))
     monkeypatch.setattr("dovetail.data.rows.dask_pool.START_SECONDS", 4)
     with pytest.raises(dovetail.EngineError, match=r"\[job.address\].*127.0.0.1:9"):
-        dovetail.map_rows(folder / "model.onnx", folder / "rows.npy", tmp_path / "out", engine=engine, address=address)
+        map_rows(folder / "model.onnx", folder / "rows.npy", tmp_path / "out", engine=engine, address=address)
 
 
 # Network namespaces as hosts

@@ -30,6 +30,7 @@ from dovetail.data.rows.sources import open_source
 from dovetail.errors import EngineError
 from dovetail.storage import lock as job_lock
 from dovetail.storage.lock import LOCK_NAME, FolderLock
+from row_models import map_rows
 
 ROWS = 3000
 WIDTH = 24
@@ -79,7 +80,7 @@ def finished(folder: Path) -> Path:
 
 def run_map(folder: Path, out: Path, **options: Any) -> dovetail.MapReport:
     options = {"workers": 2, "batch": BATCH, "part_rows": PART_ROWS, **options}
-    return dovetail.map_rows(folder / "model.onnx", folder / "data", out, **options)
+    return map_rows(folder / "model.onnx", folder / "data", out, **options)
 
 
 def assert_exactly_once(out: Path, expected: Any) -> None:
@@ -115,9 +116,7 @@ def test_faults_in_any_block_of_a_part_are_listed(
         pa.table({"id": np.arange(160) + 1000, "x": pa.array(cells, pa.list_(pa.float32()))}), tmp_path / "rows.parquet"
     )
     out = tmp_path / "out"
-    report = dovetail.map_rows(
-        folder / "model.onnx", tmp_path / "rows.parquet", out, workers=1, batch=BATCH, part_rows=160, keep=["id"]
-    )
+    report = map_rows(folder / "model.onnx", tmp_path / "rows.parquet", out, workers=1, batch=BATCH, part_rows=160, keep=["id"])
     assert (report.parts, report.rows, report.faults) == (1, 160, len(faulty))
     good = np.delete(np.arange(160), faulty)
     table = pq.read_table(out)
@@ -266,18 +265,18 @@ def test_rows_at_fault_are_listed_beside_the_results(folder: Path, tmp_path: Pat
     rows = np.concatenate([np.load(path) for path in sorted((tmp_path / "out" / "row").iterdir())])
     assert rows.tolist() == [row for row in range(100) if row % 5 != 2]
     with pytest.raises(EngineError, match=r"at most 5 rows may be at fault, got \d+; row \d+: ") as caught:
-        dovetail.map_rows(tmp_path / "model.onnx", data, tmp_path / "second", workers=1, max_errors=5)
+        map_rows(tmp_path / "model.onnx", data, tmp_path / "second", workers=1, max_errors=5)
     assert caught.value.code == "job.errors"
     # Those of parts that are written count too.
     for _ in range(2):
         with pytest.raises(EngineError, match=r"at most 5 rows may be at fault"):
-            dovetail.map_rows(tmp_path / "model.onnx", data, tmp_path / "third", workers=1, max_errors=5, part_rows=64)
+            map_rows(tmp_path / "model.onnx", data, tmp_path / "third", workers=1, max_errors=5, part_rows=64)
 
 
 def test_a_dataset_without_rows_gives_no_part(folder: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.zeros((0, WIDTH), np.float32))
     for _ in range(2):
-        report = dovetail.map_rows(folder / "model.onnx", tmp_path / "rows.npy", tmp_path / "out", workers=1)
+        report = map_rows(folder / "model.onnx", tmp_path / "rows.npy", tmp_path / "out", workers=1)
         assert (report.rows, report.parts, report.skipped_parts) == (0, 0, 0)
 
 

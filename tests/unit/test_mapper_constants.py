@@ -15,7 +15,7 @@ from onnx import helper
 import dovetail
 from dovetail.cli import dovetail as command
 from dovetail.errors import EngineError
-from row_models import F32, I64, Array, assert_close, expected, mapper_of, write
+from row_models import F32, I64, Array, assert_close, expected, map_rows, mapper_of, write
 
 SR = np.array(16000, "i8")
 
@@ -170,12 +170,10 @@ def test_dovetail_map_takes_constants_and_records_them(tmp_path: Path) -> None:
     found = np.concatenate([np.load(part) for part in sorted((tmp_path / "out" / "y").iterdir())])
     assert_close({"y": found}, expected(path, {"x": x, "w": W, "sr": SR}))
     # Equal values in another form are the same job.
-    report = dovetail.map_rows(
-        path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, constants={"w": W.tolist(), "sr": SR}
-    )
+    report = map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, constants={"w": W.tolist(), "sr": SR})
     assert report.parts == 0 and report.skipped_parts > 0
     with pytest.raises(EngineError, match=r"folder\.resume.*constants.*16000.*8000"):
-        dovetail.map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, constants={"w": W, "sr": 8000})
+        map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, constants={"w": W, "sr": 8000})
     recorded = json.loads((tmp_path / "out" / "_job.json").read_text())["options"]["constants"]
     assert recorded == {"sr": "int64[] 16000", "w": "float32[3] [0.5, -2.0, 3.0]"}
 

@@ -13,7 +13,7 @@ from onnx import helper
 
 import dovetail
 from dovetail.errors import EngineError
-from row_models import F32, I64, expected, mapper_of, rows_of
+from row_models import F32, I64, expected, map_rows, mapper_of, rows_of
 
 KEYS: dict[str, list[Any]] = {
     "classlabels_strings": ["setosa", "", "a/b", "ü", "x.y"],
@@ -92,7 +92,7 @@ def test_files_have_the_columns(tmp_path: Path, format: str) -> None:
     pq = pytest.importorskip("pyarrow.parquet") if format == "parquet" else None
     path, x = write(tmp_path, "classlabels_strings", ["setosa", "a/b"]), rows_of(40)
     np.save(tmp_path / "x.npy", x)
-    dovetail.map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, format=format)
+    map_rows(path, tmp_path / "x.npy", tmp_path / "out", workers=1, batch=8, format=format)
     theirs = columns_of(path, x)
     if pq is not None:
         table = pq.read_table(tmp_path / "out")

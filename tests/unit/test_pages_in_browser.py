@@ -140,10 +140,12 @@ def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
     model.graph.name = HOSTILE
     pages = {
         "draw": draw_model(model, colors={model.graph.nodes[0].label: 1.0}, measure=HOSTILE).html(),
-        "profile": dovetail.profile(model, runs=1, threads=1, sizes={"n": 2}).html(),
-        "report": dovetail.model_report(model, runs=1, threads=1, sizes={"n": 2}).html(),
+        "profile": dovetail.profile(model, dovetail.Inputs(sizes={"n": 2}), runs=1, threads=1).html(),
+        "report": dovetail.model_report(model, dovetail.Inputs(sizes={"n": 2}), runs=1, threads=1).html(),
         "diff": dovetail.diff(model, modules()).html(),
-        "compare": dovetail.compare_layers(model, engines=["interpreter", "native"], sizes={"n": 2}).html(),
+        "compare": dovetail.compare_layers(
+            model, engines=["interpreter", "native"], inputs=dovetail.Inputs(sizes={"n": 2})
+        ).html(),
     }
     for text in pages.values():
         open_page(browser, tmp_path, text)

@@ -173,7 +173,9 @@ def test_the_variable_names_a_folder(file: Path, cache: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "change", [{"threads": 1}, {"elide": "none"}, {"limits": dovetail.Limits(nodes=10_000)}, {"max_memory": 1 << 30}], ids=str
+    "change",
+    [{"threads": 1}, {"elide": "none"}, {"limits": dovetail.Limits(nodes=10_000)}, {"limits": dovetail.Limits(memory=1 << 30)}],
+    ids=str,
 )
 def test_other_options_are_other_entries(change: dict[str, Any], file: Path, cache: Path) -> None:
     filled(file, cache, threads=2)

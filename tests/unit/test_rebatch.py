@@ -46,7 +46,8 @@ def heads(batch: int) -> Model:
 @pytest.mark.parametrize("suffix", ["onnx", "xml"])
 def test_attention_with_merged_heads_takes_any_batch(batch: int, suffix: str, tmp_path: Path) -> None:
     original = heads(batch)
-    new, report = rebatch(original, {"0": "N"})
+    new = rebatch(original, {"0": "N"})
+    report = new.report
     assert [str(value.type) for value in (*new.inputs, *new.outputs)] == ["f32[N, 6, 8]"] * 2
     assert {change.old for change in report.changes} == {
         f"[{batch}, 6, 2, 4]", f"[{2 * batch}, 6, 4]", f"[{batch}, 2, 6, 4]", f"[{batch}, 6, 8]"
@@ -64,18 +65,20 @@ def test_the_model_of_the_caller_stays_as_it_is() -> None:
 
 def test_one_fixed_batch_becomes_another_and_back_to_the_first() -> None:
     original = heads(2)
-    wide, _ = rebatch(original, {"0": 5})
+    wide = rebatch(original, {"0": 5})
     assert str(wide.outputs[0].type) == "f32[5, 6, 8]"
-    again, _ = rebatch(wide, {"x.0": 2})
+    again = rebatch(wide, {"x.0": 2})
     x = RNG.normal(size=(2, 6, 8)).astype(np.float32)
     np.testing.assert_allclose(dovetail.run(again, {"x": x})["y"], dovetail.run(original, {"x": x})["y"], rtol=1e-5, atol=1e-6)
 
 
 def test_symbols_are_renamed_and_fixed() -> None:
-    free, _ = rebatch(heads(1), {"0": "N"})
-    renamed, report = rebatch(free, {"N": "rows"})
+    free = rebatch(heads(1), {"0": "N"})
+    renamed = rebatch(free, {"N": "rows"})
+    report = renamed.report
     assert str(renamed.outputs[0].type) == "f32[rows, 6, 8]" and report.changes == []
-    fixed, report = rebatch(renamed, {"rows": 4})
+    fixed = rebatch(renamed, {"rows": 4})
+    report = fixed.report
     assert str(fixed.outputs[0].type) == "f32[4, 6, 8]" and [row.agrees for row in report.comparisons] == [True]
 
 
@@ -92,7 +95,8 @@ def test_operands_of_the_old_batch_are_repeated(tmp_path: Path) -> None:
       d = GatherElements<axis = 1>(b, at)
       y = Add(b, d)
     }""")
-    new, report = rebatch(original, {"0": "N"})
+    new = rebatch(original, {"0": "N"})
+    report = new.report
     assert {change.node for change in report.changes} == {"j", "b", "e"}
     for suffix in ("onnx", "xml"):
         judge(original, new, tmp_path / f"new.{suffix}", {"x": 0, "at": 0}, {})
@@ -108,7 +112,8 @@ def test_initial_states_of_a_recurrent_layer_are_repeated(tmp_path: Path) -> Non
         b.output("h", h)
         b.output("c", c)
     original = b.model
-    new, report = rebatch(original, {"x.1": "N"})
+    new = rebatch(original, {"x.1": "N"})
+    report = new.report
     assert [str(y.type) for y in new.outputs] == ["f32[5, N, 4]", "f32[1, N, 4]", "f32[1, N, 4]"]
     assert len(report.changes) == 2
     for suffix in ("onnx", "xml"):
@@ -123,7 +128,7 @@ def test_indices_that_count_the_samples_become_a_batch_axis(batch: int, tmp_path
         b.output("y", b.GatherND(x, indices))
         b.output("z", b.Gather(x, np.arange(batch), axis=0))
         b.output("w", b.Slice(x, [0], [batch], [0]))
-    new, _ = rebatch(b.model, {"0": "N"})
+    new = rebatch(b.model, {"0": "N"})
     assert [str(y.type) for y in new.outputs] == ["f32[N, 2, 2]", "f32[N, 4, 2]", "f32[N, 4, 2]"]
     for suffix in ("onnx", "xml"):
         judge(b.model, new, tmp_path / f"new.{suffix}", {"x": 0}, {})
@@ -134,7 +139,7 @@ def test_a_table_with_the_rows_of_all_samples_is_read_within_each_sample(tmp_pat
         x = b.input("x", "f32", (2, 4, 3))
         flat = b.Reshape(x, [8, 3])
         b.output("y", b.Gather(flat, np.array([[1, 3], [5, 7]]), axis=0))
-    new, _ = rebatch(b.model, {"0": "N"})
+    new = rebatch(b.model, {"0": "N"})
     judge(b.model, new, tmp_path / "new.onnx", {"x": 0}, {})
 
 
@@ -147,7 +152,7 @@ def test_repeated_indices_are_found_though_the_given_inputs_hide_them(tmp_path: 
         indices = b.Add(b.constant(np.arange(4).reshape(1, 4)), b.Multiply(b.constant(np.zeros((1, 1), np.int64)), stride))
         b.output("y", b.Gather(flat, indices, axis=0))
     ones = {"mask": np.ones((1, 4), np.int64)}
-    new, _ = rebatch(b.model, {"0": "N"}, inputs=ones)
+    new = rebatch(b.model, {"0": "N"}, inputs=ones)
     for suffix in ("onnx", "xml"):
         judge(b.model, new, tmp_path / f"new.{suffix}", {"mask": 0}, {})
 
@@ -163,14 +168,14 @@ def test_given_samples_that_are_alike_do_not_hide_a_fault() -> None:
 
 def test_a_squeeze_without_axes_keeps_a_batch_of_one(tmp_path: Path) -> None:
     original = parsed("g (float[4, 1, 3] x) => (float[4, 3] y) { y = Squeeze(x) }")
-    new, _ = rebatch(original, {"0": "N"})
+    new = rebatch(original, {"0": "N"})
     judge(original, new, tmp_path / "new.onnx", {"x": 0}, {})
 
 
 def test_a_resize_to_sizes_keeps_the_batch(tmp_path: Path) -> None:
     original = parsed("""g (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) <int64[4] sizes = {1, 2, 8, 8}>
     { y = Resize<mode = "linear">(x, , , sizes) }""")
-    new, _ = rebatch(original, {"0": "N"})
+    new = rebatch(original, {"0": "N"})
     for suffix in ("onnx", "xml"):
         judge(original, new, tmp_path / f"new.{suffix}", {"x": 0}, {})
 
@@ -182,7 +187,8 @@ def test_random_numbers_are_drawn_for_each_sample() -> None:
       v, i = TopK<axis = 1>(r, k)
       y = GatherElements<axis = 1>(x, i) }""".replace("=> (float[1, 6] y)", "=> (float[1, 6] y) <int64[1] k = {6}>")
     )
-    new, report = rebatch(original, {"0": "N"})
+    new = rebatch(original, {"0": "N"})
+    report = new.report
     assert all(row.agrees for row in report.comparisons) and len(report.comparisons) == 3
     y = dovetail.run(new, {"x": np.tile(np.arange(6, dtype=np.float32), (4, 1))})["y"]
     assert len({tuple(row) for row in y.tolist()}) > 1, "one permutation serves all samples"
@@ -191,9 +197,10 @@ def test_random_numbers_are_drawn_for_each_sample() -> None:
 def test_an_output_of_pairs_of_samples_is_compared_on_its_diagonal() -> None:
     original = parsed("""g (float[1, 4] x, float[1, 4] t) => (float[1, 1] y)
     { u = Transpose(t) y = MatMul(x, u) }""")
-    new, report = rebatch(original, {"0": "N"})
+    new = rebatch(original, {"0": "N"})
+    report = new.report
     assert str(new.outputs[0].type) == "f32[N, N]" and "pairs of samples" in report.notes[0]
-    both, _ = rebatch(original, {"x.0": "images", "t.0": "texts"})
+    both = rebatch(original, {"x.0": "images", "t.0": "texts"})
     assert str(both.outputs[0].type) == "f32[images, texts]"
 
 
@@ -280,7 +287,8 @@ def test_image_sizes_become_symbols() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (1, 3, 8, 8))
         b.output("y", b.Relu(b.Conv(x, RNG.normal(size=(2, 3, 3, 3)).astype(np.float32), pads=(1, 1, 1, 1))))
-    new, report = rebatch(b.model, shapes={"x": ["N", 3, "H", "W"]})
+    new = rebatch(b.model, shapes={"x": ["N", 3, "H", "W"]})
+    report = new.report
     assert str(new.outputs[0].type) == "f32[N, 2, H, W]" and report.notes
     assert dovetail.run(new, {"x": np.zeros((2, 3, 5, 7), np.float32)})["y"].shape == (2, 2, 5, 7)
 
@@ -320,7 +328,7 @@ def test_the_command_writes_a_file_and_a_report(tmp_path: Path) -> None:
 
 
 def test_the_new_symbol_is_the_callers() -> None:
-    new, _ = rebatch(heads(1), {"0": "N"})
+    new = rebatch(heads(1), {"0": "N"})
     (x,), (y,) = new.inputs, new.outputs
     assert (str(x.type), str(y.type)) == ("f32[N, 6, 8]", "f32[N, 6, 8]")
     assert x.shape and symbolic.bounds(x.shape[0]) == (0, None)

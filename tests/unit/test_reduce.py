@@ -69,12 +69,12 @@ def test_minimize_finds_every_needed_item(count: int) -> None:
 
 def test_nodes_sizes_and_weights_get_smaller() -> None:
     found = dovetail.reduce(dovetail.load(network()), fails)
-    assert operators(found.model) == ["MatMul", "Softmax"] and found.nodes_before == 32
-    (x,) = found.model.inputs
-    (weight,) = [node.op.data for node in found.model.graph.nodes if hasattr(node.op, "data")]
+    assert operators(found) == ["MatMul", "Softmax"] and found.report.nodes_before == 32
+    (x,) = found.inputs
+    (weight,) = [node.op.data for node in found.graph.nodes if hasattr(node.op, "data")]
     assert weight.shape == (1, 1) and not weight.any() and str(x.type).endswith(", 1]")
-    dovetail.check(found.model)
-    assert found.runs < 60 and not found.notes
+    dovetail.check(found)
+    assert found.report.runs < 60 and not found.report.notes
 
 
 def test_a_model_of_ir_is_reduced_in_ir(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_model_of_ir_is_reduced_in_ir(tmp_path: Path) -> None:
         return 'type="Softmax"' in Path(file).read_text().replace("SoftMax", "Softmax")
 
     found = dovetail.reduce(path, check)
-    assert operators(found.model) == ["Softmax"] and {os.path.splitext(file)[1] for file in seen} == {".xml"}
+    assert operators(found) == ["Softmax"] and {os.path.splitext(file)[1] for file in seen} == {".xml"}
 
 
 def test_a_fault_at_run_time_keeps_the_shapes_it_needs() -> None:
@@ -105,7 +105,7 @@ def test_a_fault_at_run_time_keeps_the_shapes_it_needs() -> None:
         return {"Reshape", "Softmax"} <= kinds
 
     found = dovetail.reduce(dovetail.load(network(4)), check)
-    assert sorted(operators(found.model)) == ["Reshape", "Softmax"]
+    assert sorted(operators(found)) == ["Reshape", "Softmax"]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

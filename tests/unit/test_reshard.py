@@ -168,7 +168,7 @@ def test_sets_of_hugging_face_are_read_and_written(source: Path) -> None:
     for name, file in index["weight_map"].items():
         expected = tensors[name].T if name in names[:2] else tensors[name]
         assert np.array_equal(load_file(out / file)[name], expected)
-    report = dovetail.reshard(b.model, source, source.parent / "sized", max_shard_size="0.2 KB", keep="layer.*")
+    report = dovetail.reshard(b.model, source, source.parent / "sized", shards="0.2 KB", keep="layer.*")
     assert len(report.files) == 3
     dovetail.reshard(b.model, source, source.parent / "one.safetensors")
     assert load_file(source.parent / "one.safetensors").keys() == set(names[:2])
@@ -204,7 +204,7 @@ def test_inputs_that_do_not_fit_are_refused(source: Path) -> None:
     assert code_of(dovetail.reshard, transposing(shape=(4, 7)), source, out) == "input.shape"
     assert code_of(dovetail.reshard, transposing(), source, out, memory="lots") == "argument.value"
     assert code_of(dovetail.reshard, transposing(), source, out, shards=2) == "argument.conflict"
-    assert code_of(dovetail.reshard, transposing(), source, out, shards=1, max_shard_size="1GB") == "argument.conflict"
+    assert code_of(dovetail.reshard, transposing(), source, out, shards="1 GX") == "argument.value"
     assert code_of(dovetail.reshard, transposing(), source, source.parent / "x.safetensors", shards=2) == "argument.conflict"
     assert code_of(dovetail.reshard, transposing(), source, source) == "folder.occupied"
     assert code_of(dovetail.reshard, transposing(), source, source / "m.safetensors") == "folder.occupied"

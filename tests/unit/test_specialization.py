@@ -305,9 +305,9 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
     # The 2 in f32 for each element of the scaled picture, and little beside.
     assert 3 * 96 * 96 * 4 <= plan.constant_bytes < 3 * 96 * 96 * 4 + 4096
     limit = plan.arena_bytes + plan.constant_bytes + sum(tile.nbytes for tile in plan.outputs)
-    dovetail.compile(model(scaled), "native", threads=1, max_memory=limit)(image(1, 64, 64))
+    dovetail.compile(model(scaled), "native", threads=1, limits=dovetail.Limits(memory=limit))(image(1, 64, 64))
     with pytest.raises(EngineError) as caught:
-        dovetail.compile(model(scaled), "native", threads=1, max_memory=limit - 1)(image(1, 64, 64))
+        dovetail.compile(model(scaled), "native", threads=1, limits=dovetail.Limits(memory=limit - 1))(image(1, 64, 64))
     assert caught.value.code == "run.memory"
 
 

@@ -82,6 +82,7 @@ def compare(
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.compare.values.engines import installed_engines
     from dovetail.compare.values.layers import compare_layers
+    from dovetail.runtime.random_inputs import Inputs
 
     if is_bisect and (html or colors or values or is_all):
         raise click.UsageError("--bisect compares no whole table: leave out --html, --colors, --value and --all")
@@ -91,25 +92,22 @@ def compare(
     second = None if other is None else load(other)
     with progress(f"running {model}"):
         arrays, random = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes), run=True, distinct=True)
-        chosen = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+        chosen = installed_engines() if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
         if is_bisect:
             from dovetail.cli.bisect import bisect_engines
 
             request = {"other": second, "memory": memory, "tolerance": tolerance, "threads": threads}
-            names = chosen or installed_engines()
-            return bisect_engines(loaded, names, reference, arrays, request, model=model, part=part, as_json=as_json)
+            return bisect_engines(loaded, chosen, reference, arrays, request, model=model, part=part, as_json=as_json)
+        base = reference or ("interpreter" if "interpreter" in chosen or not chosen else chosen[0])
         found = compare_layers(
             loaded,
-            engines=chosen,
+            engines=[base, *chosen],
             other=second,
-            inputs=arrays,
-            reference=reference,
+            inputs=Inputs(arrays, seed=seed, varied=random),
             memory=memory,
             tolerance=tolerance,
             values=values or None,
             threads=threads,
-            seed=seed,
-            varied=random,
         )
         engines_run = {found.reference, *(column.engine for column in found.columns)}
         refused = [] if memory is not None else _refusals([model, *([other] if other else [])], engines_run)

@@ -70,21 +70,26 @@ def map(
     The results are files in the folder OUTPUT, each with the numbers of its rows; rows at fault are listed in OUTPUT/_errors.
     The same command resumes a job that was interrupted: each row is written exactly once.
     """
-    from dovetail.data.rows.map_rows import map_rows
+    from dovetail.data.rows.map_rows import MapOptions, map_rows
+    from dovetail.data.rows.mapper import Mapper
     from dovetail.data.tensors.reshard import is_tensor_job
 
     if is_tensor_job(model, source):
         raise click.UsageError("tensors of safetensors files are not rows; did you mean dovetail reshard?")
 
+    files = MapOptions(
+        image_resize, image_scale, _numbers_of("--image-mean", image_mean), _numbers_of("--image-std", image_std), format,
+        part_rows, max_errors, restart,
+    )  # fmt: skip
     try:
+        mapper = Mapper(
+            model, batch=batch, threads=threads, columns=_columns_of(columns), keep=keep, constants=_constants_of(constants),
+            cast=cast, limits=limits_of_options(),
+        )  # fmt: skip
         with _progress_bar(f"{model} on {source}") as show:
             report = map_rows(
-                model, source, output, engine=engine, address=address, workers=workers, threads=threads, batch=batch,
-                columns=_columns_of(columns), keep=keep, constants=_constants_of(constants), format=format, cast=cast,
-                part_rows=part_rows, max_errors=max_errors,
-                image_resize=image_resize, image_scale=image_scale, image_mean=_numbers_of("--image-mean", image_mean),
-                image_std=_numbers_of("--image-std", image_std), restart=restart, limits=limits_of_options(), on_progress=show,
-            )  # fmt: skip
+                mapper, source, output, engine=engine, workers=workers, address=address, options=files, on_progress=show
+            )
     except KeyboardInterrupt:
         narrate(f"interrupted; the same command resumes the job in {output}")
         raise

@@ -47,14 +47,13 @@ def plan(
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.runtime.compilation import plan as make_plan
+    from dovetail.runtime.random_inputs import Inputs
 
     given, sizes = shapes_of(shapes), sizes_of(dims)
     loaded = load(model)
     with progress(f"planning and timing {model}"):
-        arrays = read_inputs(loaded, inputs, seed, dims, given)[0] if inputs else None
-        facts = make_plan(
-            loaded, elide=elide, threads=threads, shapes=given, sizes=sizes, seed=seed, rounds=rounds, inputs=arrays
-        )
+        arrays = read_inputs(loaded, inputs, seed, dims, given)[0] if inputs else {}
+        facts = make_plan(loaded, Inputs(arrays, sizes, given, seed), elide=elide, threads=threads, rounds=rounds)
     if html:
         _write(html, facts.html())
         narrate(f"wrote {html}")

@@ -64,9 +64,10 @@ def rebatch(
 
         arrays, _ = read_inputs(model, inputs, seed, ())
     with progress(f"changing the sizes of {source}"):
-        new, report = change_sizes(model, _dims_of(dims), _shapes_of(shapes), verify=verify, seed=seed, inputs=arrays)
+        new = change_sizes(model, _dims_of(dims), _shapes_of(shapes), verify=verify, seed=seed, inputs=arrays)
     with progress(f"writing {target}"):
         save(new, to, **options)
+    report = new.report
     for note in report.notes:
         narrate(note)
     if report.verdict:

@@ -42,13 +42,14 @@ def reduce(model: str, command: str, target: str, exit_code: int | None, timeout
         max_runs=runs,
         on_progress=narrate if sys.stderr.isatty() else None,
     )
-    save(found.model, target)
-    for note in found.notes:
+    save(found, target)
+    report = found.report
+    for note in report.notes:
         narrate(note)
     narrate(f"wrote {target}")
     if as_json:
-        say_json("reduce", source=model, target=target, **found.as_dict())
+        say_json("reduce", source=model, target=target, **report.as_dict())
     else:
-        rows = [("nodes", found.nodes_before, found.nodes_after), ("runs", "", found.runs)]
+        rows = [("nodes", report.nodes_before, report.nodes_after), ("runs", "", report.runs)]
         table(("", "before", "after"), rows)
     return 0

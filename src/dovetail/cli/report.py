@@ -39,6 +39,7 @@ def report(
     """
     from dovetail.cli.arrays import read_inputs, shapes_of, sizes_of
     from dovetail.measure.overview import model_report
+    from dovetail.runtime.random_inputs import Inputs
     from dovetail.storage.atomic_write import replace_file
 
     if output is None and not as_json:
@@ -47,13 +48,9 @@ def report(
         raise click.UsageError("--output takes the name of a file")
     loaded = load(model)
     with progress(f"reporting on {model}"):
-        given = None
-        if inputs:
-            given, _ = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))
-        found = model_report(
-            loaded, given, engines=engines.split(","), threads=threads, runs=runs, sizes=sizes_of(dims), shapes=shapes_of(shapes),
-            seed=seed,
-        )  # fmt: skip
+        arrays = read_inputs(loaded, inputs, seed, dims, shapes_of(shapes))[0] if inputs else {}
+        given = Inputs(arrays, sizes_of(dims), shapes_of(shapes), seed)
+        found = model_report(loaded, given, engines=engines.split(","), threads=threads, runs=runs)
     for section, reason in found.failures.items():
         narrate(f"{section}: {reason}")
     if output is not None:

@@ -40,12 +40,13 @@ def reshard(
     # Deferred for start-up time.
     from dovetail.data.tensors import reshard as tensors
 
+    if shards and max_shard_size:
+        raise click.UsageError("--shards and --max-shard-size exclude each other")
     model = graph if graph.endswith(".toml") else load(graph)
     with progress(f"{graph} on {source}"):
         report = tensors.reshard(
-            model, source, output, shards=shards, max_shard_size=max_shard_size, memory=memory, keep=keep, threads=threads,
-            restart=restart,
-        )  # fmt: skip
+            model, source, output, shards=shards or max_shard_size, memory=memory, keep=keep, threads=threads, restart=restart
+        )
     if as_json:
         say_json("reshard", graph=graph, input=source, **report.to_json())
     else:

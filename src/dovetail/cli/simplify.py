@@ -65,7 +65,7 @@ def simplify(
     to = target_of(target, as_json)
     source = load(model)
     with progress(f"simplifying {model}"):
-        new, report = simplify_model(
+        new = simplify_model(
             source,
             keep=keep or None,
             skip=skip,
@@ -77,6 +77,7 @@ def simplify(
         )
     with progress(f"writing {target}"):
         save(new, to, **options)
+    report = new.report
     for note in report.notes:
         narrate(f"warning {note}")
     for each in report.refutations:

@@ -14,6 +14,7 @@ from dovetail.ir.graph import INFERRED, Graph, Model
 from dovetail.ir.host.gc_pause import pause_gc
 from dovetail.ir.limits import Limits, counting, default_limits, within_memory
 from dovetail.ir.op import bodies
+from dovetail.ir.suggestions import check_keywords
 from dovetail.storage import file_pair
 from dovetail.storage.deviations import Deviations, log
 from dovetail.storage.files import mapping_policy
@@ -54,6 +55,7 @@ def import_foreign(foreign: ForeignModel, deviations: Deviations | None = None) 
     return import_openvino(foreign, deviations)
 
 
+@check_keywords
 def load(
     source: Source,
     *,
@@ -161,23 +163,40 @@ def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
 Target: TypeAlias = str | PathLike[str] | BinaryIO | tuple[BinaryIO, BinaryIO]
 
 
-def save(model: Model, path: Target, *, opset: int | None = None, format: str | None = None, **options: Any) -> None:
+@check_keywords
+def save(
+    model: Model,
+    path: Target,
+    *,
+    opset: int | None = None,
+    format: str | None = None,
+    weights: str | PathLike[str] | BinaryIO | None = None,
+    external: bool | str | None = None,
+    threshold: int | None = None,
+    types: bool | None = None,
+) -> None:
     """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
     Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``. ``path`` may
     be a binary object, which takes ONNX, or two of them, which take the XML and the weights of IR; ``format`` ("onnx", "xml")
-    says so too, with ``weights`` as the second object. ``external``: for ONNX, write tensors into one separate file.
-    ``weights``: the file for weights in the folder of ``path``; ``"safetensors"`` is one of that format with the name of the
-    model. Files are replaced as a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express,
+    says so too, with ``weights`` as the second object. ``weights``: the file for weights in the folder of ``path``;
+    ``"safetensors"`` is one of that format with the name of the model.
+
+    For ONNX alone: ``external`` writes tensors of ``threshold`` bytes (1024) or more into one separate file, by default from
+    2 GB on. ``types=False`` leaves out the types that inference finds again, and attributes with their default values.
+
+    Files are replaced as a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express,
     and [write.mismatch] where the file would not mean the same as the model.
     """
     if isinstance(path, tuple):
-        if len(path) != 2 or "weights" in options:
+        if len(path) != 2 or weights is not None:
             raise FormatError("argument.conflict", "IR takes two binary objects: save(model, (xml, weights))")
-        path, options["weights"] = path
+        path, weights = path
         format = format or "xml"
     if format not in (None, "onnx", "xml") or (format is not None and isinstance(path, str | PathLike)):
         raise FormatError("argument.conflict", f"format is 'onnx' or 'xml', for binary objects alone, got {format!r}")
+    options = {"weights": weights, "external": external, "threshold": threshold, "types": types}
+    options = {option: value for option, value in options.items() if value is not None}
     check_mapped_files(model.graph, model.file)
     name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
     with pause_gc(), counting(model.limits), within_memory("the file to write", name):
@@ -200,6 +219,8 @@ def _save(
         return
     if opset is not None:
         raise FormatError("argument.conflict", "only ONNX takes an opset", file=str(path))
+    if options.keys() - {"weights"}:
+        raise FormatError("argument.conflict", f"only ONNX takes {min(options.keys() - {'weights'})}", file=str(path))
     if isinstance(path, str | PathLike) and format_of(path) == "text":
         from dovetail.formats.text import codec
 

@@ -29,6 +29,7 @@ from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Operand, Value
 from dovetail.ir.op import REGISTRY, Op, has, infer_types, infer_values, output_count, raise_fault, unknown_attribute
 from dovetail.ir.operator_methods import OperatorMethods, operator_class
 from dovetail.ir.signature import allows
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, Type
 
 SizeLike: TypeAlias = SupportsIndex | symbolic.Dim | str | None
@@ -61,6 +62,7 @@ def dimension(size: SizeLike, name: str, axis: int) -> Size:
         raise RuleError("argument.type", f"a size must be an integer, a name or None, got {size!r}") from None
 
 
+@check_keywords
 class Builder(OperatorMethods):
     """Writes nodes into ``graph``, a new one by default. With ``fold``, operators on constants are evaluated at once.
 

@@ -9,8 +9,10 @@ from dovetail.ir.edit import copy_model, copy_node, copy_value
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.selection import Scope, names_of, select_scope
 from dovetail.ir.state_interface import drop_incomplete_states
+from dovetail.ir.suggestions import check_keywords
 
 
+@check_keywords
 def extract(model: Model, inputs: str | Iterable[str] | None = None, outputs: str | Iterable[str] | None = None) -> Model:
     """Extract the part of ``model`` that computes ``outputs`` from ``inputs``: a new model with its constants, uncopied.
 

@@ -266,11 +266,13 @@ class Model:
 
     ``format``: the source format; ``versions``: ONNX opset imports by domain, or the IR version; ``metadata`` by name;
     ``producer``: name and version; ``states``: inputs and outputs kept between calls (see :mod:`dovetail.ir.state`); ``limits``:
-    those of loading, which also hold for later operations on the model.
+    those of loading, which also hold for later operations on the model; ``report``: that of the function that made the model
+    (``simplify``, ``rebatch``, ``reduce``), else None. A copy has none.
     """
 
     __slots__ = (
-        "__weakref__", "doc", "file", "format", "graph", "limits", "metadata", "producer", "states", "versions", "warnings",
+        "__weakref__", "doc", "file", "format", "graph", "limits", "metadata", "producer", "report", "states", "versions",
+        "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -286,6 +288,7 @@ class Model:
         self.warnings: list[Any] = []
         self.states: list[Any] = []
         self.limits: Limits = default_limits()
+        self.report: Any = None
 
     @property
     def inputs(self) -> list[Value]:

@@ -15,6 +15,7 @@ from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.limits import counting
 from dovetail.ir.op import DEFAULT_NEEDED, bodies, infer_types, infer_values
 from dovetail.ir.substitution import map_elements
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.symbolic import Dim
 from dovetail.ir.types import UNKNOWN, Tensor, Type, collect_equations, is_unnamed, sizes_in
 
@@ -108,6 +109,7 @@ def keep_names(new: Type, old: Type) -> Type:
     return Tensor(new.dtype or old.dtype, sizes)
 
 
+@check_keywords
 def infer(model: Model) -> Model:
     """Return a copy of ``model`` with types, shapes and shape values on every value.
 

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from dovetail.errors import EngineError, UnsupportedError
+from dovetail.ir.suggestions import check_keywords
 
 FREE_INFERENCES = 16
 """The inferences of one subgraph in one operation that do not count as inference steps."""
@@ -33,6 +34,7 @@ FREE_ENDS = 16
 """Inputs and outputs of a node that do not count as further nodes."""
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits on the resources of a model file. ``load``, ``check``, ``compile`` and ``plan`` take it as ``limits=``.

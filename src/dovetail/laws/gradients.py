@@ -12,6 +12,7 @@ from dovetail.ir.builder import Builder, describe_op
 from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import has, infer_types
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor, Unknown
 from dovetail.laws.ranks import has_open_rank, specialize_ranks
 from dovetail.laws.sequences import eliminate_sequences
@@ -19,6 +20,7 @@ from dovetail.ops.builders import zeros_like
 from dovetail.ops.constant import Foreign
 
 
+@check_keywords
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
     """Differentiate: return a Model that computes ``of`` and its gradient with respect to each of ``wrt``.
 

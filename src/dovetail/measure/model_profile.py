@@ -22,8 +22,9 @@ from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.modules import module_of
 from dovetail.ir.op import Op
 from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.peers import Names, NodeTime, Runner, is_installed, runner
-from dovetail.runtime.random_inputs import random_inputs
+from dovetail.runtime.random_inputs import Inputs
 
 if TYPE_CHECKING:
     from dovetail.engine.machine_limits import MachineLimits
@@ -241,23 +242,20 @@ class ModelProfile:
         return f"<div>{self.svg()}</div>"
 
 
+@check_keywords
 def profile(
     model: Model | str | PathLike[str],
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | Inputs | None = None,
     *,
     engines: Sequence[str] = (NATIVE,),
     threads: int | None = None,
     runs: int | None = None,
-    sizes: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    seed: int = 0,
     limits: Limits | None = None,
 ) -> ModelProfile:
     """Profile ``model`` in ``engines`` ("native", "onnxruntime", "openvino"): the time of each step, by operator and module.
 
-    ``inputs`` by name; the others are random from ``seed``, at ``sizes`` of open dimensions or ``shapes`` of inputs. ``runs``:
-    timed runs of each engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``,
-    20 by default.
+    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. ``runs``: timed runs of each
+    engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``, 20 by default.
 
     Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed. A
     peer that refuses the model has the reason in its ``notes``.
@@ -272,10 +270,7 @@ def profile(
         loaded = copy_model(loaded)
         loaded.limits = limits
     with counting(loaded.limits), within_memory("the profile", loaded.file):
-        arrays = dict(inputs or {})
-        missing = [value.name for value in loaded.inputs if value.name not in arrays]
-        if missing:
-            arrays |= random_inputs(loaded, seed=seed, sizes=sizes, shapes=shapes, only=missing, beside=arrays or None)
+        arrays = Inputs.of(inputs).complete(loaded)
         count = thread_count(threads)
         found: list[EngineProfile] = []
         machine: MachineLimits | None = None

@@ -13,10 +13,11 @@ from dovetail.formats.export_blockers import ExportTarget, export_blockers
 from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting, within_memory
+from dovetail.ir.suggestions import check_keywords
 from dovetail.measure.model_profile import NATIVE, ModelProfile, profile
 from dovetail.passes.check import check_graph
 from dovetail.report.model_summary import describe_value, summarize
-from dovetail.runtime.random_inputs import random_inputs
+from dovetail.runtime.random_inputs import Inputs
 
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
@@ -74,16 +75,14 @@ class ModelReport:
         return printable(f"{text}; failed: {failed}>" if failed else f"{text}>")
 
 
+@check_keywords
 def model_report(
     model: Model | str | PathLike[str],
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | Inputs | None = None,
     *,
     engines: Sequence[str] = (NATIVE,),
     threads: int | None = None,
     runs: int | None = None,
-    sizes: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    seed: int = 0,
     limits: Limits | None = None,
 ) -> ModelReport:
     """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
@@ -111,22 +110,10 @@ def model_report(
             failures[section] = "the model is nested too deeply"
         return None
 
-    def draw_inputs() -> dict[str, Any]:
-        known = dict(inputs or {})
-        missing = [value.name for value in loaded.inputs if value.name not in known]
-        return {
-            **known,
-            **(
-                random_inputs(loaded, seed=seed, sizes=sizes, shapes=shapes, only=missing, beside=known or None)
-                if missing
-                else {}
-            ),
-        }
-
     def make_profile(arrays: Mapping[str, Any]) -> ModelProfile:
         return profile(loaded, arrays, engines=engines, threads=threads, runs=runs)
 
-    arrays = attempt("inputs", draw_inputs)
+    arrays = attempt("inputs", lambda: Inputs.of(inputs).complete(loaded))
     if arrays is None:
         failures |= dict.fromkeys(("plan", "profile"), f"there are no inputs to run: {failures.pop('inputs')}")
     plan = None if arrays is None else attempt("plan", lambda: plan_report(loaded, arrays, threads=threads, rounds=0))

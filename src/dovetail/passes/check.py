@@ -10,6 +10,7 @@ from dovetail.ir.graph import Graph, Model
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import Limits, counting
 from dovetail.ir.op import bodies, faults as branch_faults
+from dovetail.ir.suggestions import check_keywords
 
 
 def validate(graph: Graph) -> list[Diagnostic]:
@@ -51,6 +52,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
     return faults
 
 
+@check_keywords
 def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -> list[Diagnostic]:
     """Check a model or its file: return every independent fault, none for a valid one. A bad file raises nothing.
 

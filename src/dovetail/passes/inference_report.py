@@ -14,6 +14,7 @@ from dovetail.ir.equations import Equation
 from dovetail.ir.graph import INFERRED, Graph, Model, Node, Value
 from dovetail.ir.infer import infer_with_equations
 from dovetail.ir.op import Op, bodies, host_inputs
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor, sizes_in
 from dovetail.ops.constant import Foreign
 
@@ -70,6 +71,7 @@ class InferenceReport:
         )
 
 
+@check_keywords
 def infer_report(model: Model) -> InferenceReport:
     """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
 

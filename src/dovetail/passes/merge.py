@@ -17,7 +17,7 @@ from dovetail.ir.limits import counting
 from dovetail.ir.selection import unknown_name, values_by_name
 from dovetail.ir.state import State, state_outputs
 from dovetail.ir.state_interface import drop_incomplete_states
-from dovetail.ir.suggestions import closest
+from dovetail.ir.suggestions import check_keywords, closest
 from dovetail.ir.types import Size, Tensor
 from dovetail.ops.constant import Identity
 from dovetail.passes.unification import Unifier, substitute_symbols, symbols_in
@@ -30,6 +30,7 @@ class Connection(NamedTuple):
     input: Value
 
 
+@check_keywords
 def merge(
     first: Model,
     second: Model,

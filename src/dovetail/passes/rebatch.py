@@ -13,6 +13,7 @@ from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.limits import counting
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Size
 from dovetail.passes.rebatching.axes import FreedSize
 from dovetail.passes.rebatching.requests import NewSize, SizeRequest, alternatives, read_request, shapes_of_axes, substitute_type
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.passes.rebatching.verification import SampleComparison
 
 
+@check_keywords
 def rebatch(
     model: Model,
     dims: Mapping[str, NewSize] | None = None,
@@ -31,8 +33,10 @@ def rebatch(
     verify: bool = True,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
-) -> tuple[Model, RebatchReport]:
-    """Return a copy of ``model`` with other sizes of its inputs, and a report. Fixed sizes become symbols or others.
+) -> Model:
+    """Return a copy of ``model`` with other sizes of its inputs. Fixed sizes become symbols or others.
+
+    The ``report`` of the result is a RebatchReport: what was changed, and how the result was verified.
 
     ``dims`` maps a symbol (``"batch"``), an axis of all inputs (``"0"``) or of one (``"x.0"``) to a size or the name of a symbol;
     ``shapes`` maps inputs to whole shapes. Constants that hold an old size are repaired. With ``verify`` the result is run at
@@ -53,9 +57,12 @@ def rebatch(
             continue
         tried.append(request.freed)
         try:
-            return _rebatch(model, request, verify, seed, inputs)
+            new, report = _rebatch(model, request, verify, seed, inputs)
         except UnsupportedError as error:
             refusal = refusal or error
+            continue
+        new.report = report
+        return new
     assert refusal is not None
     raise _with_hint(refusal, model, dims, shapes, verify, seed) from None
 

@@ -12,7 +12,7 @@ from dovetail.ir.edit import copy_graph, copy_model
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.infer import infer_graph, keep_names, pure_inference
 from dovetail.ir.limits import counting
-from dovetail.ir.suggestions import closest
+from dovetail.ir.suggestions import check_keywords, closest
 from dovetail.ops.constant import Constant
 from dovetail.passes.simplification.rules import Change, Target, graphs_of
 
@@ -65,6 +65,7 @@ class SimplifyReport:
         return [each for each in self.passes if each.reverted]
 
 
+@check_keywords
 def simplify(
     model: Model,
     *,
@@ -75,8 +76,8 @@ def simplify(
     tolerance: float | None = None,
     target: str = "",
     fuse: Iterable[str] = (),
-) -> tuple[Model, SimplifyReport]:
-    """Return a model with fewer nodes that computes the same, and a report.
+) -> Model:
+    """Return a model with fewer nodes that computes the same; its ``report`` is a SimplifyReport.
 
     ``keep`` names the passes to apply (default: all of PASSES), ``skip`` those to leave out. Inputs and outputs keep their names,
     types and order.
@@ -105,8 +106,8 @@ def simplify(
     with counting(model.limits):
         new, report = _simplify(model, chosen, target, None)
         if not prove:
-            report.notes = notes
-            return new, report
+            report.notes, new.report = notes, report
+            return new
         # Most results are proved for all inputs at once; passes run before and after where that fails.
         verification = RewriteVerification(model, seed, tolerance)
         equality = prove_equal(model, new, real=True, regions=False)
@@ -117,7 +118,8 @@ def simplify(
             equality = prove_equal(model, new, real=True, regions=False)
     report.sizes, report.notes = verification.sizes, [*notes, *verification.notes]
     report.verdict, report.rewrites = equality.verdict, equality.rewrites
-    return new, report
+    new.report = report
+    return new
 
 
 def _simplify(

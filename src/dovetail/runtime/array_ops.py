@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ArgumentTypeError, EngineError, RuleError
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import INT64_MAX, agree, axis_in
 
 # Only a missing core is replaced by numpy; a core that does not load raises ImportError.
@@ -34,6 +35,7 @@ def _quick(function: F) -> F:
 
 
 @_quick
+@check_keywords
 def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
     """Concatenate arrays along ``axis``, which may be negative; all other sizes must be equal.
 
@@ -56,6 +58,7 @@ def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
 
 
 @_quick
+@check_keywords
 def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | None = None, copy: bool = False) -> list[Array]:
     """Split ``array`` along ``axis`` into pieces of ``lengths``, which add up to its size there.
 
@@ -82,6 +85,7 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
 
 
 @_quick
+@check_keywords
 def copy(view: Any, out: Any = None) -> Array:
     """Copy a view of any strides, as of transposition or slicing, to a contiguous array. ``out`` is written and returned.
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import EngineError, printable
 from dovetail.ir.host import native_core
 from dovetail.ir.host.threads import thread_count
-from dovetail.ir.limits import Limits, counting, default_limits, within_memory
+from dovetail.ir.limits import Limits, counting, within_memory
+from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.program import Program
 
 # What a program from the cache of plans does not need is imported in functions, for its start-up time.
@@ -22,41 +23,52 @@ if TYPE_CHECKING:
     from dovetail.ir.results import Results
     from dovetail.runtime.native_program import NativeProgram
     from dovetail.runtime.plan_cache.cached_program import CacheKey
+    from dovetail.runtime.random_inputs import Inputs
     from dovetail.storage.cache_folder import CacheFolder
 
 LOGGER = logging.getLogger("dovetail")
-ENGINES = ("native", "interpreter")
-BACKENDS = ("dovetail", "jax", "torch")
+ENGINES = ("native", "interpreter", "jax", "torch")
 
 
+@check_keywords
+@dataclass(frozen=True)
+class DeviceOptions:
+    """The options of the engines "jax" and "torch" (docs/howto/devices.md).
+
+    ``device``: a device of the library, or its name; by default the library's choice. ``results``: "numpy", or "device" for
+    arrays of the library where they are. ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of
+    running one operator at a time. ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which inputs
+    and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
+    """
+
+    device: Any = None
+    results: str = "numpy"
+    torch_compile: bool = False
+    mesh: Mapping[str, int] | None = None
+    shardings: Mapping[str, Any] | None = None
+
+
+@check_keywords
 def compile(
     model: Model | str | PathLike[str],
     engine: str = "auto",
     *,
-    backend: str = "dovetail",
-    device: Any = None,
-    results: str = "numpy",
-    torch_compile: bool = False,
-    mesh: Mapping[str, int] | None = None,
-    shardings: Mapping[str, Any] | None = None,
     threads: int | None = None,
-    max_memory: int | None = None,
     elide: str = "auto",
     limits: Limits | None = None,
     cache_dir: str | PathLike[str] | None = None,
     reuse_caches: bool = False,
-    sizes: Sequence[Mapping[str, int]] = (),
+    device: DeviceOptions | None = None,
 ) -> Program:
     """Compile ``model`` (a Model or the path of one) to a Program.
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
-    or "auto": native where the native core is compiled. Options of the native engine: ``threads``, by default DOVETAIL_THREADS or
-    all that this process may use; ``elide``, the elision of operators that only move data: "auto" where that is faster, "all"
-    wherever it is possible, "none".
+    "jax" or "torch" (that library runs the operators, as ``device`` says), or "auto": native where the native core is compiled.
+    Options of the native engine: ``threads``, by default DOVETAIL_THREADS or all that this process may use; ``elide``, the
+    elision of operators that only move data: "auto" where that is faster, "all" wherever it is possible, "none".
 
-    ``limits``: the limits of compilation and of each run, by default those of the model. ``max_memory`` replaces
-    ``limits.memory``, the maximum bytes of one run. The arena, outputs and constant tables are checked against it before they
-    are allocated, and the outputs of loops while they grow.
+    ``limits``: the limits of compilation and of each run, by default those of the model. The arena, outputs and constant tables
+    are checked against ``limits.memory`` before they are allocated, and the outputs of loops while they grow.
 
     ``cache_dir``: a folder for plans of model files, by default the variable DOVETAIL_CACHE_DIR; without either nothing is
     written. The first call of a program writes its plan there. A later process, with the same content of the file, options,
@@ -66,65 +78,42 @@ def compile(
     it has. The results of such caches are views of one array, and no call changes what another one has returned
     (docs/howto/sizes.md). Such a program does not use ``cache_dir``.
 
-    ``sizes``: sets of sizes of the inputs' symbols, such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]``, which
-    are planned here instead of in the first calls: each, and the ranges of the sizes that differ (docs/howto/sizes.md). A program
-    that starts from ``cache_dir`` has the plans of its entry instead.
-
-    ``backend``: "dovetail", or "jax" or "torch", whose library runs the operators on ``device`` (by default the library's own
-    choice). ``results="device"`` returns arrays of the library, where they are. These backends take ``limits`` and none of the
-    options above (docs/howto/devices.md). ``mesh``: sizes of the axes "data" and "model" of a mesh of devices (JAX), over which
-    inputs and weights are split as ``program.shardings`` proposes; ``shardings`` replaces specs by patterns of names.
-    ``torch_compile``: compile with torch.compile, for the shapes of each call, instead of running one operator at a time.
+    ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 
     Raises EngineError [argument.value], [cache.folder], [device.unknown], [argument.conflict], [name.unknown],
     [sharding.spec], UnsupportedError [extra.missing], and the errors of ``load``.
     """
-    if backend not in BACKENDS:
-        raise EngineError("argument.value", f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    placement = {
-        "device": device,
-        "results": results,
-        "torch_compile": torch_compile,
-        "mesh": mesh,
-        "shardings": shardings,
-    }
-    own = {
-        "engine": engine,
-        "threads": threads,
-        "elide": elide,
-        "cache_dir": cache_dir,
-        "reuse_caches": reuse_caches,
-        "sizes": sizes,
-    }
-    if backend != "dovetail":
-        _refuse_options(own, f"backend={backend!r}")
+    if engine not in ("auto", *ENGINES):
+        raise EngineError("argument.value", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
+    if device is not None and not isinstance(device, DeviceOptions):
+        raise EngineError("argument.type", f"device must be DeviceOptions(device={device!r}), got {device!r}")
+    if engine in ("jax", "torch"):
+        own = {"threads": threads, "elide": elide, "cache_dir": cache_dir, "reuse_caches": reuse_caches}
+        wrong = [name for name, value in own.items() if value != {"elide": "auto", "reuse_caches": False}.get(name)]
+        if wrong:
+            raise EngineError("argument.conflict", f"engine={engine!r} does not take {', '.join(wrong)}")
         # Deferred for start-up time.
         from dovetail.runtime.devices.compilation import compile_on_device
 
-        return compile_on_device(_load(model, limits, max_memory), backend, **placement)
-    _refuse_options(placement, 'backend="dovetail"')
-    if engine not in ("auto", *ENGINES):
-        raise EngineError("argument.value", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
-    if engine == "interpreter" and (reuse_caches or sizes):
-        raise EngineError("argument.conflict", "reuse_caches and sizes are options of the native engine")
+        return compile_on_device(_load(model, limits), engine, device or DeviceOptions())
+    if device is not None:
+        raise EngineError("argument.conflict", f"device belongs to the engines jax and torch, got engine={engine!r}")
+    if engine == "interpreter" and reuse_caches:
+        raise EngineError("argument.conflict", "reuse_caches is an option of the native engine")
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled and not reuse_caches):
         thread_count(threads)
         if elide != "auto":
             _check_elide(elide)
-        return _compile_interpreter(_load(model, limits, max_memory), is_requested=engine == "interpreter")
+        return _compile_interpreter(_load(model, limits), is_requested=engine == "interpreter")
     if reuse_caches:
         # Deferred for start-up time.
         from dovetail.runtime.cache_program import CacheProgram
 
-        program = CacheProgram(_load(model, limits, max_memory), threads, elide)
-        program.prepare(sizes)
-        return program
+        return CacheProgram(_load(model, limits), threads, elide)
     folder = cache_dir or os.environ.get("DOVETAIL_CACHE_DIR")
     if folder and isinstance(model, str | PathLike) and native_core.is_compiled:
-        return _compile_with_cache(folder, os.fspath(model), limits, max_memory, threads, elide, sizes)
-    native = _compile_native(_load(model, limits, max_memory), {"threads": threads, "elide": elide})
-    native.prepare(sizes)
-    return native
+        return _compile_with_cache(folder, os.fspath(model), limits, threads, elide)
+    return _compile_native(_load(model, limits), {"threads": threads, "elide": elide})
 
 
 def _check_elide(elide: str) -> None:
@@ -156,10 +145,8 @@ def _compile_with_cache(
     folder: str | PathLike[str],
     path: str,
     limits: Limits | None,
-    max_memory: int | None,
     threads: int | None,
     elide: str,
-    sizes: Sequence[Mapping[str, int]],
 ) -> Program:
     """Return the program of the model in the file ``path`` from the cache in ``folder``, or one whose plan is written there."""
     from dovetail.runtime.plan_cache.cached_program import CacheKey, open_program
@@ -167,14 +154,9 @@ def _compile_with_cache(
 
     cache = CacheFolder(folder)
     options = {"threads": thread_count(threads), "elide": elide}
-    if max_memory is not None:
-        limits = replace(limits or default_limits(), memory=max_memory)
     key = CacheKey(path, limits, options)
     program = open_program(cache, key, limits, options)
-    if program is None:
-        program = compile_for_cache(cache, key, limits, options)
-        program.prepare(sizes)
-    return program
+    return compile_for_cache(cache, key, limits, options) if program is None else program
 
 
 def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, options: Mapping[str, Any]) -> NativeProgram:
@@ -183,7 +165,7 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
     from dovetail.storage.files import record_files
 
     with record_files() as files:
-        program = _compile_native(_load(key.path, limits, None), options)
+        program = _compile_native(_load(key.path, limits), options)
     model = program.model
     # A file with warnings is read anew each time, so that they are logged.
     if not model.warnings and model.limits.seconds is None and not program.has_optional_inputs:
@@ -191,7 +173,7 @@ def compile_for_cache(cache: CacheFolder, key: CacheKey, limits: Limits | None, 
     return program
 
 
-def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory: int | None) -> Model:
+def _load(model: Model | str | PathLike[str], limits: Limits | None) -> Model:
     """Return the model, or that of a file, with the limits of its runs."""
     from dovetail.formats import load
     from dovetail.ir.edit import copy_model
@@ -200,55 +182,43 @@ def _load(model: Model | str | PathLike[str], limits: Limits | None, max_memory:
 
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     check_mapped_files(loaded.graph, loaded.file)
-    chosen = loaded.limits if limits is None else limits
-    chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
-    if chosen != loaded.limits:
+    if limits is not None and limits != loaded.limits:
         loaded = copy_model(loaded)
-        loaded.limits = chosen
+        loaded.limits = limits
     return loaded
 
 
-def _refuse_options(options: Mapping[str, Any], subject: str) -> None:
-    """Raise EngineError [argument.conflict] for an option that differs from its default."""
-    defaults = {"engine": "auto", "elide": "auto", "results": "numpy", "torch_compile": False, "reuse_caches": False, "sizes": ()}
-    wrong = [name for name, value in options.items() if value != defaults.get(name)]
-    if wrong:
-        raise EngineError("argument.conflict", f"{subject} does not take {', '.join(wrong)}")
-
-
+@check_keywords
 def plan(
     model: Model | str | PathLike[str],
+    inputs: Mapping[str, Any] | Inputs | None = None,
     *,
     elide: str = "auto",
     threads: int | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    sizes: Mapping[str, int] | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    seed: int = 0,
     rounds: int = 5,
     limits: Limits | None = None,
 ) -> PlanReport:
     """Report the plan of the native engine for ``model``: copies with their reasons, memory over time, and time by kernel.
 
-    ``elide`` and ``threads`` are those of :func:`compile`. The plan is for ``shapes`` of inputs by name, or for ``sizes`` of open
-    dimensions by name. ``rounds`` is the number of timed runs, on ``inputs`` by name or on random ones from ``seed``. ``limits``:
-    by default those of the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
+    ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. The plan is for their shapes.
+    ``elide`` and ``threads`` are those of :func:`compile`. ``rounds``: the number of timed runs. ``limits``: by default those of
+    the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
     """
     from dovetail.engine.plan_report import report
     from dovetail.formats import load
     from dovetail.ir.edit import copy_model
     from dovetail.ir.graph import Model
-    from dovetail.runtime.random_inputs import random_inputs
+    from dovetail.runtime.random_inputs import Inputs
 
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     if limits is not None:
         loaded = copy_model(loaded)
         loaded.limits = limits
     with counting(loaded.limits), within_memory("the plan", loaded.file):
-        arrays = random_inputs(loaded, seed=seed, sizes=sizes, shapes=shapes) if inputs is None else inputs
-        return report(loaded, arrays, elide=elide, threads=threads, rounds=rounds)
+        return report(loaded, Inputs.of(inputs).complete(loaded), elide=elide, threads=threads, rounds=rounds)
 
 
+@check_keywords
 def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:
     """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one."""
     return compile(model, engine)(inputs)

@@ -73,6 +73,15 @@ class Program(ABC):
     def model(self) -> Model:
         """The model that runs."""
 
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Plan for sets of sizes of the inputs' symbols, and for the ranges of the sizes that differ, before the first call.
+
+        ``sizes`` is a list such as ``[{"batch": 1, "length": 8}, {"batch": 1, "length": 512}]`` (docs/howto/sizes.md). A program
+        that started from ``cache_dir`` keeps the plans of its entry. Raises EngineError [engine.option] for sizes that are no
+        sizes of the model, and for other engines than the native one.
+        """
+        raise EngineError("engine.option", f"the engine {self.engine!r} makes no plans for sizes")
+
     @property
     def inputs(self) -> list[Value]:
         """The inputs, with ``name``, ``dtype`` and ``shape``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dovetail.ir import symbolic
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.limits import active, counting, refuse_array
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
 from dovetail.runtime.find_shapes import find_sizes, separate_sizes
 from dovetail.runtime.interpreter.session import InitialStates
@@ -20,6 +22,38 @@ DEFAULT_LENGTH = 2
 """Length of a sequence input whose type has no length."""
 DEFAULT_SIZE = 3
 """Size of an open dimension for which the caller passes none, where its bounds allow it."""
+
+
+@check_keywords
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs of a run: arrays by name, and how the inputs without an array are drawn.
+
+    ``sizes`` has open dimensions by name, ``shapes`` whole shapes by input, ``seed`` is that of the random elements. ``varied``:
+    the inputs that a comparison of two models also sets to NaN, infinities, ties and extremes, by default those that are drawn.
+    """
+
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, int] | None = None
+    shapes: Mapping[str, Sequence[int]] | None = None
+    seed: int = 0
+    varied: Collection[str] | None = None
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any] | Inputs | None) -> Inputs:
+        """Return ``inputs``, or arrays by name as Inputs."""
+        return inputs if isinstance(inputs, Inputs) else cls(inputs or {})
+
+    def complete(self, model: Model) -> dict[str, Any]:
+        """Return an array for each input of ``model``. Raises as :func:`random_inputs`."""
+        arrays = dict(self.arrays)
+        missing = [value.name for value in model.inputs if value.name not in arrays]
+        if missing:
+            drawn = random_inputs(
+                model, seed=self.seed, sizes=self.sizes, shapes=self.shapes, only=missing, beside=arrays or None
+            )  # fmt: skip
+            arrays.update(drawn)
+        return arrays
 
 
 def random_inputs(

@@ -19,6 +19,7 @@ from dovetail.errors import printable
 from dovetail.formats import load
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.limits import Limits, counting
+from dovetail.ir.suggestions import check_keywords
 from dovetail.storage.mapped_files import check_mapped_files
 
 
@@ -103,6 +104,7 @@ class ModelDiff:
         return printable(f"<diff of {self.first!r} and {self.second!r}: {'same' if self.is_same else 'different'}; {counts}>")
 
 
+@check_keywords
 def diff(a: Model | str | PathLike[str], b: Model | str | PathLike[str], *, limits: Limits | None = None) -> ModelDiff:
     """Compare two models, each of either format; names and the order of nodes do not matter.
 

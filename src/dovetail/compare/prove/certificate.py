@@ -15,6 +15,7 @@ from dovetail.errors import DovetailError, FormatError, RuleError
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.limits import counting
 from dovetail.ir.op import bodies
+from dovetail.ir.suggestions import check_keywords
 from dovetail.laws.terms.keys import digest
 from dovetail.storage.files import read_bytes
 
@@ -57,6 +58,7 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
     return {**content, "digest": _digest_of(content)}
 
 
+@check_keywords
 def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[str], b: Model | str | PathLike[str]) -> None:
     """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
 

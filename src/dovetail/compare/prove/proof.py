@@ -7,8 +7,10 @@ from os import PathLike
 from dovetail.compare.prove.equality_proof import EqualityProof
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits, counting
+from dovetail.ir.suggestions import check_keywords
 
 
+@check_keywords
 def prove(
     a: Model | str | PathLike[str],
     b: Model | str | PathLike[str],

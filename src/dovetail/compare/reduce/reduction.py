@@ -24,10 +24,12 @@ from dovetail.compare.reduce.model_parts import (
     without_node,
     without_output,
 )
-from dovetail.errors import DovetailError, printable
+from dovetail.errors import DovetailError
 from dovetail.formats import load, save
+from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import Limits
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor
 
 MAX_RUNS = 1000
@@ -39,13 +41,12 @@ EXTERNAL_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class ModelReduction:
-    """The smallest model found, with counts of nodes before and after; ``runs`` of the check, and candidates ``accepted``.
+class ReduceReport:
+    """The report of :func:`reduce`: nodes before and after, ``runs`` of the check, and candidates ``accepted``.
 
     ``notes`` say what ended the search early.
     """
 
-    model: Model
     nodes_before: int
     nodes_after: int
     runs: int
@@ -53,19 +54,15 @@ class ModelReduction:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all facts but the model, for JSON."""
+        """Return all facts, for JSON."""
         return {name: getattr(self, name) for name in ("nodes_before", "nodes_after", "runs", "accepted", "notes")}
-
-    def __repr__(self) -> str:
-        return printable(
-            f"<reduction of {self.model.graph.name!r}: {self.nodes_before} to {self.nodes_after} nodes in {self.runs} runs>"
-        )
 
 
 class _Exhausted(Exception):
     """Raised when the check has run as often as it may."""
 
 
+@check_keywords
 def reduce(
     model: Model | str | PathLike[str],
     check: str | Check,
@@ -76,13 +73,13 @@ def reduce(
     max_runs: int = MAX_RUNS,
     limits: Limits | None = None,
     on_progress: Callable[[str], None] | None = None,
-) -> ModelReduction:
+) -> Model:
     """Find the smallest model for which ``check`` still fails: fewer nodes first, then smaller sizes, then simpler weights.
 
     ``check``: a command with ``{}`` in place of the path of a model file, which fails by an exit code other than 0 (or by
     ``exit_code``), or a function that takes the path and returns whether the fault is there. A command that takes longer than
     ``timeout`` seconds does not fail. ``format``: "onnx" or "openvino", that of the files to check; the model's own by default.
-    ``on_progress`` gets a line of text after each smaller model.
+    ``on_progress`` gets a line of text after each smaller model. The ``report`` of the result is a ReduceReport.
 
     Raises CheckError [argument.value] for a command that cannot be run or no run, [reduce.check] where the check does not fail
     on the model itself; what :func:`dovetail.save` raises where the model cannot be written.
@@ -101,7 +98,9 @@ def reduce(
         except _Exhausted:
             notes = (f"stopped after {max_runs} runs of the check; more runs could reduce the model further",)
     before, after = (len(operators_of(each)) for each in (original, search.model))
-    return ModelReduction(search.model, before, after, search.runs, search.accepted, notes)
+    smallest = copy_model(search.model)
+    smallest.report = ReduceReport(before, after, search.runs, search.accepted, notes)
+    return smallest
 
 
 class _ReductionSearch:

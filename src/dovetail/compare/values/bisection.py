@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import floor, log2
 from os import PathLike
 from typing import Any
@@ -18,24 +18,24 @@ from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.ir.graph import Model
 from dovetail.ir.limits import counting, within_memory
+from dovetail.ir.suggestions import check_keywords
+from dovetail.runtime.random_inputs import Inputs
 
 FEW = 6
 """Operators below which the whole model is not run first: the bound leaves no run for it."""
 
 
+@check_keywords
 def bisect(
     model: Model | str | PathLike[str],
     *,
     engine: str = "native",
     reference: str = "interpreter",
     other: Model | str | PathLike[str] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | Inputs | None = None,
     memory: int | None = None,
     tolerance: float | None = None,
-    sizes: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
     threads: int | None = None,
-    seed: int = 0,
 ) -> BisectResult:
     """Find the first operator of ``model`` that ``engine`` computes wrongly from the inputs that ``reference`` computes.
 
@@ -53,7 +53,7 @@ def bisect(
     if second is None and engine == reference:
         raise EngineError("argument.value", f"a bisection needs an engine beside the reference {reference}")
     with counting(first.limits), within_memory("the bisection", first.file):
-        arrays = complete_inputs(first, inputs, sizes, shapes, seed)
+        arrays = complete_inputs(first, Inputs.of(inputs))
         subject = Subject(first, arrays)
         under_test = None if second is None else Subject(second, inputs_of_other(first, second, arrays))
         with tempfile.TemporaryDirectory(prefix="dovetail-bisect-") as folder:

@@ -25,40 +25,37 @@ from dovetail.ir.evaluate import evaluate_node
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.layer_names import Layers
 from dovetail.ir.limits import counting, current, within_memory
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor
 from dovetail.runtime.compilation import compile
 from dovetail.runtime.interpreter.session import InitialStates
-from dovetail.runtime.random_inputs import random_inputs, sizes_in
+from dovetail.runtime.random_inputs import Inputs, random_inputs, sizes_in
 from dovetail.runtime.special_inputs import EXTREMES, NOT_FINITE, TIES, special_inputs
 
 MAX_REFUSALS = 64
 """Single nodes that an engine may refuse before the rest of its column is left out."""
 
 
+@check_keywords
 def compare_layers(
     model: Model | str | PathLike[str],
     *,
     engines: Sequence[str] | None = None,
     other: Model | str | PathLike[str] | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    reference: str | None = None,
+    inputs: Mapping[str, Any] | Inputs | None = None,
     memory: int | None = None,
     tolerance: float | None = None,
     values: Collection[str] | None = None,
-    sizes: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
     threads: int | None = None,
-    seed: int = 0,
-    varied: Collection[str] | None = None,
 ) -> LayerComparison:
-    """Compare every value of ``model`` in ``engines`` with that of ``reference``, by depth.
+    """Compare every value of ``model`` in ``engines`` with that of the first of them, by depth.
 
-    ``engines``: "interpreter", "native", "onnxruntime", "openvino"; by default all that are installed. ``reference``: the
-    interpreter where it is one of them, else the first. With ``other`` the engines run that model, and the reference runs
-    ``model``; values are matched by name, else by their computation. ``inputs`` by name, random from ``seed`` for the rest, at
-    ``sizes`` of open dimensions or ``shapes`` of inputs. ``values``: names of the values to compare, by default all. With
-    ``other`` the outputs of both are also compared where the inputs ``varied`` (by default the random ones) hold NaN,
-    infinities, ties and extremes. Floats within one rounding of the largest input of their node agree, with a note.
+    ``engines``: "interpreter", "native", "onnxruntime", "openvino", the reference first; by default all that are installed. With
+    ``other`` the reference runs ``model``, and the engines after it that model; one engine alone, or by default all, run both.
+    Values are matched by name, else by their computation. ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without
+    an array are random. ``values``: names of the values to compare, by default all. With ``other`` the outputs of both are also
+    compared where the random inputs hold NaN, infinities, ties and extremes.
+    Floats within one rounding of the largest input of their node agree, with a note.
 
     Each engine computes on its own values, which are outputs of a part of the graph: it cannot fuse across them. With
     ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
@@ -67,9 +64,12 @@ def compare_layers(
     Raises EngineError [argument.value], UnsupportedError [runtime.missing], RuleError [input.unknown], [name.unknown],
     and what the reference raises.
     """
-    chosen = list(dict.fromkeys(installed_engines() if engines is None else engines))
-    base = reference or ("interpreter" if "interpreter" in chosen or not chosen else chosen[0])
-    check_engines([*chosen, base])
+    names = installed_engines() if engines is None else list(engines)
+    if not names:
+        raise EngineError("engine.unknown", "a comparison needs two engines, got none")
+    check_engines(names)
+    base = names[0]
+    chosen = dict.fromkeys(names if other is None or engines is None or len(names) == 1 else names[1:])
     first = model if isinstance(model, Model) else load(model)
     second = None if other is None else other if isinstance(other, Model) else load(other)
     columns = [
@@ -80,28 +80,23 @@ def compare_layers(
     if not columns:
         raise EngineError("argument.value", f"a comparison needs an engine beside the reference {base}")
     with counting(first.limits), within_memory("the comparison", first.file):
-        arrays = complete_inputs(first, inputs, sizes, shapes, seed)
+        given = Inputs.of(inputs)
+        arrays = complete_inputs(first, given)
         with tempfile.TemporaryDirectory(prefix="dovetail-compare-") as folder:
             run = _Run(first, second, arrays, base, columns, folder, memory, tolerance, values, threads)
             rows = run.rows()
             if second is not None and values is None and not is_differing(rows):
-                drawn = [x.name for x in first.inputs if x.name not in (inputs or {})] if varied is None else varied
+                drawn = [x.name for x in first.inputs if x.name not in given.arrays] if given.varied is None else given.varied
                 rows += special_rows(first, second, arrays, drawn, columns)
     return LayerComparison(
-        first.graph.name or "model", base, tuple(columns), rows, tolerance, run.slices, tuple(run.notes), seed
+        first.graph.name or "model", base, tuple(columns), rows, tolerance, run.slices, tuple(run.notes), given.seed
     )  # fmt: skip
 
 
-def complete_inputs(
-    model: Model,
-    inputs: Mapping[str, Any] | None,
-    sizes: Mapping[str, int] | None,
-    shapes: Mapping[str, Sequence[int]] | None,
-    seed: int,
-) -> dict[str, Any]:
-    """Return arrays for all inputs: those passed, random ones, and the initial states."""
+def complete_inputs(model: Model, inputs: Inputs) -> dict[str, Any]:
+    """Return arrays for all inputs: those passed, random ones of distinct sizes, and the initial states."""
     aliases = {alias: value.name for value in model.inputs for alias in value.names}
-    arrays = {aliases.get(name, name): array for name, array in (inputs or {}).items()}
+    arrays = {aliases.get(name, name): array for name, array in inputs.arrays.items()}
     known = {value.name for value in model.inputs}
     unknown = [name for name in arrays if name not in known]
     if unknown:
@@ -110,8 +105,10 @@ def complete_inputs(
     lacking = [value.name for value in model.inputs if value.name not in arrays and value.name not in states]
     if lacking:
         given = {name: array.shape for name, array in arrays.items() if isinstance(array, np.ndarray)}
-        sizes = {**sizes_in(model, given), **(sizes or {})}
-        arrays |= random_inputs(model, seed=seed, sizes=sizes, shapes=shapes, only=lacking, beside=arrays or None, distinct=True)
+        sizes = {**sizes_in(model, given), **(inputs.sizes or {})}
+        arrays |= random_inputs(
+            model, seed=inputs.seed, sizes=sizes, shapes=inputs.shapes, only=lacking, beside=arrays or None, distinct=True
+        )  # fmt: skip
     return {**InitialStates(model)(arrays), **arrays} if model.states else arrays
 
 

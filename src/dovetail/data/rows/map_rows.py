@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -29,23 +30,34 @@ from dovetail.data.rows.sinks import default_format
 from dovetail.data.rows.sources import kind_of, open_source
 from dovetail.errors import EngineError
 from dovetail.ir.limits import default_limits, refuse_memory
+from dovetail.ir.suggestions import check_keywords
 from dovetail.storage.lock import FolderLock
 
 if TYPE_CHECKING:
     from dovetail.data.rows.dataset import Source
-    from dovetail.ir.limits import Limits
 
 StrPath = str | PathLike[str]
 
 
+@check_keywords
 @dataclass(frozen=True)
-class ImageValues:
-    """The options of images, before the shape of the model's input is known."""
+class MapOptions:
+    """The options of ``map_rows`` for files: the images of the input, and the parts of the output.
 
-    resize: bool = False
-    scale: float | None = None
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
+    Pixels of images are u8, RGB; their value for the model is ``(pixel * image_scale - image_mean) / image_std``. An image must
+    have the size of the model's input, unless ``image_resize``. ``format`` of the output is by default that of the input.
+    ``part_rows``: rows that are written together, by default from their time and size. More than ``max_errors`` rows without a
+    result end the job. ``restart`` removes what an earlier job wrote.
+    """
+
+    image_resize: bool = False
+    image_scale: float | None = None
+    image_mean: Sequence[float] | None = None
+    image_std: Sequence[float] | None = None
+    format: str | None = None
+    part_rows: int | None = None
+    max_errors: int | None = None
+    restart: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,80 +89,60 @@ class MapReport:
         return {**asdict(self), "rows_per_second": self.rows_per_second}
 
 
+@check_keywords
 def map_rows(
-    model: StrPath,
+    model: StrPath | Mapper,
     input: StrPath,
     output: StrPath,
     *,
     engine: str = "local",
-    address: str | None = None,
     workers: int | None = None,
-    threads: int | None = None,
-    batch: int = 64,
-    columns: Mapping[str, str] | None = None,
-    keep: Sequence[str] = (),
-    constants: Mapping[str, Any] | None = None,
-    format: str | None = None,
-    cast: bool = False,
-    image_resize: bool = False,
-    image_scale: float | None = None,
-    image_mean: Sequence[float] | None = None,
-    image_std: Sequence[float] | None = None,
-    part_rows: int | None = None,
-    max_errors: int | None = None,
-    restart: bool = False,
-    limits: Limits | None = None,
+    address: str | None = None,
+    options: MapOptions | None = None,
     on_progress: Callable[[MapProgress], None] | None = None,
 ) -> MapReport:
     """Run a model on every row of a dataset, and write the results into the folder ``output``, each row exactly once.
 
-    ``input``: parquet, .npy, .npz, zarr or images, a file or a folder. ``columns`` maps inputs of the model to columns, by
-    default of the same names; the columns ``keep`` are passed through; ``constants``: values of inputs that are the same
-    for all rows; ``format`` is by default that of the input. A row without
-    a result is listed with its error in ``output/_errors``; more than ``max_errors`` of them end the job.
-
-    Pixels of images are u8, RGB; their value for the model is ``(pixel * image_scale - image_mean) / image_std``. An image must
-    have the size of the model's input, unless ``image_resize``.
+    ``model``: the path of a model, or a :class:`dovetail.Mapper` of one, which sets batch, columns, constants, threads and
+    limits. ``input``: parquet, .npy, .npz, zarr or images, a file or a folder. A row without a result is listed with its error
+    in ``output/_errors``. ``options``: those of images and of the output, see :class:`dovetail.MapOptions`.
 
     ``engine``: "local" (processes on this host), "ray" or "dask": the cluster at ``address``, or one that is started on this
-    host. ``workers``: by default one for each core, or all of the cluster; ``threads``: those of each worker, by default 1.
-    ``part_rows``: rows that are written together, by default from their time and size. A call that was interrupted resumes where
-    it stopped when it is repeated; ``restart`` begins anew. ``on_progress`` is called with the state.
+    host. ``workers``: by default one for each core, or all of the cluster. A call that was interrupted resumes where it stopped
+    when it is repeated. ``on_progress`` is called with the state.
 
     Raises EngineError [job.*] and [batch.*], and the errors of ``load`` and of the dataset.
     """
     start = time.monotonic()
-    options = EngineOptions(engine, address, workers, threads)
-    if part_rows is not None and part_rows < 1:
-        raise EngineError("argument.value", f"part_rows must be at least 1, got {part_rows}")
+    options = options or MapOptions()
+    pool = EngineOptions(engine, address, workers, model.threads if isinstance(model, Mapper) else None)
+    if options.part_rows is not None and options.part_rows < 1:
+        raise EngineError("argument.value", f"part_rows must be at least 1, got {options.part_rows}")
+    mapper = copy(model) if isinstance(model, Mapper) else Mapper(model)
     # A worker of Dask has threads of its own.
-    mapper_threads = threads if engine == "dask" else threads or 1
-    images = ImageValues(image_resize, image_scale, image_mean, image_std)
-    mapper, source = open_rows(
-        model, input, columns, images, batch=batch, threads=mapper_threads, keep=keep, constants=constants, cast=cast,
-        limits=limits,
-    )  # fmt: skip
+    mapper.threads = pool.threads if engine == "dask" else pool.threads or 1
+    mapper, source = open_rows(mapper, input, options)
     folder = os.path.abspath(os.fspath(output))
     check_folder(folder, os.fspath(input))
     os.makedirs(folder, exist_ok=True)
     token = uuid.uuid4().hex
     with FolderLock(folder, token) as lock:
-        if restart:
+        if options.restart:
             forget(folder)
         record = read_record(folder)
-        job = Job(mapper, source, format or default_format(source.kind), folder, token, options=image_record(source))
+        job = Job(mapper, source, options.format or default_format(source.kind), folder, token, options=image_record(source))
         if record is not None:
             check_record(record, job)
             job = replace(job, part_rows=record["part_rows"], block_rows=record["block_rows"])
-        elif part_rows is not None:
-            job = replace(job, part_rows=-(-part_rows // mapper.batch) * mapper.batch)
+        elif options.part_rows is not None:
+            job = replace(job, part_rows=-(-options.part_rows // mapper.batch) * mapper.batch)
 
         def show(progress: MapProgress) -> None:
             lock.beat()
             if on_progress is not None:
                 on_progress(progress)
 
-        progress, skipped = _run_parts(job, record is not None, options, max_errors, show)
+        progress, skipped = _run_parts(job, record is not None, pool, options.max_errors, show)
     end = progress.end or time.monotonic()
     begin = progress.begin or end
     return MapReport(
@@ -159,28 +151,22 @@ def map_rows(
     )  # fmt: skip
 
 
-def open_rows(
-    model: StrPath,
-    input: StrPath,
-    columns: Mapping[str, str] | None,
-    images: ImageValues | None = None,
-    **options: Any,
-) -> tuple[Mapper, Source]:
-    """Open the model and the dataset. The only column of a dataset serves the only input of a model, whatever their names."""
-    mapper = Mapper(model, columns=columns, **options)
+def open_rows(mapper: Mapper, input: StrPath, options: MapOptions) -> tuple[Mapper, Source]:
+    """Open the dataset. The only column of a dataset serves the only input of a model, whatever their names."""
     if mapper.path is None:
         raise EngineError("argument.type", "a job takes the path of a model, which its workers open, got a Model")
     arguments: dict[str, Any] = {"keep": mapper.keep}
+    images = (options.image_resize, options.image_scale, options.image_mean, options.image_std)
     if kind_of(input) == "images":
-        arguments["images"] = _image_options(mapper, images or ImageValues())
-    elif images not in (None, ImageValues()):
+        arguments["images"] = _image_options(mapper, options)
+    elif images != (False, None, None, None):
         raise EngineError("dataset.image", "options of images need an input of images")
     try:
         source = open_source(input, list(mapper.columns.values()), **arguments)
         refuse_columns(source, mapper)
         return mapper, source
     except EngineError as error:
-        if error.code != "dataset.column" or columns or len(mapper.columns) > 1:
+        if error.code != "dataset.column" or mapper.has_named_columns or len(mapper.columns) > 1:
             raise
         source = open_source(input, None, **arguments)
         if len(source.selected) != 1:
@@ -205,12 +191,14 @@ def refuse_columns(source: Source, mapper: Mapper) -> None:
     refuse_memory(mapper.limits or default_limits(), source.row_bytes * rows, f"a batch of {rows} rows of the dataset")
 
 
-def _image_options(mapper: Mapper, images: ImageValues) -> ImageOptions:
+def _image_options(mapper: Mapper, options: MapOptions) -> ImageOptions:
     """Return how pixels become the input that takes the column of images, or the only input."""
     ports = mapper.signature.inputs
     port = next((port for port in ports if mapper.columns[port.name] == IMAGE), ports[0])
-    shape = (None, *(port.shape or ()))
-    return ImageOptions.for_shape(shape, resize=images.resize, scale=images.scale, mean=images.mean, std=images.std)
+    return ImageOptions.for_shape(
+        (None, *(port.shape or ())), resize=options.image_resize, scale=options.image_scale, mean=options.image_mean,
+        std=options.image_std,
+    )  # fmt: skip
 
 
 def image_record(source: Source) -> dict[str, Any]:
@@ -219,7 +207,7 @@ def image_record(source: Source) -> dict[str, Any]:
 
 
 def _run_parts(
-    job: Job, is_resumed: bool, options: EngineOptions, max_errors: int | None, show: Callable[[MapProgress], None]
+    job: Job, is_resumed: bool, engine: EngineOptions, max_errors: int | None, show: Callable[[MapProgress], None]
 ) -> tuple[MapProgress, int]:
     """Run the parts that are not written yet. Returns the state at the end, and the number of parts that were."""
     earlier_faults = 0
@@ -234,7 +222,7 @@ def _run_parts(
             return MapProgress(), len(written)
     else:
         written = set()
-    pool = options.start_pool(job)
+    pool = engine.start_pool(job)
     try:
         scheduler = Scheduler(pool, show, max_errors, earlier_faults)
         if not is_resumed:

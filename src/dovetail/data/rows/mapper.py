@@ -20,6 +20,7 @@ from dovetail.data.rows.shared_program import ModelContent, ProgramOptions, Shar
 from dovetail.data.rows.worker_threads import worker_thread_count
 from dovetail.errors import DovetailError, EngineError, RuleError, printable
 from dovetail.ir.limits import Limits, default_limits, refuse_memory, within_memory
+from dovetail.ir.suggestions import check_keywords
 
 if TYPE_CHECKING:
     from dovetail.ir.graph import Model
@@ -42,6 +43,7 @@ class RowResults:
     faults: list[RowFault]
 
 
+@check_keywords
 class Mapper:
     """A model as a picklable function of rows: the leading axis of each input and output is the rows of a batch.
 
@@ -96,6 +98,7 @@ class Mapper:
         self._content, self.signature, self._constants = read_model(model, limits, constants or {}, cast)
         self.batch = self.signature.batch or batch
         self.columns = self._column_names(columns or {})
+        self.has_named_columns = bool(columns)
 
     def _column_names(self, columns: Mapping[str, str]) -> dict[str, str]:
         names = [port.name for port in self.signature.inputs]

@@ -100,8 +100,6 @@ def rank_names(template: str | None, count: int) -> list[str]:
 
 
 def _groups(tensors: Sequence[TensorBlocks], shards: int | None, max_shard_size: int | None) -> list[list[TensorBlocks]]:
-    if shards is not None and max_shard_size is not None:
-        raise RuleError("argument.conflict", "shards and max_shard_size exclude each other")
     if shards is not None and not 1 <= shards <= max(len(tensors), 1):
         raise RuleError("argument.conflict", f"{len(tensors)} tensors fill 1 to {len(tensors)} files, got {shards}")
     groups: list[list[TensorBlocks]] = [[]]

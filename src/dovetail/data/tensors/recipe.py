@@ -31,6 +31,7 @@ from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import dtype
 from dovetail.ir.graph import Model, Value
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import static
 from dovetail.storage.files import StrPath, read_bytes
 
@@ -158,6 +159,7 @@ def _check_stars(names: Sequence[str]) -> None:
         raise RuleError("reshard.recipe", f"these names must have one * each, or none: {', '.join(map(repr, names))}")
 
 
+@check_keywords
 def reshard_graph(recipe: Mapping[str, Any] | StrPath, input: StrPath) -> Model:
     """Return the graph that a recipe is for the tensors of ``input``, to be shown, changed and passed to ``reshard``.
 

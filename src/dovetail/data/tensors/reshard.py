@@ -27,6 +27,7 @@ from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.inputs_outputs import check_inputs
 from dovetail.ir.limits import counting, machine_memory
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import Tensor, is_static
 from dovetail.laws.fold import fold
 from dovetail.storage.atomic_write import lock_file, replace_file
@@ -73,13 +74,13 @@ def is_tensor_job(model: StrPath, input: StrPath) -> bool:
     return os.fspath(model).endswith(".toml") or is_tensor_path(input)
 
 
+@check_keywords
 def reshard(
     model: Model | Mapping[str, Any] | StrPath,
     input: StrPath,
     output: StrPath,
     *,
-    shards: int | None = None,
-    max_shard_size: int | str | None = None,
+    shards: int | str | None = None,
     memory: int | str = "500MB",
     keep: str | Sequence[str] = (),
     threads: int | None = None,
@@ -92,8 +93,8 @@ def reshard(
     recipe (a mapping or a .toml file, see :mod:`dovetail.data.tensors.recipe`), whose graph is built for the input.
     ``input``: a .safetensors or .npy file, or a folder of them; where several files hold the same names, inputs are named
     ``NAME@RANK``. ``output``: a folder, or the path of one .safetensors file. Outputs that are all named ``NAME@RANK`` become one
-    file per rank; others ``shards`` files, or files of ``max_shard_size``. ``keep``: shell patterns of input tensors that are
-    written as they are. ``memory`` bounds the process, buffers included.
+    file per rank; others ``shards`` files, or files of at most that size (``"5GB"``). ``keep``: shell patterns of input
+    tensors that are written as they are. ``memory`` bounds the process, buffers included.
 
     A file appears under its name when it is complete. A run that was interrupted is continued by the same call; ``restart``
     writes every file anew. Raises UnsupportedError [reshard.operator] and others, EngineError [reshard.*], FormatError.
@@ -115,7 +116,7 @@ def reshard(
         for y in composition.outputs:
             y.name = y.name.removeprefix(OUTPUT_PREFIX)
         outputs = [*composition.outputs, *_kept_tensors(keep, tensors, composition)]
-        folder, files = _plan(outputs, tensors, os.fspath(output), shards, max_shard_size)
+        folder, files = _plan(outputs, tensors, os.fspath(output), shards)
         _refuse_inputs(folder, files, tensors)
         workers = threads or min(os.cpu_count() or 1, 4)
         digest = _digest(files, composition, tensors)
@@ -186,11 +187,11 @@ def _kept_tensors(keep: str | Sequence[str], tensors: TensorSet, composition: Co
 
 
 def _plan(
-    outputs: Sequence[TensorBlocks], tensors: TensorSet, output: str, shards: int | None, max_shard_size: int | str | None
+    outputs: Sequence[TensorBlocks], tensors: TensorSet, output: str, shards: int | str | None
 ) -> tuple[str, list[OutputFile]]:
     """Return the folder and the files to write."""
     if output.endswith(".safetensors") and not os.path.isdir(output):
-        if shards not in (None, 1) or max_shard_size is not None:
+        if shards not in (None, 1):
             raise EngineError("argument.conflict", f"several files are written into a folder, got the file {output!r}")
         rows = [(tensor.name, tensor) for tensor in outputs]
         folder, name = os.path.split(os.path.abspath(output))
@@ -200,8 +201,8 @@ def _plan(
         format=tensors.format,
         metadata=tensors.metadata,
         template=os.path.basename(tensors.files[0].path) if tensors.ranks else None,
-        shards=shards,
-        max_shard_size=None if max_shard_size is None else parse_size(max_shard_size, "max_shard_size"),
+        shards=None if isinstance(shards, str) else shards,
+        max_shard_size=parse_size(shards, "shards") if isinstance(shards, str) else None,
     )
     return os.path.abspath(output), files
 

@@ -1,8 +1,8 @@
-"""The choice of the library for ``compile(model, backend=...)``."""
+"""The choice of the library for ``compile(model, "jax")`` and ``"torch"``."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Model
@@ -12,19 +12,21 @@ from dovetail.runtime.devices.jax_program import JaxProgram
 from dovetail.runtime.devices.sharded_program import ShardedProgram
 from dovetail.runtime.devices.torch_program import TorchProgram
 
+if TYPE_CHECKING:
+    from dovetail.runtime.compilation import DeviceOptions
+
 PROGRAMS: dict[str, type[DeviceProgram]] = {"jax": JaxProgram, "torch": TorchProgram}
 
 
-def compile_on_device(model: Model, backend: str, **options: Any) -> DeviceProgram:
+def compile_on_device(model: Model, engine: str, options: DeviceOptions) -> DeviceProgram:
     """Compile a model for JAX or torch."""
-    mesh = options.pop("mesh")
-    shardings = options.pop("shardings")
-    if options.pop("torch_compile"):
-        if backend != "torch" or mesh is not None or shardings is not None:
-            raise EngineError("argument.conflict", 'torch_compile belongs to backend="torch" without a mesh')
-        return CompiledTorchProgram(model, **options)
+    device, results, mesh, shardings = options.device, options.results, options.mesh, options.shardings
+    if options.torch_compile:
+        if engine != "torch" or mesh is not None or shardings is not None:
+            raise EngineError("argument.conflict", 'torch_compile belongs to engine="torch" without a mesh')
+        return CompiledTorchProgram(model, device=device, results=results)
     if mesh is None and shardings is None:
-        return PROGRAMS[backend](model, **options)
-    if backend != "jax" or mesh is None:
-        raise EngineError("argument.conflict", 'mesh and shardings belong to backend="jax", and shardings to a mesh')
-    return ShardedProgram(model, mesh=mesh, shardings=shardings, **options)
+        return PROGRAMS[engine](model, device=device, results=results)
+    if engine != "jax" or mesh is None:
+        raise EngineError("argument.conflict", 'mesh and shardings belong to engine="jax", and shardings to a mesh')
+    return ShardedProgram(model, mesh=mesh, shardings=shardings, device=device, results=results)

@@ -24,7 +24,7 @@ class JaxProgram(DeviceProgram):
     library = "jax"
 
     def __init__(self, model: Model, device: Any = None, results: str = "numpy", **options: Any) -> None:
-        self._jax = import_extra("jax", "jax", 'backend="jax"')
+        self._jax = import_extra("jax", "jax", 'engine="jax"')
         super().__init__(model, device, results, **options)
         self.device = device_of(self._jax, device)
         self._check_types(self._jax.numpy)

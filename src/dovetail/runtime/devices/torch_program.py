@@ -18,7 +18,7 @@ class TorchProgram(DeviceProgram):
     library = "torch"
 
     def __init__(self, model: Model, device: Any = None, results: str = "numpy", **options: Any) -> None:
-        self._torch = import_extra("torch", "torch", 'backend="torch"')
+        self._torch = import_extra("torch", "torch", 'engine="torch"')
         super().__init__(model, device, results, **options)
         self.device = _device_of(self._torch, device)
         self._xp = arrays.standard(self._torch)

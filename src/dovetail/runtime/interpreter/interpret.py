@@ -16,11 +16,13 @@ from dovetail.ir.graph import Model
 from dovetail.ir.inputs_outputs import check_inputs, named_inputs, refuse_unusual, to_array, to_library
 from dovetail.ir.limits import active, counting
 from dovetail.ir.results import Results
+from dovetail.ir.suggestions import check_keywords
 from dovetail.ir.types import is_shape_of
 from dovetail.ops.constant import preserved_faults
 from dovetail.ops.default_inputs import default_inputs, open_defaults, overridden
 
 
+@check_keywords
 def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Namespace | None = None) -> Results:
     """Compute the outputs of ``model`` in ``xp``: numpy when left out, or any namespace of the array API standard.
 

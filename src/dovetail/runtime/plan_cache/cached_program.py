@@ -89,6 +89,9 @@ class CachedProgram(Program):
                 self._compiled = compiled
             return self._compiled
 
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Keep the plans of the cache entry."""
+
     def _run_open(
         self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None
     ) -> Results:
