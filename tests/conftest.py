@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import call_codes
 import case_laws
 from cases import Case
 from dovetail.ir.host import native_core
@@ -46,6 +47,14 @@ def no_disk(request: pytest.FixtureRequest) -> Iterator[None]:
             # A closed descriptor is still an error.
             patch.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.fixture(autouse=True)
+def documented_codes() -> Iterator[None]:
+    """Fail where a public function raises an error whose code its docstring does not name."""
+    call_codes.UNDOCUMENTED.clear()
+    yield
+    assert not call_codes.UNDOCUMENTED, f"docstrings do not name the codes of {', '.join(set(call_codes.UNDOCUMENTED))}"
 
 
 def _presence(oracle: str) -> str:
