@@ -85,7 +85,7 @@ def closest(name: str, candidates: Iterable[str]) -> str:
 def check_keywords(item: F) -> F:
     """Decorate a public function or class, so that a call with wrong parameters raises an error of dovetail.
 
-    Raises ArgumentTypeError [attribute.unknown] for a keyword that is no parameter, with the closest one, and [node.inputs] for
+    Raises ArgumentTypeError [attribute.unknown] for a keyword that is no parameter, with the closest one, and [argument.type] for
     missing or superfluous arguments. The signature, the name and the docstring stay.
     """
     if isinstance(item, type):
@@ -119,5 +119,5 @@ def _wrong_call(function: Callable[..., Any], arguments: tuple[Any, ...], option
     try:
         signature(function).bind(*arguments, **options)
     except TypeError as error:
-        return ArgumentTypeError("node.inputs", f"{name}: {error}")
+        return ArgumentTypeError("argument.type", f"{name}: {error}")
     raise AssertionError(f"{name} takes its arguments")
