@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import doctest
+import inspect
 import logging
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,9 +19,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import call_codes
 import dovetail
 from dovetail import Builder, DovetailError, EngineError
+from dovetail.errors import ArgumentTypeError
 from dovetail.ir.edit import rename
+from dovetail.ir.suggestions import RENAMED
 from dovetail.passes.check import validate
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -517,3 +523,73 @@ def test_nothing_is_printed_or_logged_to_the_root(model: dovetail.Model, capfd: 
     dovetail.check(model)
     assert capfd.readouterr() == ("", "")
     assert all(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("dovetail").handlers)
+
+
+# Signatures, examples and docstrings of the public functions
+
+FUNCTIONS = [name for name in dovetail.__all__ if not isinstance(getattr(dovetail, name), type)]
+MAX_PARAMETERS = 8
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_has_few_parameters_with_names(name: str) -> None:
+    parameters = inspect.signature(inspect.unwrap(getattr(dovetail, name))).parameters
+    assert len(parameters) <= MAX_PARAMETERS
+    assert not any(each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) for each in parameters.values())
+    assert "backend" not in parameters, "the word is engine"
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "Builder", "DeviceOptions", "Inputs", "Limits", "MapOptions", "Mapper"])
+def test_a_misspelt_parameter_gets_a_suggestion(name: str) -> None:
+    function = getattr(dovetail, name)
+    last = [*inspect.signature(inspect.unwrap(function)).parameters][-1]
+    with pytest.raises(ArgumentTypeError, match=f"{name} has no parameter '{last}x': did you mean '{last}'") as caught:
+        function(**{f"{last}x": None})
+    assert caught.value.code == "attribute.unknown"
+
+
+def test_a_missing_argument_and_an_error_inside_stay_apart() -> None:
+    with pytest.raises(ArgumentTypeError, match="load: missing a required argument: 'source'") as caught:
+        dovetail.load()
+    assert caught.value.code == "argument.type"
+    with pytest.raises(TypeError, match="inside") as inside:
+        dovetail.reduce(Builder().model, _fails_inside)
+    assert not isinstance(inside.value, DovetailError)
+
+
+def _fails_inside(path: str) -> bool:
+    raise TypeError(f"inside the check of {path}")
+
+
+CHANGES = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in RENAMED if "." in name])
+def test_an_earlier_parameter_leads_to_the_new_one(name: str) -> None:
+    """The changelog has the earlier name in its table, and the function names the new one."""
+    function, _, parameter = name.partition(".")
+    assert any(function in row and f"{parameter}=" in row for row in CHANGES.splitlines() if row.startswith("| `"))
+    with pytest.raises(ArgumentTypeError, match=re.escape(f"did you mean {RENAMED[name]}?")):
+        getattr(dovetail, function)(**{parameter: None})
+
+
+@pytest.mark.parametrize("name", [name for name in RENAMED if "." not in name])
+def test_an_earlier_pass_leads_to_the_new_one(name: str) -> None:
+    assert f"| `{name}` | `{RENAMED[name]}` |" in CHANGES
+    with pytest.raises(DovetailError, match=f"did you mean '{RENAMED[name]}'"):
+        dovetail.simplify(Builder().model, skip=[name])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_example_of_a_docstring_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = inspect.cleandoc(getattr(dovetail, name).__doc__)
+    example = doctest.DocTestParser().get_doctest(text, {"dovetail": dovetail, "np": np}, name, None, 0)
+    found = doctest.DocTestRunner().run(example)
+    assert found.attempted and not found.failed
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_docstring_names_the_codes_of_its_errors(name: str) -> None:
+    """Every test compares the codes that a public function raises with these (``call_codes``)."""
+    assert call_codes.documented_codes(name)

@@ -79,9 +79,18 @@ def load(
     memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in place while the model is
     in use: compiling and saving then raise [file.changed], and a run that reads beyond the new end of the file ends the process.
 
-    Raises FormatError (the file violates its format; MissingFileError, also a FileNotFoundError, where there is none),
-    UnsupportedError (dovetail cannot represent it exactly), RuleError (the model violates an operator's rule), each with every
-    independent fault in ``diagnostics``; OSError where the file cannot be opened.
+    Raises FormatError (the file violates its format: [data.*], [file.*], [format.*], [graph.*], [ir.*], [name.*], [opset.*],
+    [path.*], [proto.*], [text.*], [value.*]; MissingFileError [file.missing], also a FileNotFoundError, where there is none),
+    UnsupportedError (dovetail cannot represent it exactly: [extra.missing], [limits.*], [op.*], [tree.*], [training.*]),
+    RuleError (the model violates an operator's rule, as in :func:`infer`), EngineError [run.memory], [run.time], [argument.*];
+    each with every independent fault in ``diagnostics``. OSError where the file cannot be opened.
+
+    Source: the specifications of ONNX and of OpenVINO IR 10 and 11.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.save(b.model, "relu.onnx")
+    >>> dovetail.load("relu.onnx").inputs
+    [<x: f32[n, 2]>]
     """
     deviations = Deviations()
     resolved = resolve_source(source)
@@ -185,8 +194,19 @@ def save(
     For ONNX alone: ``external`` writes tensors of ``threshold`` bytes (1024) or more into one separate file, by default from
     2 GB on. ``types=False`` leaves out the types that inference finds again, and attributes with their default values.
 
-    Files are replaced as a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express,
-    and [write.mismatch] where the file would not mean the same as the model.
+    Files are replaced as a whole or not at all.
+
+    Raises UnsupportedError with all nodes that the target cannot express ([op.*], [constant.*], [opset.*], [type.*],
+    [quantize.*], [grad.*]), [write.mismatch] where the file would not mean the same as the model; FormatError [argument.*],
+    [data.*], [dtype.*], [file.*], [format.*], [graph.*], [metadata.*], [name.*], [path.*], [ir.*], [text.*]; and the errors of
+    :func:`infer`.
+
+    Source: the specifications of ONNX and of OpenVINO IR 11.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.save(b.model, "relu.onnx", opset=18); dovetail.save(b.model, "relu.xml")
+    >>> dovetail.load("relu.onnx").versions
+    {'': 18}
     """
     if isinstance(path, tuple):
         if len(path) != 2 or weights is not None:

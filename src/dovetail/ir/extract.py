@@ -26,6 +26,10 @@ def extract(model: Model, inputs: str | Iterable[str] | None = None, outputs: st
 
     Raises RuleError [name.unknown], [name.ambiguous], [name.scope] (values of several graphs), [extract.path] (an input that no
     output depends on), each with every such name in ``diagnostics``.
+
+    >>> with dovetail.Builder() as b: y, z = b.output("y", b.Exp(x := b.input("x", "f32", ("n",)))), b.output("z", b.Relu(x))
+    >>> dovetail.extract(b.model, outputs="z")
+    <Model '': (x: f32[n]) -> (z: f32[n]), 1 nodes>
     """
     input_names = [] if inputs is None else names_of(inputs)
     output_names = [value.name for value in model.outputs] if outputs is None else names_of(outputs)

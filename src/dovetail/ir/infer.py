@@ -113,8 +113,15 @@ def keep_names(new: Type, old: Type) -> Type:
 def infer(model: Model) -> Model:
     """Return a copy of ``model`` with types, shapes and shape values on every value.
 
-    :func:`dovetail.infer_report` also solves the equations between dimensions that operators demand. Raises RuleError with every
-    independent fault in its ``diagnostics``.
+    :func:`dovetail.infer_report` also solves the equations between dimensions that operators demand.
+
+    Raises RuleError with every independent fault in its ``diagnostics``: [attribute.*], [axis.*], [constant.*], [dtype.*],
+    [index.*], [input.*], [node.*], [op.*], [reshape.*], [sequence.*], [shape.*], [split.*], [state.*], [subgraph.*], [type.*];
+    UnsupportedError [limits.exceeded].
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Concat(x := b.input("x", "f32", ("n", 2)), x, axis=0))
+    >>> dovetail.infer(b.model).outputs
+    [<y: f32[2*n, 2]>]
     """
     new = copy_model(model)
     with counting(model.limits):

@@ -30,8 +30,14 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     same shape. A value that ``of`` does not depend on has a gradient of zeros.
 
     Raises RuleError [name.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
-    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [type.unknown] where a gradient
-    depends on types that are not known.
+    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [type.unknown] and
+    [constant.needed] where a gradient depends on types or values that are not known; and the errors of :func:`infer`.
+
+    Source: reverse-mode differentiation, as torch.autograd; each operator has its vector-Jacobian product.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Multiply(x := b.input("x", "f32", ()), x))
+    >>> dovetail.run(dovetail.grad(b.model), np.float32(3))["grad:x"]
+    array(6., dtype=float32)
     """
     new = copy_model(model)
     eliminate_sequences(new.graph)

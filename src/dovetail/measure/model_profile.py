@@ -257,8 +257,14 @@ def profile(
     ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. ``runs``: timed runs of each
     engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``, 20 by default.
 
-    Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed. A
-    peer that refuses the model has the reason in its ``notes``.
+    Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed; and
+    the errors of :func:`plan`. A peer that refuses the model has the reason in its ``notes``.
+
+    Source: the roofline model (Williams et al., 2009); times are in seconds.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.profile(b.model, dovetail.Inputs(sizes={"n": 4}), runs=1).shapes
+    {'x': [4, 2]}
     """
     from dovetail.engine.step_profile import profile_steps
     from dovetail.ir.host.threads import thread_count

@@ -88,7 +88,13 @@ def model_report(
     """Report on ``model``: its summary, shapes, memory plan, profile, drawing, faults, and what prevents each export.
 
     The parameters are those of :func:`dovetail.profile`. A section that fails has its reason in ``failures``: a model that cannot
-    run has a report. Raises what ``load`` raises for a file that does not load.
+    run has a report.
+
+    Raises the errors of :func:`load` for a file that does not load.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.model_report(b.model, runs=1).summary["operators"]
+    {'Relu': 1}
     """
     # Deferred: the engine imports most operators, and the public names of the package come without them.
     from dovetail.engine.plan_report import report as plan_report

@@ -59,6 +59,15 @@ def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -
     Each has ``code``, ``node``, ``message``, ``file``. Deviations that ``load`` accepts with a warning are faults of a file; a
     Model that was loaded has them no more. Operators that dovetail does not know are no fault of the model and are
     not listed. ``limits``: what the check may cost, else those of the model.
+
+    Raises the errors of the limits alone, [limits.exceeded], [run.time] and [run.memory], for a Model. Every other error is
+    returned.
+
+    Source: the specifications of ONNX and of OpenVINO IR.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.check(b.model)
+    []
     """
     if isinstance(model, Model):
         with counting(limits or model.limits):

@@ -76,8 +76,14 @@ def infer_report(model: Model) -> InferenceReport:
     """Infer a copy of ``model``, solve the equations of its operators, and report on its dimensions.
 
     Dimensions that an operator demands to be equal become one symbol in the whole graph. Symbols take the bounds without which
-    a dimension would be negative. Raises RuleError with every independent fault in its ``diagnostics``, [shape.disagree] where
-    two operators demand different sizes.
+    a dimension would be negative.
+
+    Raises RuleError with every independent fault in its ``diagnostics``, [shape.disagree] where two operators demand different
+    sizes, and the errors of :func:`infer`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Add(b.input("x", "f32", ("n",)), b.input("z", "f32", ("m",))))
+    >>> dovetail.infer_report(b.model).bounds
+    {'n': (0, None), 'm': (0, None)}
     """
     new, substitution, equations = infer_with_equations(model)
     known: dict[str, tuple[int | None, int | None]] = {}

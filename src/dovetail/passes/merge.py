@@ -52,9 +52,15 @@ def merge(
     [merge.name]. Equal names of symbols that are not unified are renamed likewise.
 
     The result has the format and metadata of ``first`` with metadata of ``second`` that it lacks, the larger of both opsets, and
-    the states of both. Raises RuleError [name.unknown], [merge.connection] (no input of the second, or one connected
-    twice; a connection from the second model to the first; every clash of types), and the errors of
-    :func:`dovetail.infer` where a node of the second model refuses the sizes of the first.
+    the states of both.
+
+    Raises RuleError [name.unknown], [merge.connection] (no input of the second, or one connected twice; a connection from the
+    second model to the first; every clash of types), and the errors of :func:`infer` where a node of the second model refuses the
+    sizes of the first.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.merge(b.model, b.model, {"y": "x"})
+    <Model '': (x: f32[n, 2]) -> (y: f32[n, 2]), 2 nodes>
     """
     one, other = copy_model(first), copy_model(second)
     connections = select_connections(one, other, connect)

@@ -44,7 +44,12 @@ def rebatch(
     or ``inputs`` of the original model and variations of them.
 
     Raises RuleError [rebatch.request] for sizes that the model does not have, UnsupportedError [rebatch.sample] with every node
-    that combines samples or cannot be repaired, [write.mismatch] where a renamed or fixed symbol changes a result.
+    that combines samples or cannot be repaired, [write.mismatch] where a renamed or fixed symbol changes a result, and the errors
+    of :func:`run`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Reshape(b.input("x", "f32", (1, 4)), b.constant([1, 2, 2])))
+    >>> dovetail.rebatch(b.model, {"0": "batch"})
+    <Model '': (x: f32[batch, 4]) -> (y: f32[batch, 2, 2]), 2 nodes>
     """
     dims, shapes = dims or {}, shapes or {}
     tried: list[list[FreedSize]] = []

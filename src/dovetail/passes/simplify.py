@@ -94,7 +94,14 @@ def simplify(
     ``fuse`` names operators that exporters write as several, from FUSIONS, or is "all": they are fused where the model's opset
     has the operator. That changes results by rounding.
 
-    Raises RuleError [argument.value] for the name of no pass or of no fusion.
+    Raises RuleError [argument.value] for the name of no pass or of no fusion, and the errors of :func:`infer`.
+
+    Source: the passes are those of compilers (common subexpressions, constant folding, dead code); see docs/howto/simplify.md.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.Negative(b.Negative(b.input("x", "f32", ("n",))))))
+    >>> report = dovetail.simplify(b.model).report
+    >>> (report.nodes_before, report.nodes_after)
+    (3, 1)
     """
     # Deferred for start-up time: the passes import a third of the operators.
     from dovetail.compare.prove.proof import prove as prove_equal

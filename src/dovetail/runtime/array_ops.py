@@ -43,10 +43,16 @@ def concat(arrays: Sequence[Any], axis: int, out: Any = None) -> Array:
     0. Each is a numpy array of any strides, or supports DLPack (torch, jax). Every element keeps its bits. ``out`` is written
     and returned; it may share memory with the inputs.
 
-    Raises RuleError [node.inputs] without arrays, [shape.rank], [axis.range], [shape.range]; [shape.rank], [shape.disagree],
-    [type.disagree] for arrays that differ. Raises ArgumentTypeError [attribute.value] for an axis that is no integer. Raises
-    EngineError [array.library] for anything but an array; [array.dtype] for elements that are objects; [output.array] for an
-    ``out`` of another shape or type, a read-only one, or one that holds an element twice.
+    Raises RuleError [node.inputs] without arrays, [axis.range], [shape.range], [shape.rank], [shape.disagree], [type.disagree]
+    for arrays that differ. Raises ArgumentTypeError [attribute.value] for an axis that is no integer. Raises EngineError
+    [array.library] for anything but an array; [array.dtype] for elements that are objects; [output.array] for an ``out`` of
+    another shape or type, a read-only one, or one that holds an element twice.
+
+    Source: Concat of ONNX.
+
+    >>> dovetail.concat([np.zeros((1, 2)), np.ones((1, 2))], axis=0)
+    array([[0., 0.],
+           [1., 1.]])
     """
     parts = [_array(item) for item in _items(arrays)]
     shape, axis = _concat_shape(parts, _axis(axis))
@@ -66,8 +72,13 @@ def split(array: Any, lengths: Iterable[int], axis: int, out: Sequence[Any] | No
     0; one of them may be -1, the remainder. A negative axis counts from the end.
 
     Raises RuleError [shape.rank], [axis.range]; [split.sizes] for lengths that do not add up. Raises ArgumentTypeError
-    [attribute.value] for an axis and [split.sizes] for lengths that are no integers. Raises EngineError as :func:`concat`, and
-    [output.array] where two of ``out`` overlap or their number differs from that of the lengths.
+    [attribute.value] for an axis and [split.sizes] for lengths that are no integers. Raises EngineError [output.array] where two
+    of ``out`` overlap or their number differs from that of the lengths, and as :func:`concat`.
+
+    Source: Split of ONNX.
+
+    >>> dovetail.split(np.arange(5), [2, -1], axis=0)
+    [array([0, 1]), array([2, 3, 4])]
     """
     source = _array(array)
     axis = axis_in(_axis(axis), _rank(source))
@@ -90,6 +101,12 @@ def copy(view: Any, out: Any = None) -> Array:
     """Copy a view of any strides, as of transposition or slicing, to a contiguous array. ``out`` is written and returned.
 
     Raises EngineError [array.library], [array.dtype], [output.array] as :func:`concat`.
+
+    Source: Transpose and Slice of ONNX, as numpy writes them.
+
+    >>> dovetail.copy(np.array([[1, 2], [3, 4]]).T)
+    array([[1, 3],
+           [2, 4]])
     """
     source = _array(view)
     target = np.empty(source.shape, source.dtype) if out is None else _writable(out, source.shape, source.dtype)

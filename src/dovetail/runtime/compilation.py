@@ -80,8 +80,13 @@ def compile(
 
     ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 
-    Raises EngineError [argument.value], [cache.folder], [device.unknown], [argument.conflict], [name.unknown],
-    [sharding.spec], UnsupportedError [extra.missing], and the errors of ``load``.
+    Raises EngineError [argument.value], [argument.type], [argument.conflict], [cache.folder], [device.*], [file.changed],
+    [run.memory], [run.time]; RuleError [name.unknown], [sharding.spec]; UnsupportedError [extra.missing], [constant.needed]; and
+    the errors of :func:`load`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.compile(b.model)(x=np.array([[-1, 2]], np.float32))["y"]
+    array([[0., 2.]], dtype=float32)
     """
     if engine not in ("auto", *ENGINES):
         raise EngineError("argument.value", f"engine must be one of {', '.join(('auto', *ENGINES))}, got {engine!r}")
@@ -203,6 +208,14 @@ def plan(
     ``inputs``: arrays by name, or :class:`dovetail.Inputs`; those without an array are random. The plan is for their shapes.
     ``elide`` and ``threads`` are those of :func:`compile`. ``rounds``: the number of timed runs. ``limits``: by default those of
     the model. A notebook shows the report as a figure; its ``html()`` is a standalone page.
+
+    Bytes and seconds are the units of its numbers.
+
+    Raises EngineError [argument.value], [input.*], [run.*], and the errors of :func:`compile`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Concat(b.input("x", "f32", (2,)), b.input("z", "f32", (3,)), axis=0))
+    >>> [(copy.nbytes, copy.reason) for copy in dovetail.plan(b.model, rounds=0).copies]
+    [(8, 'x aliases the input x'), (12, 'z aliases the input z')]
     """
     from dovetail.engine.plan_report import report
     from dovetail.formats import load
@@ -220,5 +233,13 @@ def plan(
 
 @check_keywords
 def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:
-    """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one."""
+    """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one.
+
+    Raises EngineError [input.*], [run.*] for inputs that do not fit, and the errors of :func:`compile` and, where an element
+    breaks a rule, of :func:`interpret`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.run(b.model, np.array([[-1, 2]], np.float32))["y"]
+    array([[0., 2.]], dtype=float32)
+    """
     return compile(model, engine)(inputs)

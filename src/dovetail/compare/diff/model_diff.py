@@ -110,7 +110,14 @@ def diff(a: Model | str | PathLike[str], b: Model | str | PathLike[str], *, limi
 
     Nodes are matched by what they compute and by what reads them. Weights are compared by blocks. Models of different formats or
     opsets are also compared after a conversion in memory, so that what the conversion writes differently is no difference; the
-    ``notes`` say so. Raises what :func:`dovetail.load` raises, for paths.
+    ``notes`` say so.
+
+    Raises FormatError [file.changed], and the errors of :func:`load` for paths.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> with dovetail.Builder() as c: z = c.output("y", c.Abs(c.input("x", "f32", ("n", 2))))
+    >>> dovetail.diff(b.model, c.model)
+    <diff of 'a' and 'b': different; 1 changed>
     """
     models = tuple(each if isinstance(each, Model) else load(each, limits=limits) for each in (a, b))
     for model in models:

@@ -62,9 +62,13 @@ def write_certificate(proof: EqualityProof) -> dict[str, Any]:
 def check_certificate(certificate: Mapping[str, Any], a: Model | str | PathLike[str], b: Model | str | PathLike[str]) -> None:
     """Check a certificate against two files: derive the equality again, with the rewrites that it lists and without searching.
 
-    Raises FormatError [certificate.format] for other data, where its digest does not fit its content, and for one of another
-    version, [certificate.files] for other files, and [certificate.proof] where the
-    equality does not follow, or the matched values are others.
+    Raises FormatError [certificate.format] for other data, a digest that does not fit its content, and another version;
+    [certificate.files] for other files; [certificate.proof] where the equality does not follow, or the matched values are others;
+    and the errors of :func:`load`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Negative(b.Negative(b.input("x", "f32", (2,)))))
+    >>> dovetail.save(b.model, "model.onnx"); dovetail.save(dovetail.simplify(b.model), "small.onnx")
+    >>> dovetail.check_certificate(dovetail.prove("model.onnx", "small.onnx").certificate(), "model.onnx", "small.onnx")
     """
     # Deferred for start-up time.
     from dovetail.formats import load

@@ -28,6 +28,13 @@ def prove(
     numbers cancel: (x + 1e30) - 1e30 equals x. What is not proved is cut into the smallest regions, which run on inputs of
     ``seed``. With ``fit_sizes`` a size that one model fixes and the other leaves open is the fixed one. Without ``regions``
     nothing runs, and the answer has none.
+
+    Raises RuleError [merge.connection], [type.disagree] where inputs or outputs have no counterpart, FormatError [file.changed],
+    and the errors of :func:`load`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Negative(b.Negative(b.input("x", "f32", ("n",)))))
+    >>> dovetail.prove(b.model, dovetail.simplify(b.model)).verdict
+    'bits'
     """
     # Deferred for start-up time: the rules import the operators that they rewrite.
     from dovetail.compare.prove.search import ProofSearch

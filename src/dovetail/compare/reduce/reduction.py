@@ -81,8 +81,14 @@ def reduce(
     ``timeout`` seconds does not fail. ``format``: "onnx" or "openvino", that of the files to check; the model's own by default.
     ``on_progress`` gets a line of text after each smaller model. The ``report`` of the result is a ReduceReport.
 
-    Raises CheckError [argument.value] for a command that cannot be run or no run, [reduce.check] where the check does not fail
-    on the model itself; what :func:`dovetail.save` raises where the model cannot be written.
+    Raises CheckError [argument.value] for a command that cannot be run or no run, [reduce.check] where the check does not fail on
+    the model itself; and the errors of :func:`load` and of :func:`save`.
+
+    Source: delta debugging (Zeller and Hildebrandt, 2002); the timeout is in seconds.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Exp(b.Relu(b.input("x", "f32", (8,)))))
+    >>> dovetail.reduce(b.model, lambda path: "Relu" in str(dovetail.load(path)))
+    <Model '': (x: f32[1]) -> (relu: f32[1]), 1 nodes>
     """
     if max_runs < 1:
         raise CheckError("argument.value", f"the number of runs must be at least 1, got {max_runs}")

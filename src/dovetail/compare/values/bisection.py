@@ -46,6 +46,15 @@ def bisect(
 
     Where the outputs agree, every value is compared once if they fit into ``memory``, else slices are. Of several wrong operators
     one is found: the operators before it are right in every slice that was run.
+
+    Raises EngineError [argument.value] for an engine, [input.unknown], [run.*], UnsupportedError [runtime.missing], and the
+    errors of :func:`load` and of :func:`run`.
+
+    Source: bisection over a topological order; the memory is in bytes.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.bisect(b.model, engine="native", inputs={"x": np.ones((3, 2), np.float32)}).status
+    'agrees'
     """
     check_engines([engine, reference])
     first = model if isinstance(model, Model) else load(model)

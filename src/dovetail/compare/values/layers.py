@@ -61,8 +61,12 @@ def compare_layers(
     ``memory``, bytes of the process, the parts are slices, and values that later ones read lie in a private folder. What an
     engine refuses is computed node by node around the refused node, and goes on from the reference's value.
 
-    Raises EngineError [argument.value], UnsupportedError [runtime.missing], RuleError [input.unknown], [name.unknown],
-    and what the reference raises.
+    Raises EngineError [argument.value], UnsupportedError [runtime.missing], RuleError [input.unknown], [name.unknown], and the
+    errors of :func:`load` and, for the reference, of :func:`run`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.compare_layers(b.model, engines=["interpreter", "native"], inputs={"x": np.ones((3, 2), np.float32)}).agrees
+    True
     """
     names = installed_engines() if engines is None else list(engines)
     if not names:

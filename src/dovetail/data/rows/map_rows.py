@@ -111,7 +111,13 @@ def map_rows(
     host. ``workers``: by default one for each core, or all of the cluster. A call that was interrupted resumes where it stopped
     when it is repeated. ``on_progress`` is called with the state.
 
-    Raises EngineError [job.*] and [batch.*], and the errors of ``load`` and of the dataset.
+    Raises EngineError [argument.*], [batch.*], [dataset.*], [file.*], [folder.*], [input.*], [job.*], [output.*], [run.*],
+    UnsupportedError [extra.missing], and the errors of :func:`load`.
+
+    >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
+    >>> dovetail.save(b.model, "relu.onnx"); np.save("rows.npy", np.zeros((5, 2), np.float32))
+    >>> dovetail.map_rows("relu.onnx", "rows.npy", "results", workers=1).rows
+    5
     """
     start = time.monotonic()
     options = options or MapOptions()

@@ -163,7 +163,11 @@ def _check_stars(names: Sequence[str]) -> None:
 def reshard_graph(recipe: Mapping[str, Any] | StrPath, input: StrPath) -> Model:
     """Return the graph that a recipe is for the tensors of ``input``, to be shown, changed and passed to ``reshard``.
 
-    Raises RuleError [reshard.recipe], and what ``reshard`` raises for the input.
+    Raises RuleError [reshard.recipe], and the errors of :func:`reshard` for the input.
+
+    >>> np.save("w.npy", np.zeros((2, 3)))
+    >>> dovetail.reshard_graph({"transpose": {"w": [1, 0]}}, "w.npy").outputs
+    [<output:w: f64[3, 2]>]
     """
     checked = read_recipe(recipe)
     with open_tensors(input) as tensors:

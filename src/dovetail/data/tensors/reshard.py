@@ -97,7 +97,15 @@ def reshard(
     tensors that are written as they are. ``memory`` bounds the process, buffers included.
 
     A file appears under its name when it is complete. A run that was interrupted is continued by the same call; ``restart``
-    writes every file anew. Raises UnsupportedError [reshard.operator] and others, EngineError [reshard.*], FormatError.
+    writes every file anew.
+
+    Raises UnsupportedError [reshard.operator]; RuleError [reshard.recipe], [reshard.tensor], [dtype.*], [argument.*]; EngineError
+    [dataset.*], [folder.*], [input.*], [name.*], [path.*]; FormatError [array.file]; and the errors of :func:`load`.
+
+    >>> with dovetail.Builder() as b: y = b.output("output:w", b.Transpose(b.input("input:w", "f64", (2, 3)), [1, 0]))
+    >>> np.save("w.npy", np.zeros((2, 3)))
+    >>> dovetail.reshard(b.model, "w.npy", "transposed").files
+    ('w.npy',)
     """
     begin = time.monotonic()
     budget_bytes = parse_size(memory, "memory")
