@@ -44,6 +44,13 @@ def test_each_how_to_page_has_an_example_that_runs() -> None:
     assert linked == pages
 
 
+def test_readme_groups_the_commands_as_the_help_does() -> None:
+    cli = importlib.import_module("dovetail.cli")
+    rows = re.findall(r"^\| ([A-Z][\w ]+) \| ((?:`\w+`(?:, )?)+) \|$", (ROOT / "README.md").read_text(), re.M)
+    assert {title: tuple(re.findall(r"\w+", names)) for title, names in rows} == cli.SECTIONS
+    assert sorted(name for names in cli.SECTIONS.values() for name in names) == sorted(cli.COMMANDS)
+
+
 COMMAND_LINES = sorted(
     {
         line.strip().removeprefix("$ ")

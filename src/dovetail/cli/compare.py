@@ -41,7 +41,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 @click.option("--bisect", "is_bisect", is_flag=True, help="Find the first operator that is wrong given right inputs.")
 @click.option("--part", type=click.Path(), metavar="FILE", help="The file for that operator, beside its .npz [part.onnx].")
 @click.option("--memory", type=Bytes(), help="Run slices of the graph, so that the process stays below this: 500MB.")
-@click.option("--tolerance", type=click.FloatRange(min=0), help="Allowed difference as a share of the largest magnitude.")
+@options.tolerance
 @click.option("--value", "values", multiple=True, metavar="NAME", help="Compare this value alone [all].")
 @click.option("--all", "is_all", is_flag=True, help="Print every value, not only the first and the differing ones.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write a page with the plot of the error over depth.")

@@ -48,14 +48,8 @@ def _command_that_finds_it(
 @saving
 @click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
 @click.option("--prove", is_flag=True, help="Prove the target equal to the source for all inputs and sizes, without running it.")
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    help="Allowed difference as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp].",
-)
-@click.option(
-    "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs for --verify; random ones for the rest."
-)
+@options.tolerance
+@options.inputs
 @options.dims
 @options.seed
 @loading

@@ -22,7 +22,7 @@ REFRESH_SECONDS = 0.5
 @click.command("map")
 @options.model
 @click.argument("source", metavar="INPUT", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="The folder of the results.")
+@options.folder
 @click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs the workers.")
 @click.option("--address", help="The address of a Ray or Dask cluster; else one is started on this host.")
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes (default: one per core, or all of the cluster).")
@@ -39,7 +39,7 @@ REFRESH_SECONDS = 0.5
 @click.option("--image-std", metavar="R,G,B", help="Divide by these after --image-mean, per channel.")
 @click.option("--part-rows", type=click.IntRange(min=1), help="Rows that are written together [from their time and size].")
 @click.option("--max-errors", type=click.IntRange(min=0), help="End the job when more rows are at fault.")
-@click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
+@options.restart
 @LIMIT
 @options.as_json
 def map(

@@ -15,7 +15,7 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 
 @click.command()
 @options.source
-@click.option("-o", "--output", "target", required=True, type=click.Path(), help="The file to write; - is ONNX on stdout.")
+@options.target
 @click.option(
     "--dim",
     "dims",
@@ -26,9 +26,7 @@ COMPARISONS = ("output", "batch", "max abs", "max rel", "")
 @click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZE,...", help="The whole shape of an input: x=1,3,224,W.")
 @saving
 @click.option("--verify/--no-verify", default=True, help="Compare each sample with the original at several batches [on].")
-@click.option(
-    "-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs of SOURCE to make the samples of; else random."
-)
+@options.inputs
 @options.seed
 @loading
 @options.as_json

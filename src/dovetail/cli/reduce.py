@@ -13,7 +13,7 @@ from dovetail.cli.output import STREAM, load, loading, narrate, say_json, table
 @click.command()
 @options.model
 @click.option("--check", "command", required=True, metavar="COMMAND", help="The command that fails; {} is the model's path.")
-@click.option("-o", "target", required=True, type=click.Path(), help="The file to write: .onnx or .xml.")
+@options.target
 @click.option("--exit-code", type=click.IntRange(min=1), help="The exit code that is the failure [any but 0].")
 @click.option(
     "--timeout", default=60.0, show_default=True, type=click.FloatRange(min=0.01), help="Seconds of a run, after which it passes."

@@ -11,12 +11,12 @@ from dovetail.cli.output import load, loading, progress, say_json
 @click.command()
 @click.argument("graph", type=click.Path())
 @click.argument("source", metavar="INPUT", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="The folder of the results.")
+@options.folder
 @click.option("--shards", type=click.IntRange(min=1), help="The number of files.")
 @click.option("--max-shard-size", metavar="SIZE", help="A file ends before it exceeds this, such as 5GB.")
 @click.option("--memory", metavar="SIZE", default="500MB", show_default=True, help="A bound of the process.")
 @click.option("--keep", multiple=True, metavar="PATTERN", help="Tensors that are copied to the results, by a shell pattern.")
-@click.option("--restart", is_flag=True, help="Remove what an earlier job wrote into the folder, and begin anew.")
+@options.restart
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that copy [one for each core, at most 4].")
 @loading
 @options.as_json

@@ -12,7 +12,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
 
 @click.command()
 @options.model
-@click.option("-o", "--output", "target", type=click.Path(), required=True, help="The file to write (.onnx, .xml), or -.")
+@options.target
 @click.option("--keep", multiple=True, metavar="PASS", help="Apply this pass, and no other that is not named.")
 @click.option("--skip", multiple=True, metavar="PASS", help="Leave this pass out.")
 @click.option("--fuse", multiple=True, metavar="OPERATOR", help="Fuse into Gelu, LayerNormalization, or all: changes rounding.")
@@ -23,11 +23,7 @@ from dovetail.cli.transformation import FileOptions, saving, split_names
     is_flag=True,
     help="Prove the result equal for all inputs; run before and after each pass, and take back one that changes an answer.",
 )
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    help="Allowed difference for --prove as a share of the largest magnitude [1e-4; f16 and smaller: 4 ulp].",
-)
+@options.tolerance
 @options.seed
 @click.option("--types", is_flag=True, help="Write all types and default attributes into an ONNX file.")
 @saving
