@@ -79,11 +79,12 @@ def load(
     memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in place while the model is
     in use: compiling and saving then raise [file.changed], and a run that reads beyond the new end of the file ends the process.
 
-    Raises FormatError (the file violates its format: [data.*], [file.*], [format.*], [graph.*], [ir.*], [name.*], [opset.*],
-    [path.*], [proto.*], [text.*], [value.*]; MissingFileError [file.missing], also a FileNotFoundError, where there is none),
-    UnsupportedError (dovetail cannot represent it exactly: [extra.missing], [limits.*], [op.*], [tree.*], [training.*]),
-    RuleError (the model violates an operator's rule, as in :func:`infer`), EngineError [run.memory], [run.time], [argument.*];
-    each with every independent fault in ``diagnostics``. OSError where the file cannot be opened.
+    Raises FormatError (the file violates its format: [data.*], [file.*], [format.*], [graph.*], [initializer.input], [ir.*],
+    [metadata.*], [name.*], [nchwc.block], [opset.*], [path.*], [proto.*], [text.*], [value.*]; MissingFileError [file.missing],
+    also a FileNotFoundError, where there is none), UnsupportedError (dovetail cannot represent it exactly: [extra.missing],
+    [limits.*], [op.*], [training.*]), RuleError (the model violates an operator's rule, as in :func:`infer`), EngineError
+    [run.memory], [run.time], [argument.*]; each with every independent fault in ``diagnostics``. OSError where the file cannot be
+    opened.
 
     Source: the specifications of ONNX and of OpenVINO IR 10 and 11.
 
@@ -198,8 +199,8 @@ def save(
 
     Raises UnsupportedError with all nodes that the target cannot express ([op.*], [constant.*], [opset.*], [type.*],
     [quantize.*], [grad.*]), [write.mismatch] where the file would not mean the same as the model; FormatError [argument.*],
-    [data.*], [dtype.*], [file.*], [format.*], [graph.*], [metadata.*], [name.*], [path.*], [ir.*], [text.*]; and the errors of
-    :func:`infer`.
+    [data.*], [dtype.*], [file.*], [format.*], [graph.*], [initializer.input], [metadata.*], [name.*], [nchwc.block], [path.*],
+    [proto.*], [ir.*], [text.*], [training.*], [value.*]; and the errors of :func:`infer`.
 
     Source: the specifications of ONNX and of OpenVINO IR 11.
 

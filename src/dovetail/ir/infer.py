@@ -115,9 +115,10 @@ def infer(model: Model) -> Model:
 
     :func:`dovetail.infer_report` also solves the equations between dimensions that operators demand.
 
-    Raises RuleError with every independent fault in its ``diagnostics``: [attribute.*], [axis.*], [constant.*], [dtype.*],
-    [index.*], [input.*], [node.*], [op.*], [reshape.*], [sequence.*], [shape.*], [split.*], [state.*], [subgraph.*], [type.*];
-    UnsupportedError [limits.exceeded].
+    Raises RuleError with every independent fault in its ``diagnostics``: [argument.*], [array.*], [attention.heads],
+    [attribute.*], [axis.*], [constant.*], [default.needed], [dtype.*], [index.*], [input.*], [loop.*], [name.*], [node.*],
+    [op.*], [quantize.type], [reshape.*], [sequence.*], [shape.*], [split.*], [state.*], [subgraph.*], [tree.nodes], [type.*].
+    Raises UnsupportedError [extra.missing], [inference.steps], [limits.exceeded], EngineError [run.*].
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Concat(x := b.input("x", "f32", ("n", 2)), x, axis=0))
     >>> dovetail.infer(b.model).outputs

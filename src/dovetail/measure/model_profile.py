@@ -258,7 +258,7 @@ def profile(
     engine, by default as many as fit into two seconds. The first native run ends at the limit ``seconds``, 20 by default.
 
     Raises EngineError [run.time], [argument.value]; UnsupportedError [runtime.missing] for an engine that is not installed; and
-    the errors of :func:`plan`. A peer that refuses the model has the reason in its ``notes``.
+    the errors of :func:`run`. A peer that refuses the model has the reason in its ``notes``.
 
     Source: the roofline model (Williams et al., 2009); times are in seconds.
 

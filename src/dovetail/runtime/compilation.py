@@ -81,8 +81,8 @@ def compile(
     ``device``: options of the engines "jax" and "torch", which take ``limits`` and no other option (docs/howto/devices.md).
 
     Raises EngineError [argument.value], [argument.type], [argument.conflict], [cache.folder], [device.*], [file.changed],
-    [run.memory], [run.time]; RuleError [name.unknown], [sharding.spec]; UnsupportedError [extra.missing], [constant.needed]; and
-    the errors of :func:`load`.
+    [plan.fault], [run.*], [runtime.run]; RuleError [name.unknown], [sharding.spec]; UnsupportedError [extra.missing],
+    [constant.needed]; and the errors of :func:`load`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.compile(b.model)(x=np.array([[-1, 2]], np.float32))["y"]
@@ -211,7 +211,11 @@ def plan(
 
     Bytes and seconds are the units of its numbers.
 
-    Raises EngineError [argument.value], [input.*], [run.*], and the errors of :func:`compile`.
+    Bytes and seconds are the units of its numbers.
+
+    Bytes and seconds are the units of its numbers.
+
+    Raises EngineError [argument.value], [input.*], [run.*], and the errors of :func:`compile` and of :func:`run`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Concat(b.input("x", "f32", (2,)), b.input("z", "f32", (3,)), axis=0))
     >>> [(copy.nbytes, copy.reason) for copy in dovetail.plan(b.model, rounds=0).copies]
@@ -235,8 +239,8 @@ def plan(
 def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:
     """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one.
 
-    Raises EngineError [input.*], [run.*] for inputs that do not fit, and the errors of :func:`compile` and, where an element
-    breaks a rule, of :func:`interpret`.
+    Raises EngineError [input.*], [program.*], [run.*], [runtime.*] for inputs that do not fit, and the errors of :func:`compile`
+    and, where an element breaks a rule, of :func:`interpret`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.run(b.model, np.array([[-1, 2]], np.float32))["y"]

@@ -70,7 +70,7 @@ def compare_layers(
     """
     names = installed_engines() if engines is None else list(engines)
     if not names:
-        raise EngineError("engine.unknown", "a comparison needs two engines, got none")
+        raise EngineError("argument.value", "a comparison needs two engines, got none")
     check_engines(names)
     base = names[0]
     chosen = dict.fromkeys(names if other is None or engines is None or len(names) == 1 else names[1:])

@@ -111,8 +111,8 @@ def map_rows(
     host. ``workers``: by default one for each core, or all of the cluster. A call that was interrupted resumes where it stopped
     when it is repeated. ``on_progress`` is called with the state.
 
-    Raises EngineError [argument.*], [batch.*], [dataset.*], [file.*], [folder.*], [input.*], [job.*], [output.*], [run.*],
-    UnsupportedError [extra.missing], and the errors of :func:`load`.
+    Raises EngineError [argument.*], [array.file], [batch.*], [cache.folder], [dataset.*], [file.*], [folder.*], [input.*],
+    [job.*], [output.*], [program.*], [run.*], UnsupportedError [extra.missing], and the errors of :func:`load`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.save(b.model, "relu.onnx"); np.save("rows.npy", np.zeros((5, 2), np.float32))

@@ -29,9 +29,9 @@ def interpret(model: Model, inputs: Mapping[str, Array] | Several[Array], xp: Na
     ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
     converted) and so are the results.
 
-    Raises EngineError [array.*], [input.*], [output.*], [run.*], [index.range], [loop.*] where inputs do not fit the model or
-    elements break a rule; UnsupportedError [array.dtype] where the library lacks an element type, [op.*]; and the errors of
-    :func:`infer`.
+    Raises EngineError [array.*], [input.*], [output.*], [run.*], [index.range], [loop.*], [program.*] where inputs do not fit the
+    model or elements break a rule; UnsupportedError [array.dtype] where the library lacks an element type, [op.*]; and the errors
+    of :func:`infer`.
 
     >>> with dovetail.Builder() as b: y = b.output("y", b.Relu(b.input("x", "f32", ("n", 2))))
     >>> dovetail.interpret(b.model, {"x": np.array([[-1, 2]], np.float32)})["y"]
