@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dovetail.passes.inference_report import InferenceReport, infer_report
     from dovetail.passes.merge import merge
     from dovetail.passes.rebatch import rebatch
-    from dovetail.passes.rebatching.search import RebatchReport
     from dovetail.passes.simplify import SimplifyReport, simplify
     from dovetail.runtime.array_ops import concat, copy, split
     from dovetail.runtime.compilation import DeviceOptions, compile, plan, run
@@ -72,7 +71,6 @@ __all__ = [
     "ModelReport",
     "Node",
     "Program",
-    "RebatchReport",
     "ReduceReport",
     "ReshardReport",
     "RuleError",
@@ -143,7 +141,6 @@ _MODULES = {
     "ir.extract": "extract",
     "passes.merge": "merge",
     "passes.rebatch": "rebatch",
-    "passes.rebatching.search": "RebatchReport",
     "passes.simplify": "SimplifyReport simplify",
     "passes.check": "check",
 }

@@ -32,6 +32,7 @@ from dovetail.ir.graph import VALUE_LIMIT
 from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.ir.substitution import map_elements
+from dovetail.ir.suggestions import closest
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Size, Tensor, Type, Unknown, View, is_static, static
 
 if TYPE_CHECKING:
@@ -305,9 +306,6 @@ def _register(cls: type[Op]) -> None:
 
 def unknown_attribute(cls: type[Op], name: str) -> RuleError:
     """Return the error for an attribute that an operator lacks, with the closest name that it has."""
-    # Deferred for start-up time: only an error needs it.
-    from dovetail.ir.suggestions import closest
-
     if any(port.name == name for port in cls.signature.inputs):
         return RuleError("attribute.unknown", f"{name!r} is an input of {cls.__name__}; inputs are positional")
     return RuleError("attribute.unknown", f"{cls.__name__} has no attribute {name!r}{closest(name, cls.fields_by_name)}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.errors import MissingAttributeError
 from dovetail.ir.op import REGISTRY, Op
+from dovetail.ir.suggestions import closest
 
 _MAPPED_NAME = re.compile(r"\W*(?:[\w.]+:)?(\w+)")
 """The name of the foreign operator in an op mapping."""
@@ -71,9 +72,6 @@ def operator_class(kind: str) -> type[Op]:
 
 def _suggest_operator(name: str) -> str:
     """Return the text that suggests an operator: one that ONNX or OpenVINO calls ``name``, else one with a similar name."""
-    # Deferred for start-up time: only an error needs it.
-    from dovetail.ir.suggestions import closest
-
     for operator, cls in REGISTRY.items():
         for line in (*cls.onnx, *cls.openvino):
             match = _MAPPED_NAME.match(line)
