@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
+from dovetail.laws.terms.keys import digest
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.shape_values import elements_over_sizes
 from dovetail.passes.simplification.rules import Target, can_replace
@@ -55,7 +55,7 @@ def _keys(node: Node, forms: set[Hashable]) -> list[Hashable]:
     if isinstance(op, Constant):
         key = _form_of(op)
         is_compared = key in forms and _is_comparable(op.data) and not _is_quantized(node)
-        return [("constant", *key, _digest(op.data))] if is_compared else []
+        return [("constant", *key, digest(op.data))] if is_compared else []
     if isinstance(op, Foreign) or op.holds_graphs or not node.inputs or draws(op, node.inputs):
         return []
     inputs = [0 if x is None else id(x) for x in node.inputs]
@@ -115,10 +115,3 @@ def _is_quantized(node: Node) -> bool:
 
 def _is_comparable(data: np.ndarray[Any, Any]) -> bool:
     return not data.dtype.hasobject or data.size <= MAX_TEXTS
-
-
-def _digest(data: np.ndarray[Any, Any]) -> Hashable:
-    if data.dtype.hasobject:
-        return tuple(data.reshape(-1).tolist())
-    flat = np.ascontiguousarray(data).reshape(-1)
-    return blake2b(flat.view(np.uint8).data, digest_size=32).digest()

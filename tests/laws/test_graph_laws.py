@@ -1,0 +1,99 @@
+"""Each law that a pass of simplify applies: the same results before and after, for sizes of 0, 1 and more of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assertions import assert_close, assert_same_bits
+from dovetail import Builder
+from dovetail.compare.verification.rewrites import run_row_major
+from dovetail.ir import dtypes
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model, Node
+from dovetail.laws.law import Law, Result
+from dovetail.laws.table import LAWS
+from dovetail.passes.simplification.rules import Target, apply_rules
+from dovetail.passes.simplify import count_nodes
+
+ROW, MATRIX = np.float32([3, 0.5]), np.float32([[1, 2], [3, 4]])
+PATTERNS: dict[str, Callable[[Any, Any], Any]] = {
+    "Cast, drop_cast": lambda b, x: b.Cast(b.Cast(x, to=dtypes.f64), to=dtypes.f32),
+    "CastLike, write_cast": lambda b, x: b.CastLike(x, b.constant(np.int32(1))),
+    "Concat, merge_parts": lambda b, x: b.Concat(b.Slice(x, [0], [1], [1]), b.Slice(x, [1], [2], [1]), axis=1),
+    "Concat, take_only_operand": lambda b, x: b.Concat(x, axis=0),
+    "Dropout, drop_dropout": lambda b, x: b.Dropout(x),
+    "Expand, drop_same_shape": lambda b, x: b.Expand(x, [1, 2]),
+    "Expand, merge_expands": lambda b, x: b.Expand(b.Expand(x, [3, 1, 2]), [3, 1, 1]),
+    "Expand, write_constant_expand": lambda b, x: b.Expand(x, b.Shape(x)),
+    "Add, fuse_gemm": lambda b, x: b.Add(b.MatMul(x, MATRIX), ROW),
+    "Identity, take_input": lambda b, x: b.Identity(x),
+    "Multiply, drop_neutral": lambda b, x: b.Multiply(x, np.float32(1)),
+    "Multiply, fold_into_weights": lambda b, x: b.Multiply(b.MatMul(x, MATRIX), ROW),
+    "Negative, cancel_inverse": lambda b, x: b.Negative(b.Negative(x)),
+    "Pad, drop_empty_pad": lambda b, x: b.Pad(x, [0, 0, 0, 0]),
+    "Relu, drop_repetition": lambda b, x: b.Relu(b.Relu(x)),
+    "Reshape, drop_same_shape": lambda b, x: b.Reshape(x, [0, 2]),
+    "Reshape, merge_reshapes": lambda b, x: b.Reshape(b.Reshape(x, [-1, 1, 2]), [-1, 2]),
+    "Reshape, write_constant_reshape": lambda b, x: b.Reshape(x, b.Concat(b.Shape(x), [1], axis=0)),
+    "Resize, drop_same_resize": lambda b, x: b.Resize(x, None, np.float32([1, 1]), mode="nearest"),
+    "Slice, drop_whole_slice": lambda b, x: b.Slice(x, [0], [2], [1]),
+    "Slice, merge_slices": lambda b, x: b.Slice(b.Slice(x, [1], [3], [0]), [0], [1], [0]),
+    "Slice, write_constant_slice": lambda b, x: b.Slice(x, [0], b.Gather(b.Shape(x), [0]), [0]),
+    "Split, take_only_part": lambda b, x: b.Split(x, [2], axis=1, outputs=1),
+    "Split, undo_concat": lambda b, x: b.Split(b.Concat(x, b.Relu(x), axis=1), [2, 2], axis=1, outputs=2)[1],
+    "Tile, drop_tile_of_ones": lambda b, x: b.Tile(x, [1, 1]),
+    "Transpose, drop_sorted_transpose": lambda b, x: b.Transpose(x, [0, 1]),
+    "Transpose, merge_transposes": lambda b, x: b.Transpose(b.Transpose(x, [1, 0]), [1, 0]),
+    "Where, take_chosen_operand": lambda b, x: b.Where(np.array([True, True]), x, b.Relu(x)),
+    "Add, read_before_expand": lambda b, x: b.Add(b.Expand(ROW, b.Shape(x)), x),
+}
+"""A graph of each law by the operator and the function of the law, of a matrix [n, 2]."""
+ELSEWHERE = {"inline_known_branch"}
+"""Laws of subgraphs, which test_branches.py runs."""
+
+
+def law_of(name: str) -> tuple[str, Law]:
+    kind, function = name.split(", ")
+    laws = [law for law in LAWS if law.rewrite.__name__ == function]
+    classes = {each.__name__: each for each in map(type, (node.op for node in model_of(name).graph.nodes))}
+    (law,) = (law for law in laws if law.is_about(classes[kind]))
+    return kind, law
+
+
+def model_of(name: str) -> Model:
+    b = Builder()
+    y = PATTERNS[name](b, b.input("x", "f32", ("n", 2)))
+    b.output("y", b.Unsqueeze(y[0] if isinstance(y, list | tuple) else y, [0]))
+    return b.model
+
+
+def test_each_law_of_a_pass_has_a_graph() -> None:
+    applied = {law.rewrite.__name__ for law in LAWS if law.shrinks}
+    assert {name.split(", ")[1] for name in PATTERNS} == applied - ELSEWHERE
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_law_keeps_the_results_and_makes_no_graph_larger(name: str) -> None:
+    kind, law = law_of(name)
+    before = model_of(name)
+    after = copy_model(before)
+
+    def rule(b: Builder, node: Node) -> Result:
+        return law.rewrite(b, node.op, node.inputs, [y.type for y in node.outputs])
+
+    rules = {type(node.op): rule for node in after.graph.nodes if type(node.op).__name__ == kind}
+    assert apply_rules(after.graph, rules, Target())
+    assert count_nodes(after.graph) <= count_nodes(before.graph)
+    for size in (0, 1, 4):
+        x = np.random.default_rng(size).standard_normal((size, 2)).astype(np.float32)
+        if x.size:
+            x[0] = np.nan, -0.0
+        ours, theirs = (run_row_major(model, {"x": x})["y"] for model in (after, before))
+        if law.over_reals:
+            assert_close(ours, theirs, 1e-6, name)
+        else:
+            assert_same_bits(ours, theirs, name)
