@@ -69,10 +69,11 @@ def model_of(name: str) -> Model:
 
 
 def refused(model: Model) -> str:
-    """Return the code of the error that the verifier raises for the plan that the planner makes."""
+    """Return the message of the error that the verifier raises for the plan that the planner makes."""
     with pytest.raises(EngineError) as caught:
         Engine(model, threads=1)({"x": np.ones((2, 4, 3, 4), np.float32)})
-    return caught.value.code
+    assert caught.value.code == "plan.fault"
+    return caught.value.message
 
 
 @pytest.fixture(autouse=True)
@@ -97,12 +98,12 @@ def test_parts_in_the_wrong_order_are_refused(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(alias_assignment, "whole_map", in_any_order)
     monkeypatch.setattr(AliasMap, "windows_to_copy", lambda aliases, call: [])
-    assert refused(model_of("out of order")) == "plan.fault"
+    assert "holds other elements" in refused(model_of("out of order"))
 
 
 def test_a_part_that_is_still_read_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlay, "_precedes", lambda *arguments: True)
-    assert refused(model_of("over a part that is read")) == "plan.fault"
+    assert "holds other elements" in refused(model_of("over a part that is read"))
 
 
 def test_a_call_before_its_operands_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +118,7 @@ def test_a_call_before_its_operands_is_refused(monkeypatch: pytest.MonkeyPatch) 
         return plan
 
     monkeypatch.setattr("dovetail.engine.engine.make_plan", plan_in_any_order)
-    assert refused(model_of("in order")) == "plan.fault"
+    assert "was not written everywhere" in refused(model_of("in order"))
     assert reversed_plans
 
 
@@ -136,7 +137,7 @@ def test_any_operand_elsewhere_is_refused(name: str) -> None:
             if operands[place].buffer != 0:
                 continue
             operands[place] = operands[place]._replace(offset=operands[place].offset + rng.choice((16, 48, 192)))
-            with pytest.raises(EngineError, match=r"clobbered|unwritten|overlap|bounds"):
+            with pytest.raises(EngineError, match=r"plan\.fault"):
                 check(plan, engine.graph, tensor_map)
             refusals += 1
     assert refusals
