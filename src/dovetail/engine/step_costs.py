@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from dovetail.engine.memory.tensor import RunTensor, TensorMap
+from dovetail.engine.memory.tensor import TensorMap
 from dovetail.engine.plan import Operand, Step
 from dovetail.engine.rewrite.fold_batchnorm import ScaledConv
 from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
-from dovetail.engine.rewrite.recurrent import RecurrentSteps
 from dovetail.ir.graph import Graph, Node
-from dovetail.ir.op import Op, has
-from dovetail.ops.elementwise.cast import Cast, CastLike
-from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.ops.nn.conv import Conv, ConvTranspose
-from dovetail.ops.nn.group_conv import GroupConv
-from dovetail.ops.nn.pool import AveragePool, MaxPool
+from dovetail.ops.linalg.matmul import Gemm
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
-
-Tensors = list[RunTensor | None]
 
 
 class StepCost(NamedTuple):
@@ -45,7 +38,7 @@ def cost_of(step: Step, tensor_map: TensorMap, multiply_adds: int | None = None)
     nodes = step.call.nodes if step.call is not None else ()
     written = sum(map(_bytes_of, step.writes))
     reads = [0 if operand is None else _bytes_of(operand) for operand in step.reads]
-    if reads and any(isinstance(node.op, GATHERS) for node in nodes):
+    if reads and any(isinstance(node.op, Gather | GatherElements | GatherND) for node in nodes):
         reads[0] = min(reads[0], written)
     operations = sum(
         2 * multiply_adds if multiply_adds is not None and isinstance(node.op, Conv) else operations_of(node, tensor_map)
@@ -66,73 +59,12 @@ def _bytes_of(operand: Operand) -> int:
 
 def operations_of(node: Node, tensor_map: TensorMap) -> int:
     """Return the arithmetic operations of a node; 0 where a shape is unknown before the run."""
-    inputs: Tensors = [None if x is None else tensor_map.of(x) for x in node.inputs]
-    outputs = [tensor_map.of(y) for y in node.outputs]
-    if any(tensor is not None and tensor.shape is None for tensor in (*inputs, *outputs)) or not outputs:
+    tensors = [None if value is None else tensor_map.of(value) for value in (*node.inputs, *node.outputs)]
+    if any(tensor is not None and tensor.shape is None for tensor in tensors) or not node.outputs:
         return 0
-    for kinds, rule in RULES:
-        if isinstance(node.op, kinds):
-            return rule(node.op, inputs, outputs[0])
-    if has(node.op, "windows"):
-        return 0
-    return max(tensor.count for tensor in (*inputs, *outputs) if tensor is not None)
-
-
-def _matmul(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    first = _present(inputs[0]).sizes
-    is_transposed = op.transpose_a and len(first) > 1
-    return 2 * out.count * (first[-2 if is_transposed else -1] if first else 1)
-
-
-def _conv(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    """Return 2 * outputs * (input channels of a group) * (kernel elements)."""
-    weights = _present(inputs[1])
-    return 2 * out.count * (weights.count // max(weights.sizes[0], 1))
-
-
-def _group_conv(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    """Return the operations with weights [groups, outputs, inputs, *kernel]."""
-    weights = _present(inputs[1])
-    return 2 * out.count * (weights.count // max(prod(weights.sizes[:2]), 1))
-
-
-def _conv_transpose(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    """Return 2 * inputs * (output channels of a group) * (kernel elements)."""
-    weights = _present(inputs[1])
-    return 2 * _present(inputs[0]).count * (weights.count // max(weights.sizes[0], 1))
-
-
-def _recurrent(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    """Return the operations of the products with the recurrent weights, [directions, gates * hidden, hidden]."""
-    projected, weights = _present(inputs[0]), _present(inputs[1])
-    return 2 * prod(projected.sizes[:2]) * weights.count
-
-
-def _pool(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    size: int = prod(op.kernel_shape)
-    return out.count * size
-
-
-def _none(op: Any, inputs: Tensors, out: RunTensor) -> int:
-    return 0
-
-
-def _present(tensor: RunTensor | None) -> RunTensor:
-    assert tensor is not None
-    return tensor
-
-
-GATHERS = (Gather, GatherElements, GatherND)
-RULES: tuple[tuple[type[Op] | tuple[type[Op], ...], Callable[[Any, Tensors, RunTensor], int]], ...] = (
-    ((MatMul, Gemm), _matmul),
-    ((Conv, QuantizedConv), _conv),
-    (GroupConv, _group_conv),
-    (ConvTranspose, _conv_transpose),
-    (RecurrentSteps, _recurrent),
-    ((AveragePool, MaxPool), _pool),
-    ((*GATHERS, Cast, CastLike), _none),
-)
-"""The rule that counts the operations of an operator, by class; the first that fits."""
+    shapes = [None if tensor is None else tensor.sizes for tensor in tensors]
+    count = len(node.inputs)
+    return node.op.operations(shapes[:count], [shape for shape in shapes[count:] if shape is not None])
 
 
 class Origins:

@@ -47,6 +47,8 @@ REGISTRY: Registry[type[Op]] = Registry()
 """The operators by name."""
 RuleInput: TypeAlias = Any
 """One input of a rule; a subclass declares each as View, Value or Array, or as optional."""
+Sizes: TypeAlias = tuple[int, ...]
+"""A static shape."""
 RuleShape: TypeAlias = Several[Size | Bounded | None]
 """A shape as a rule returns it, with unknown sizes."""
 
@@ -113,6 +115,18 @@ class Op:
     holds_graphs: ClassVar[bool] = False
     sizes_depend_on_data: ClassVar[bool] = False
     selects_by_score: ClassVar[bool] = False
+    is_in_catalog: ClassVar[bool] = True
+    """Whether the operator stands for one of a specification; False for those that only this IR has."""
+    moves_elements: ClassVar[bool] = False
+    """Whether each element of the output is one of the input, or a fill value: true of all operators with ``windows``."""
+    rounds_half_once: ClassVar[bool] = True
+    """Whether a half-precision result is that of f32, rounded once; False where elements move, or types have own rounding."""
+    decomposes_in_f32: ClassVar[bool] = False
+    """Whether the parts of a decomposition of half precision are computed in f32."""
+    is_composite: ClassVar[bool] = False
+    """Whether the specification composes it of others: ``decompose`` gives the same bits as ``evaluate``."""
+    commutes_with_rounding: ClassVar[bool] = False
+    """Whether it gives the same result before its first input is rounded to a narrower float and after."""
     _defaults: ClassVar[dict[str, Any]] = {}
     _required: ClassVar[tuple[str, ...]] = ()
     _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}
@@ -136,6 +150,7 @@ class Op:
         if sig is not None:
             cls.sig = sig
             cls.signature = parse_signature(sig)
+        cls.moves_elements = cls.moves_elements or "windows" in cls.__dict__
         cls.onnx = (onnx,) if isinstance(onnx, str) else onnx
         cls.openvino = (openvino,) if isinstance(openvino, str) else openvino
         own = {
@@ -281,6 +296,19 @@ class Op:
     def is_commutative(self, *xs: RuleInput) -> bool:
         """Return whether these inputs may change places: the result has the same bits, payloads of NaN aside."""
         return False
+
+    def multiply_adds(self, inputs: Several[Sizes | None], output: Sizes) -> int:
+        """Return the multiplications that a contraction adds up, for static shapes of the inputs and the first output."""
+        raise NotImplementedError
+
+    def operations(self, inputs: Several[Sizes | None], outputs: Several[Sizes]) -> int:
+        """Return the arithmetic operations for static shapes.
+
+        The default is two per multiply-add of a contraction, none for movement, else one per element of the largest tensor.
+        """
+        if has(self, "multiply_adds"):
+            return 2 * self.multiply_adds(inputs, outputs[0])
+        return 0 if self.moves_elements else max(prod(shape) for shape in (*inputs, *outputs) if shape is not None)
 
     def canonical(self, *xs: RuleInput) -> Op:
         """Return an equivalent operator for these inputs with attributes in normal form: axes counted from the front."""

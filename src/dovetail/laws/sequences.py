@@ -13,29 +13,13 @@ from dovetail.ir import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, disconnect, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ir.op import bodies
+from dovetail.ir.op import bodies, has
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Sequence, Tensor, Unknown, axis_in, dtype_in
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.ops.sequence.optional import Optional, OptionalGetElement, OptionalHasElement
-from dovetail.ops.sequence.sequence import (
-    ConcatFromSequence,
-    SequenceAt,
-    SequenceConstruct,
-    SequenceEmpty,
-    SequenceErase,
-    SequenceInsert,
-    SequenceLength,
-    SplitToSequence,
-    elements_of_sequence,
-)
-
-SEQUENCE_MAKERS = (Optional, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert, SplitToSequence)
-
-
-SEQUENCE_READERS = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
-"""Operators whose ``decompose`` writes tensors where the elements of the sequence or the optional value are known."""
+from dovetail.ops.sequence.optional import OptionalGetElement
+from dovetail.ops.sequence.sequence import ConcatFromSequence, SequenceInsert, SequenceOp, elements_of_sequence
 
 
 def eliminate_sequences(graph: Graph) -> int:
@@ -58,7 +42,7 @@ def _eliminate(b: Builder, node: Node) -> Any:
 
 def decompose_sequence_op(b: Builder, node: Node) -> Any:
     """Decompose a reader of sequences or optional values; None where its elements are unknown."""
-    if not isinstance(node.op, SEQUENCE_READERS):
+    if not isinstance(node.op, SequenceOp) or not has(node.op, "decompose"):
         return None
     try:
         inputs: list[Any] = node.inputs
@@ -81,9 +65,9 @@ def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
     """Move the maker of the first sequence among the inputs into the subgraphs."""
     start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scan_inputs)
     for index, x in enumerate(node.inputs[start:], start):
-        if x is None or isinstance(x.type, Tensor) or x.node is None or not isinstance(x.node.op, SEQUENCE_MAKERS):
+        maker = None if x is None or isinstance(x.type, Tensor) else x.node
+        if maker is None or not isinstance(maker.op, SequenceOp) or isinstance(maker.op, OptionalGetElement):
             continue
-        maker = x.node
         names = ("then_branch", "else_branch") if isinstance(op, If) else ("body",)
         changed = {name: copy_graph(getattr(op, name)) for name in names}
         for body in changed.values():
@@ -222,4 +206,4 @@ def _replace_carried_sequence(b: Builder, op: Loop, node: Node) -> list[Value] |
     return None
 
 
-__all__ = ["SEQUENCE_READERS", "decompose_sequence_op", "eliminate_in_subgraphs", "eliminate_sequences"]
+__all__ = ["decompose_sequence_op", "eliminate_in_subgraphs", "eliminate_sequences"]

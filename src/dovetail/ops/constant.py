@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Constant(Op, sig="-> y: any"):
     """Hold a constant tensor. ``data`` has one element per numpy element and is read-only."""
 
+    is_in_catalog = False
+
     data: np.ndarray[Any, Any]
     dtype: DType
 
@@ -54,6 +56,8 @@ class DefaultInput(Op, sig="-> y: any"):
     It is an initializer of ONNX that is a graph input too (IR version 4). ``declared`` is the type of that input. The data is no
     constant of shape inference and of rewrites, until :func:`dovetail.formats.default_inputs.freeze_defaults` makes it one.
     """
+
+    is_in_catalog = False
 
     default: np.ndarray[Any, Any]
     dtype: DType
@@ -101,6 +105,7 @@ class Foreign(Op, sig="*inputs?: any -> *outputs: any"):
     ``fault`` is the error of a known operator whose rule refuses the node, or that dovetail does not support exactly.
     """
 
+    is_in_catalog = False
     sizes_depend_on_data = True
 
     format: str

@@ -85,6 +85,8 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
     RandomUniform-8.
     """
 
+    rounds_half_once = False
+
     def shape(self, shape: View, low: View, high: View) -> Any:
         _check_bounds(low, high)
         return _read_shape(shape)

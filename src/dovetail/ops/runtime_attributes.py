@@ -64,6 +64,7 @@ class RuntimeAttributes(Op):
     OpenVINO's VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
     """
 
+    is_in_catalog = False
     sig = "*xs: any -> *ys: any"
     signature = _InnerSignature()
 

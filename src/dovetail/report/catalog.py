@@ -18,7 +18,6 @@ from dovetail.ir import op_mapping
 from dovetail.ir.op import REGISTRY, Op, has
 
 FORMATS = ("onnx", "openvino")
-_HIDDEN = ("Foreign", "Constant", "DefaultInput", "RuntimeAttributes")
 
 
 class OperatorSupport(NamedTuple):
@@ -64,7 +63,7 @@ def dialect(format: str) -> Dialect:
 def catalog() -> list[OperatorSupport]:
     """Return the support of every core operator, sorted by name."""
     facts = tested_facts()
-    return [_operator_support(name, op, facts.get(name, {})) for name, op in sorted(REGISTRY.items()) if name not in _HIDDEN]
+    return [_operator_support(name, op, facts.get(name, {})) for name, op in sorted(REGISTRY.items()) if op.is_in_catalog]
 
 
 @cache

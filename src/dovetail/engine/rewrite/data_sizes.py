@@ -16,22 +16,12 @@ from dovetail.ir import symbolic
 from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.edit import connect, copy_node, copy_value, disconnect
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import has
 from dovetail.ir.types import Size as Dim, Tensor, Type, View
 from dovetail.ops.constant import Constant
 from dovetail.ops.control_flow.if_op import SubgraphOp
-from dovetail.ops.detection.nms import NonMaxSuppression
-from dovetail.ops.linalg.matmul import Gemm, MatMul
-from dovetail.ops.nn.conv import Conv, ConvTranspose
-from dovetail.ops.nn.group_conv import GroupConv
-from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
-from dovetail.ops.tensor.nonzero_compress import Compress, NonZero
+from dovetail.ops.recurrent.layers import RecurrentLayer
 from dovetail.ops.tensor.shape import Range, Shape, Size
-from dovetail.ops.tensor.unique_searchsorted import Unique
-
-COUNTING = (NonZero, Compress, Unique, NonMaxSuppression, Range)
-"""Operators all of whose inputs decide the sizes of their results."""
-PRODUCTS = (Conv, ConvTranspose, GroupConv, MatMul, Gemm, LSTM, GRU, RNN)
-"""Operators that take longer in Python than a plan for new sizes takes."""
 
 
 class Partition(SubgraphOp, sig="*captures: any -> *outputs: any", is_registered=False):
@@ -61,11 +51,11 @@ def partition_at_data_sizes(graph: Graph) -> bool:
     """
     known = input_symbols_of(graph)
     stages = _stages_of(graph, known)
-    if stages is None or not any(isinstance(node.op, PRODUCTS) for stage in stages[1:] for node in stage.nodes):
+    if stages is None or not any(map(_takes_long, (node for stage in stages[1:] for node in stage.nodes))):
         return False
     nodes = [node for node in graph.nodes if isinstance(node.op, Constant)]
     for stage in stages:
-        is_program = len(stage.nodes) > 1 or any(isinstance(node.op, PRODUCTS) for node in stage.nodes)
+        is_program = len(stage.nodes) > 1 or any(map(_takes_long, stage.nodes))
         nodes += [_outline(graph, stage.nodes, known)] if is_program else stage.nodes
         nodes += stage.deciding
     graph.nodes = nodes
@@ -74,6 +64,11 @@ def partition_at_data_sizes(graph: Graph) -> bool:
             for value in node.outputs:
                 value.type, value.value = _without_sizes(value.type), None
     return True
+
+
+def _takes_long(node: Node) -> bool:
+    """Return whether a node takes longer in Python than a plan for new sizes takes."""
+    return has(node.op, "multiply_adds") or isinstance(node.op, RecurrentLayer)
 
 
 def _outline(graph: Graph, nodes: Sequence[Node], names: frozenset[str]) -> Node:
@@ -127,7 +122,7 @@ def _stages_of(graph: Graph, names: frozenset[str]) -> list[_Stage] | None:
         if all(first_known.get(symbol, stage + 1) <= stage for symbol in symbols):
             stages[stage].nodes.append(node)
         else:
-            deciding = node.inputs if isinstance(node.op, COUNTING) else node.inputs[1:]
+            deciding = node.inputs if node.op.sizes_depend_on_data or isinstance(node.op, Range) else node.inputs[1:]
             if node.op.holds_graphs or not any(x is not None and id(x) in data for x in deciding):
                 return None
             stages[stage].deciding.append(node)

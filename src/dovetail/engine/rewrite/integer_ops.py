@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.ir import dtypes
 from dovetail.ir.arrays import Array
 from dovetail.ir.builder import Builder
-from dovetail.ir.graph import Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ops.casts import as_type
 from dovetail.ops.quantization.integer_matmul_conv import (
@@ -25,21 +26,9 @@ from dovetail.ops.quantization.integer_matmul_conv import (
     DynamicQuantizeMatMul,
     MatMulInteger,
     MatMulIntegerToFloat,
-    QGemm,
     QLinearConv,
-    QLinearMatMul,
 )
-from dovetail.ops.quantization.qlinear import (
-    QLinearAdd,
-    QLinearAveragePool,
-    QLinearConcat,
-    QLinearGlobalAveragePool,
-    QLinearLeakyRelu,
-    QLinearMul,
-    QLinearSigmoid,
-    QLinearSoftmax,
-    zero_point_f32_value,
-)
+from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearGlobalAveragePool, zero_point_f32_value
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear, quantize_value
 from dovetail.ops.quantization.scales import (
     as_channels,
@@ -54,52 +43,25 @@ MAX_EXACT = 2**24
 """f32 represents every integer up to here."""
 MAX_PARTS = 16
 """The most products that one is split into."""
-DECOMPOSED: tuple[type[Op], ...] = (
-    QGemm,
-    QLinearAveragePool,
-    QLinearConcat,
-    QLinearConv,
-    QLinearGlobalAveragePool,
-    QLinearMatMul,
-    QLinearMul,
-    QLinearSoftmax,
-)
-"""Operators whose ``decompose`` rounds as ``evaluate`` does, and ends in operators with kernels."""
-TABULATED: tuple[type[Op], ...] = (QLinearLeakyRelu, QLinearSigmoid)
-"""Functions of one byte: with constant scales and zero points a table of 256 results."""
-INTEGER_OPS = (*DECOMPOSED, *TABULATED, ConvInteger, DynamicQuantizeMatMul, MatMulInteger, MatMulIntegerToFloat, QLinearAdd)
-
 Inputs = list[Value | None]
 Result = Value | Sequence[Value] | None
 
 
-def rewrite_integer_op(b: Builder, op: Op, xs: Inputs) -> Result:
-    """Return one of INTEGER_OPS in operators with kernels; None where there is no exact form."""
-    if any(x is not None and x.shape is None for x in xs):
-        return None
-    match op:
-        case QLinearConv() if (result := _rewrite_qlinear_conv(b, op, xs)) is not None:
+def _rule_of_nodes(rule: Callable[[Builder, Any, Inputs], Result]) -> Callable[[Builder, Node], Result]:
+    """Return a rule of nodes whose inputs have known ranks: ``rule``, or the decomposition of a composite."""
+
+    def apply(b: Builder, node: Node) -> Result:
+        if any(x is not None and x.shape is None for x in node.inputs):
+            return None
+        result = rule(b, node.op, node.inputs)
+        if result is not None or not node.op.is_composite:
             return result
-        case QLinearAdd():
-            return _rewrite_qlinear_add(b, xs)
-        case QLinearLeakyRelu() | QLinearSigmoid() if (result := _look_up(b, op, xs)) is not None:
-            return result
-        case QLinearGlobalAveragePool() if (result := _rewrite_global_average(b, op, xs)) is not None:
-            return result
-        case DynamicQuantizeMatMul():
-            assert xs[0] is not None
-            codes, scale, point = b.DynamicQuantizeLinear(xs[0])
-            return _rewrite_matmul_integer_to_float(b, MatMulIntegerToFloat(), [codes, xs[1], scale, xs[2], point, *xs[3:]])
-        case MatMulIntegerToFloat():
-            return _rewrite_matmul_integer_to_float(b, op, xs)
-        case ConvInteger():
-            return _rewrite_conv_integer(b, op, xs)
-        case MatMulInteger():
-            return _rewrite_matmul_integer(b, op, xs)
-    try:
-        return _decompose(b, op, xs)
-    except UnsupportedError:
-        return None
+        try:
+            return _decompose(b, node.op, node.inputs)
+        except UnsupportedError:
+            return None
+
+    return apply
 
 
 def _decompose(b: Builder, op: Op, xs: Inputs) -> Result:
@@ -129,7 +91,8 @@ def rewrite_quantization(b: Builder, op: QuantizeLinear | DequantizeLinear, xs: 
     return _decompose(b, op, xs)
 
 
-def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
+@_rule_of_nodes
+def rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
     """Rewrite QLinearConv to QuantizedConv, where all but its input is constant and it has one group."""
     x, *rest = xs
     constants: list[Array] = [value.constant for value in rest if value is not None]
@@ -150,7 +113,8 @@ def _rewrite_qlinear_conv(b: Builder, op: QLinearConv, xs: Inputs) -> Result:
     return b.add(conv, x, b.constant(w), b.constant(sums), b.constant(factor), None, b.constant(zeros) if zeros.any() else None)
 
 
-def _rewrite_qlinear_add(b: Builder, xs: Inputs) -> Result:
+@_rule_of_nodes
+def rewrite_qlinear_add(b: Builder, op: QLinearAdd, xs: Inputs) -> Result:
     """Rewrite QLinearAdd: products and sums in f64, each sum rounded once."""
     x, x_scale, zx, y, y_scale, zy, z_scale, zz = (*xs, None)[:8]
     assert x is not None and y is not None and x_scale is not None and y_scale is not None and z_scale is not None
@@ -169,7 +133,8 @@ def _fused_multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return b.Cast(b.Add(b.Multiply(wide[0], wide[1]), wide[2]), to=dtypes.f32)
 
 
-def _look_up(b: Builder, op: Op, xs: Inputs) -> Value | None:
+@_rule_of_nodes
+def rewrite_function_of_byte(b: Builder, op: Op, xs: Inputs) -> Value | None:
     """Return a function of one byte as a Gather from the table of its results; None where a parameter is no constant."""
     x, *parameters = xs
     assert x is not None
@@ -184,7 +149,8 @@ def _look_up(b: Builder, op: Op, xs: Inputs) -> Value | None:
     return result
 
 
-def _rewrite_global_average(b: Builder, op: QLinearGlobalAveragePool, xs: Inputs) -> Value | None:
+@_rule_of_nodes
+def rewrite_global_average(b: Builder, op: QLinearGlobalAveragePool, xs: Inputs) -> Value | None:
     """Return the mean with its integer sum in f32; None where f32 does not represent every sum."""
     x, x_scale, zx, y_scale, zy = (*xs, None)[:5]
     assert x is not None and x_scale is not None and zx is not None and y_scale is not None
@@ -201,7 +167,19 @@ def _rewrite_global_average(b: Builder, op: QLinearGlobalAveragePool, xs: Inputs
     return codes
 
 
-def _rewrite_matmul_integer_to_float(b: Builder, op: MatMulIntegerToFloat, xs: Inputs) -> Result:
+@_rule_of_nodes
+def rewrite_dynamic_quantize_matmul(b: Builder, op: DynamicQuantizeMatMul, xs: Inputs) -> Result:
+    assert xs[0] is not None
+    codes, scale, point = b.DynamicQuantizeLinear(xs[0])
+    return _rescale_matmul_integer(b, MatMulIntegerToFloat(), [codes, xs[1], scale, xs[2], point, *xs[3:]])
+
+
+@_rule_of_nodes
+def rewrite_matmul_integer_to_float(b: Builder, op: MatMulIntegerToFloat, xs: Inputs) -> Result:
+    return _rescale_matmul_integer(b, op, xs)
+
+
+def _rescale_matmul_integer(b: Builder, op: MatMulIntegerToFloat, xs: Inputs) -> Result:
     x, w, x_scale, w_scale, zx, zw, bias = (*xs, None, None, None)[:7]
     assert x is not None and w is not None and x_scale is not None and w_scale is not None
     parameters: list[Array] = [value.constant for value in (w_scale, bias) if value is not None]
@@ -214,7 +192,8 @@ def _rewrite_matmul_integer_to_float(b: Builder, op: MatMulIntegerToFloat, xs: I
     return _decompose(b, op, xs)
 
 
-def _rewrite_conv_integer(b: Builder, op: ConvInteger, xs: Inputs) -> Result:
+@_rule_of_nodes
+def rewrite_conv_integer(b: Builder, op: ConvInteger, xs: Inputs) -> Result:
     x, w, zx, zw = (*xs, None, None)[:4]
     assert x is not None and w is not None
     if (result := integer_conv(b, op.conv(), x, w, zx, zw)) is not None:
@@ -229,7 +208,8 @@ def _rewrite_conv_integer(b: Builder, op: ConvInteger, xs: Inputs) -> Result:
     return _sum_of_parts(b, left, weights, 1, 1, count, lambda x, w: b.add(op.conv(), x, w)[0])
 
 
-def _rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result:
+@_rule_of_nodes
+def rewrite_matmul_integer(b: Builder, op: MatMulInteger, xs: Inputs) -> Result:
     x, w, zx, zw = (*xs, None, None)[:4]
     assert x is not None and w is not None
     if (result := integer_product(b, x, w, zx, zw)) is not None:

@@ -13,9 +13,19 @@ from dovetail.engine.rewrite.fold_batchnorm import fold_into_weights, rewrite_ba
 from dovetail.engine.rewrite.half_precision import compute_half_in_f32
 from dovetail.engine.rewrite.image_products import transpose_product
 from dovetail.engine.rewrite.integer_conv import fuse_integer_product
-from dovetail.engine.rewrite.integer_ops import INTEGER_OPS, rewrite_integer_op, rewrite_quantization
+from dovetail.engine.rewrite.integer_ops import (
+    rewrite_conv_integer,
+    rewrite_dynamic_quantize_matmul,
+    rewrite_function_of_byte,
+    rewrite_global_average,
+    rewrite_matmul_integer,
+    rewrite_matmul_integer_to_float,
+    rewrite_qlinear_add,
+    rewrite_qlinear_conv,
+    rewrite_quantization,
+)
 from dovetail.engine.rewrite.nms import rewrite_nms
-from dovetail.engine.rewrite.positions import POSITION_REWRITES
+from dovetail.engine.rewrite.positions import rewrite_hardmax, rewrite_one_hot, rewrite_range, rewrite_softmax
 from dovetail.engine.rewrite.qdq_fusion import fuse_qdq
 from dovetail.engine.rewrite.recurrent import rewrite_layer, rewrite_quantized_layer, with_checked_lengths
 from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
@@ -30,7 +40,7 @@ from dovetail.ir.op import Op, has
 from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown, axes_in, axis_in
 from dovetail.laws.fold import fold
-from dovetail.laws.sequences import SEQUENCE_READERS, decompose_sequence_op
+from dovetail.laws.sequences import decompose_sequence_op
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.constant import Constant
@@ -63,17 +73,27 @@ from dovetail.ops.nn.normalization import (
 )
 from dovetail.ops.nn.pool import GlobalLpPool, LpPool, MaxPool
 from dovetail.ops.nn.resize import Resize
+from dovetail.ops.quantization.integer_matmul_conv import (
+    ConvInteger,
+    DynamicQuantizeMatMul,
+    MatMulInteger,
+    MatMulIntegerToFloat,
+    QLinearConv,
+)
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
+from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearGlobalAveragePool, QLinearLeakyRelu, QLinearSigmoid
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize, QuantizeLinear
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
-from dovetail.ops.sequence.sequence import ConcatFromSequence
+from dovetail.ops.reduction.softmax import Hardmax, LogSoftmax, Softmax
+from dovetail.ops.sequence.sequence import ConcatFromSequence, SequenceOp
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.ops.signal.stft import ISTFT, STFT
-from dovetail.ops.tensor.onehot_trilu_eye import EyeLike
+from dovetail.ops.tensor.onehot_trilu_eye import EyeLike, OneHot
 from dovetail.ops.tensor.scatter import ScatterElements, TensorScatter
+from dovetail.ops.tensor.shape import Range
 
 MAX_ROUNDS = 4
 """A decomposition may contain operators that are rewritten in their turn."""
@@ -165,7 +185,9 @@ def _unpacking_rule() -> Rule:
 def _rewrite_node(b: Builder, node: Node) -> Result:
     kind = type(node.op)
     rule = REWRITES.get(kind)
-    if rule is None and has(kind, "decompose") and not has(kind, "evaluate") and kind not in KEPT:
+    if rule is None and isinstance(node.op, SequenceOp):
+        rule = _rewrite_sequence
+    elif rule is None and (kind.is_composite or not has(kind, "evaluate")) and has(kind, "decompose") and kind not in KEPT:
         # The interpreter evaluates the same decomposition.
         rule = _decompose_known_ranks
     return None if rule is None else rule(b, node)
@@ -259,10 +281,6 @@ def _rewrite_cast_like(b: Builder, node: Node) -> Result:
     assert isinstance(node.op, CastLike)
     like = node.input(1).type
     return b.add(node.op.cast(like.dtype), node.inputs[0]) if isinstance(like, Tensor) and like.dtype is not None else None
-
-
-def _rewrite_integer_op(b: Builder, node: Node) -> Result:
-    return rewrite_integer_op(b, node.op, node.inputs)
 
 
 def _rewrite_quantization(b: Builder, node: Node) -> Result:
@@ -412,18 +430,16 @@ def _rewrite_prelu(b: Builder, node: Node) -> Result:
 
 
 REWRITES: dict[type[Op], Rule] = {
-    Resize: _rewrite_resize,
-    **POSITION_REWRITES,
-    **dict.fromkeys(SEQUENCE_READERS, _rewrite_sequence),
-    **dict.fromkeys(INTEGER_OPS, _rewrite_integer_op),
     Attention: _decompose_f32,
     BatchNormalization: _rewrite_batch_norm,
     Bernoulli: _decompose_any_type,
     CastLike: _rewrite_cast_like,
+    ConvInteger: rewrite_conv_integer,
     DFT: _rewrite_dft,
     DequantizeLinear: _rewrite_quantization,
     Dropout: _rewrite_dropout,
     DynamicQuantizeLSTM: _rewrite_quantized_layer,
+    DynamicQuantizeMatMul: rewrite_dynamic_quantize_matmul,
     Einsum: _decompose_f32,
     ErfInv: _decompose_any_type,
     EyeLike: _decompose_any_type,
@@ -436,6 +452,7 @@ REWRITES: dict[type[Op], Rule] = {
     GlobalLpPool: _decompose_any_type,
     GroupNormalization: _decompose_f32,
     GroupedMatMul: _decompose_known_ranks,
+    Hardmax: rewrite_hardmax,
     IRDFT: _decompose_any_type,
     ISTFT: _decompose_any_type,
     Imputer: _decompose_any_type,
@@ -444,9 +461,12 @@ REWRITES: dict[type[Op], Rule] = {
     LSTMCell: _rewrite_cell,
     LinearClassifier: _decompose_any_type,
     LinearRegressor: _decompose_any_type,
+    LogSoftmax: rewrite_softmax,
     LpNormalization: _decompose_f32,
     LpPool: _decompose_any_type,
     MatMul: _rewrite_matmul,
+    MatMulInteger: rewrite_matmul_integer,
+    MatMulIntegerToFloat: rewrite_matmul_integer_to_float,
     MatMulNBits: _rewrite_matmul_nbits,
     MaxPool: _rewrite_max_pool,
     MeanVarianceNormalization: _decompose_f32,
@@ -455,8 +475,14 @@ REWRITES: dict[type[Op], Rule] = {
     NonMaxSuppression: _rewrite_nms,
     NormalizeL2: _decompose_f32,
     Normalizer: _decompose_any_type,
+    OneHot: rewrite_one_hot,
     OneHotEncoder: _decompose_any_type,
     PRelu: _rewrite_prelu,
+    QLinearAdd: rewrite_qlinear_add,
+    QLinearConv: rewrite_qlinear_conv,
+    QLinearGlobalAveragePool: rewrite_global_average,
+    QLinearLeakyRelu: rewrite_function_of_byte,
+    QLinearSigmoid: rewrite_function_of_byte,
     RDFT: _decompose_any_type,
     QuantizeLinear: _rewrite_quantization,
     RMSNormalization: _rewrite_rms_norm,
@@ -466,6 +492,8 @@ REWRITES: dict[type[Op], Rule] = {
     RandomNormalLike: _decompose_any_type,
     RandomUniform: _decompose_any_type,
     RandomUniformLike: _decompose_any_type,
+    Range: rewrite_range,
+    Resize: _rewrite_resize,
     RotaryEmbedding: _decompose_f32,
     STFT: _decompose_any_type,
     SVMClassifier: _decompose_any_type,
@@ -473,6 +501,7 @@ REWRITES: dict[type[Op], Rule] = {
     ScaledDotProductAttention: _decompose_f32,
     Scaler: _decompose_any_type,
     ScatterElements: _decompose_any_type,
+    Softmax: rewrite_softmax,
     Sum: _rewrite_sum,
     TensorScatter: _rewrite_tensor_scatter,
     TreeEnsemble: _rewrite_tree_ensemble,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from dovetail.engine.select.indexing import SORTABLE
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in
 from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.reduction.softmax import Hardmax, LogSoftmax, Softmax
@@ -22,7 +21,7 @@ MAX_POSITIONS = 1 << 20
 Result = Value | Sequence[Value] | None
 
 
-def _rewrite_one_hot(b: Builder, node: Node) -> Result:
+def rewrite_one_hot(b: Builder, node: Node) -> Result:
     op, (indices, depth, on_value, off_value) = node.op, node.inputs
     assert isinstance(op, OneHot) and indices is not None and depth is not None
     if indices.shape is None or depth.constant is None or on_value is None or off_value is None:
@@ -37,7 +36,7 @@ def _rewrite_one_hot(b: Builder, node: Node) -> Result:
     return b.Where(is_hot, b.Reshape(on_value, []), b.Reshape(off_value, []))
 
 
-def _rewrite_hardmax(b: Builder, node: Node) -> Result:
+def rewrite_hardmax(b: Builder, node: Node) -> Result:
     op, x = node.op, node.input(0)
     assert isinstance(op, Hardmax)
     if x.shape is None or x.dtype.name not in SORTABLE:
@@ -59,7 +58,7 @@ def _equals_position(b: Builder, indices: Value, count: int, trailing: int) -> V
     return result
 
 
-def _rewrite_softmax(b: Builder, node: Node) -> Result:
+def rewrite_softmax(b: Builder, node: Node) -> Result:
     """Rewrite a softmax over several axes to one over the last axis."""
     op, x = node.op, node.input(0)
     assert isinstance(op, Softmax | LogSoftmax)
@@ -68,7 +67,7 @@ def _rewrite_softmax(b: Builder, node: Node) -> Result:
     return result
 
 
-def _rewrite_range(b: Builder, node: Node) -> Result:
+def rewrite_range(b: Builder, node: Node) -> Result:
     """Rewrite a range of floats between integers that were cast to one of integers that gives floats: its size is known."""
     op, limits = node.op, [node.input(index) for index in range(3)]
     assert isinstance(op, Range)
@@ -92,13 +91,3 @@ def _integer_behind(b: Builder, x: Value) -> Value | None:
         return None
     result: Value = source if source.dtype is dtypes.i64 else b.Cast(source, to=dtypes.i64)
     return result
-
-
-POSITION_REWRITES: dict[type[Op], Callable[[Builder, Node], Result]] = {
-    Hardmax: _rewrite_hardmax,
-    LogSoftmax: _rewrite_softmax,
-    OneHot: _rewrite_one_hot,
-    Range: _rewrite_range,
-    Softmax: _rewrite_softmax,
-}
-"""The rewrite of each operator of this module."""

@@ -16,7 +16,7 @@ from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.binary import Add
@@ -67,6 +67,9 @@ class QuantizedConv(Op, sig="x: R, w: R2, bias: i32, factor: f32, other?: R3, w_
     last_dtype: DType | None = None
     last_low: int = 0
     last_high: int = 0
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return self.conv.multiply_adds(inputs, output)
 
     def types(self, x: View, w: View, *rest: View | None) -> list[Type]:
         return [Tensor(self.last_dtype or self.dtype, self._shape(x, w))]

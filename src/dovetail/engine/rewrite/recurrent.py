@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from dovetail.engine.rewrite.integer_conv import Rescaling, integer_product
 from dovetail.ir.arrays import Array, Namespace
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Shape, Unknown, View
 from dovetail.ops.recurrent.cell_math import ArrayBackend, GraphBackend, unroll
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM, QuantizedArrayBackend, QuantizedMatrix
@@ -35,6 +36,10 @@ class RecurrentSteps(
 
     layer: RNN | GRU | LSTM
     outputs: int = 3
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        """Return those of the products with ``r``, [directions, gates * hidden, hidden]."""
+        return prod((inputs[0] or ())[:2]) * prod(inputs[1] or ())
 
     def shape(self, projected: View, r: View, *rest: View | None) -> list[Shape]:
         length, batch, _ = projected.dims

@@ -15,16 +15,11 @@ from dovetail.ir.edit import connect, copy_model, disconnect, remove_dead
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.infer import infer_graph
 from dovetail.ir.types import Tensor
-from dovetail.ops.constant import Identity
 from dovetail.ops.ml.feature_encoding import OneHotEncoder
 from dovetail.ops.ml.label_encoder import LabelEncoder
-from dovetail.ops.tensor.concat_split import Concat, Split
-from dovetail.ops.tensor.gather import Gather
-from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
-from dovetail.ops.tensor.transpose_expand_tile import Transpose
+from dovetail.ops.tensor.concat_split import Concat
+from dovetail.ops.tensor.pad import Pad
 
-MOVEMENTS = (Concat, Flatten, Gather, Identity, Reshape, Split, Squeeze, Transpose, Unsqueeze)
-"""Operators that move strings as they are."""
 UNKNOWN_CODE = -1
 
 
@@ -91,7 +86,7 @@ def _lookups_of(graph: Graph) -> list[Node] | None:
             if _looks_up(node, index):
                 lookups[node] = None
                 continue
-            if not isinstance(node.op, MOVEMENTS) or (index and not isinstance(node.op, Concat)):
+            if not node.op.moves_elements or isinstance(node.op, Pad) or (index and not isinstance(node.op, Concat)):
                 return None
             for y in node.outputs:
                 if id(y) not in seen:

@@ -46,6 +46,8 @@ class ScaledDotProductAttention(
     Source: OpenVINO ScaledDotProductAttention-13.
     """
 
+    decomposes_in_f32 = True
+
     causal: bool = False
 
     def shape(
@@ -153,6 +155,8 @@ class Attention(
     ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
     Source: ONNX Attention 23, 24, 25.
     """
+
+    decomposes_in_f32 = True
 
     is_causal: bool = False
     scale: float | None = None

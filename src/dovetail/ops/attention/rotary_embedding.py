@@ -28,6 +28,8 @@ class RotaryEmbedding(
     rotary_embedding_dim / 2], from which ``position_ids`` [batch, rows] picks rows. Source: ONNX RotaryEmbedding 23.
     """
 
+    decomposes_in_f32 = True
+
     num_heads: int | None = None
     rotary_embedding_dim: int = 0
     interleaved: bool = False

@@ -24,6 +24,7 @@ ONE_SIXTH = 0.16666666666666666
 class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
     """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
+    commutes_with_rounding = True
     idempotent = REALS
 
     def function(self, xp: Namespace, x: Array) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, symbolic
 from dovetail.ir.dtypes import DType
-from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.op import Op, Sizes, check_inputs
 from dovetail.ir.types import Tensor, Type, View, dtype_in
 
 if TYPE_CHECKING:
@@ -108,11 +109,16 @@ class Cast(
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
     """
 
+    rounds_half_once = False
+
     to: DType
     saturate: bool = True
     saturate_infinity: bool = True
     round_mode: str = "up"
     source: DType | None = None
+
+    def operations(self, inputs: Sequence[Sizes | None], outputs: Sequence[Sizes]) -> int:
+        return 0
 
     def validate(self) -> None:
         _check_rounding(self.round_mode)
@@ -187,8 +193,13 @@ class CastLike(
     Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
     """
 
+    rounds_half_once = False
+
     saturate: bool = True
     round_mode: str = "up"
+
+    def operations(self, inputs: Sequence[Sizes | None], outputs: Sequence[Sizes]) -> int:
+        return 0
 
     def validate(self) -> None:
         _check_rounding(self.round_mode)

@@ -34,6 +34,8 @@ class Clip(
     Clamp-1.
     """
 
+    commutes_with_rounding = True
+
     def shape(self, x: View, low: View | None = None, high: View | None = None) -> Any:
         for name, bound in (("low", low), ("high", high)):
             if bound is not None and bound.shape is not None and len(bound.shape):

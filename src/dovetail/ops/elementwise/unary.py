@@ -41,6 +41,7 @@ class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs
     Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
     """
 
+    commutes_with_rounding = True
     idempotent = REALS
 
     def function(self, xp: Namespace, x: Array) -> Any:
@@ -53,6 +54,7 @@ class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs
 class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
+    commutes_with_rounding = True
     # f8e8m0 has no sign.
     involution = REALS - {"f8e8m0"}
 

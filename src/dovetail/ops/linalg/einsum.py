@@ -49,6 +49,8 @@ class Einsum(
     Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
     """
 
+    decomposes_in_f32 = True
+
     equation: str
     broadcast: bool = False
 

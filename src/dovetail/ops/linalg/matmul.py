@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, symbolic
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Size, Unknown, View, agree, broadcast
 from dovetail.ops.elementwise.broadcast import unbroadcast
 
@@ -32,6 +34,9 @@ class MatMul(
 
     transpose_a: bool = False
     transpose_b: bool = False
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return _multiply_adds(inputs[0], self.transpose_a, output)
 
     def shape(self, x: View, y: View) -> Any:
         left, right = x.shape, y.shape
@@ -100,6 +105,10 @@ def _matrix(shape: tuple[Size, ...], transpose: bool, row: bool) -> tuple[Any, A
     return (shape[-1], shape[-2]) if transpose else (shape[-2], shape[-1])
 
 
+def _multiply_adds(first: Sizes | None, transpose: bool, output: Sizes) -> int:
+    return prod(output) * (_matrix(first, transpose, row=True)[1] if first else 1)
+
+
 def swap_last_axes(b: Builder, x: Value) -> Any:
     """Swap the last two axes of ``x``. Raises UnsupportedError [type.unknown] where the rank is unknown."""
     if x.shape is None:
@@ -137,6 +146,9 @@ class Gemm(
     transpose_a: bool = False
     transpose_b: bool = False
     broadcast: bool = True
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return _multiply_adds(inputs[0], self.transpose_a, output)
 
     def shape(self, x: View, y: View, bias: View | None = None) -> Any:
         self._check_scale(x)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir import arrays, symbolic
 from dovetail.ir.builder import shape_value
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Unknown, View, agree, static
 from dovetail.ops.nn.sliding_window import (
     ONNX_PAD,
@@ -92,6 +93,10 @@ class Conv(
     Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
     """
 
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        """Return outputs * (input channels of a group) * (kernel elements)."""
+        return prod(output) * prod((inputs[1] or ())[1:])
+
     def shape(self, x: View, w: View, bias: View | None = None) -> Any:
         if w.shape is None:
             return None
@@ -164,6 +169,10 @@ class ConvTranspose(
     """
 
     output_padding: tuple[int, ...] | None = None
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        """Return inputs * (output channels of a group) * (kernel elements)."""
+        return prod(inputs[0] or ()) * prod((inputs[1] or ())[1:])
 
     def shape(self, x: View, w: View, bias: View | None = None, output_shape: View | None = None) -> Any:
         self._check_target(output_shape)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError
-from dovetail.ir.op import Op
+from dovetail.ir.op import Op, Sizes
 from dovetail.ir.types import Tensor, Unknown, View, static
 from dovetail.ops.nn.conv import AUTO, EXPLICIT, SWAPPED_SAME, Conv, Convolution, ConvTranspose
 from dovetail.ops.nn.sliding_window import PADS, STALE
@@ -25,6 +27,11 @@ class GroupConv(
     ),
 ):
     """Compute Conv with weights [G, O / G, C / G, *kernel] for G groups. Source: OpenVINO GroupConvolution-1."""
+
+    decomposes_in_f32 = True
+
+    def multiply_adds(self, inputs: Sequence[Sizes | None], output: Sizes) -> int:
+        return prod(output) * prod((inputs[1] or ())[2:])
 
     def shape(self, x: View, w: View) -> Any:
         _check_rank(w)

@@ -89,6 +89,8 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
     ``eps_mode``: ``add`` as written, ``max`` takes the maximum of s and eps. Source: OpenVINO NormalizeL2-1.
     """
 
+    decomposes_in_f32 = True
+
     eps: float
     eps_mode: str = "add"
 
@@ -118,6 +120,8 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
 
 class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization-1,22(x; axis=-1, p=2)"):
     """Divide ``x`` by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
+
+    decomposes_in_f32 = True
 
     axis: int = -1
     p: int = 2

@@ -104,6 +104,8 @@ class BatchNormalization(
     Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO BatchNormInference-1, -5.
     """
 
+    decomposes_in_f32 = True
+
     epsilon: float = 9.999999747378752e-06
     momentum: float = 0.8999999761581421
     training_mode: bool = False
@@ -190,6 +192,8 @@ class MeanVarianceNormalization(
     ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps. Sources: ONNX
     MeanVarianceNormalization 9, 13 (epsilon 1e-9, as in its function body); OpenVINO MVN-1, -6.
     """
+
+    decomposes_in_f32 = True
 
     normalize_variance: bool = True
     eps: float = 1e-9
@@ -306,6 +310,8 @@ class RMSNormalization(
     ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
     """
 
+    decomposes_in_f32 = True
+
     axis: int = -1
     epsilon: float = 9.999999747378752e-06
     stash_type: DType = dtypes.f32
@@ -345,6 +351,8 @@ class InstanceNormalization(
     ``x`` is [N, C, *sizes], ``scale`` and ``bias`` [C]. Source: ONNX InstanceNormalization 1, 6, 22.
     """
 
+    decomposes_in_f32 = True
+
     epsilon: float = 9.999999747378752e-06
 
     def shape(self, x: View, scale: View, bias: View) -> Any:
@@ -381,6 +389,8 @@ class GroupNormalization(
     ``stash_type``, by default in the type of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
     GroupNormalization-12.
     """
+
+    decomposes_in_f32 = True
 
     num_groups: int = 1
     epsilon: float = 9.999999747378752e-06

@@ -14,7 +14,7 @@ from dovetail.ir import arrays, dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ir.dtypes import DType
 from dovetail.ir.limits import refuse_table
-from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.op import Op, Sizes, check_inputs
 from dovetail.ir.types import Shape, Tensor, Type, Unknown, View, agree_shapes, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, concat_vectors, input_gradient, sizes_of
@@ -63,6 +63,10 @@ class _Pool(SlidingWindowOp):
             raise RuleError("attribute.range", f"kernel_shape must be at least 1, got {list(self.kernel_shape)}")
         if self.rounding_type not in ("floor", "ceil", "ceil_torch"):
             raise RuleError("attribute.value", f"rounding_type must be floor, ceil or ceil_torch, got {self.rounding_type!r}")
+
+    def operations(self, inputs: Sequence[Sizes | None], outputs: Sequence[Sizes]) -> int:
+        """Return one operation per element of each window."""
+        return prod(outputs[0]) * prod(self.kernel_shape)
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
         refuse_small_input(rest)

@@ -158,6 +158,8 @@ class QLinearConv(
     Source: ONNX QLinearConv 10.
     """
 
+    is_composite = True
+
     def integers(self) -> ConvInteger:
         return ConvInteger(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
@@ -253,6 +255,8 @@ class QLinearMatMul(
     column. Source: ONNX QLinearMatMul 10, 21; products of f8, whose accumulation it does not specify, are refused.
     """
 
+    is_composite = True
+
     def types(self, *xs: View) -> list[Type]:
         for x in xs[:1] + xs[3:4]:
             if getattr(x.type, "dtype", None) is not None and x.dtype.name.startswith("f8"):
@@ -305,6 +309,8 @@ class QGemm(
     saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
     are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
     """
+
+    is_composite = True
 
     alpha: float = 1.0
     trans_a: bool = False

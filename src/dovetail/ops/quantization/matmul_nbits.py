@@ -35,6 +35,8 @@ class MatMulNBits(
     Source: com.microsoft MatMulNBits.
     """
 
+    decomposes_in_f32 = True
+
     k: int
     n: int
     bits: int = 4

@@ -126,6 +126,8 @@ class QLinearMul(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearMul-1{
     Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
     """
 
+    is_composite = True
+
     def evaluate(
         self, xp: Namespace, x: Array, sx: Array, zx: Array, y: Array, sy: Array, zy: Array, sz: Array, zz: Array | None = None
     ) -> Any:
@@ -149,6 +151,7 @@ class QLinearMul(_QLinearBinary, sig=_BINARY, onnx=f"com.microsoft:QLinearMul-1{
 class _QLinearFunction(_QLinearOp):
     """A unary function between quantized tensors: dequantize, compute in f32, quantize."""
 
+    is_composite = True
     rounds_sum = False
     """Whether the zero point is added before rounding."""
 
@@ -226,6 +229,8 @@ class QLinearGlobalAveragePool(
     QLinearGlobalAveragePool, as onnxruntime computes it.
     """
 
+    is_composite = True
+
     channels_last: bool = False
 
     def _axes(self, rank: int) -> tuple[int, ...]:
@@ -279,6 +284,7 @@ class QLinearAveragePool(
     Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
     """
 
+    is_composite = True
     rounds_sum = True
     kernel_shape: tuple[int, ...] = ()
     strides: tuple[int, ...] | None = None
@@ -319,6 +325,8 @@ class QLinearConcat(
 
     ``inputs`` are triples of a tensor, its scale and its zero point. Source: com.microsoft QLinearConcat.
     """
+
+    is_composite = True
 
     axis: int
 

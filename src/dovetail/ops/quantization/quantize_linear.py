@@ -83,6 +83,8 @@ class QuantizeLinear(
     for a scale of integers.
     """
 
+    rounds_half_once = False
+
     quantizes: ClassVar[bool] = True
     output_dtype: DType | None = None
     saturate: bool = True
@@ -206,6 +208,8 @@ class DequantizeLinear(
     The parameters broadcast to ``x`` as in QuantizeLinear. The difference is exact, the product is computed in f32 (f64 where the
     scale is) and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
     """
+
+    rounds_half_once = False
 
     output_dtype: DType | None = None
 

@@ -26,6 +26,8 @@ class RecurrentCell(Op):
     the summed bias ``b`` is [gates * hidden].
     """
 
+    decomposes_in_f32 = True
+
     hidden_size: int | None = None
     activations: tuple[str, ...] = ()
     activation_alpha: tuple[float, ...] = ()

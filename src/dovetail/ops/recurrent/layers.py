@@ -74,6 +74,8 @@ class RecurrentLayer(Op):
     clipping.
     """
 
+    decomposes_in_f32 = True
+
     direction: str = "forward"
     hidden_size: int | None = None
     activations: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ import numpy as np
 
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir import dtypes, types
-from dovetail.ir.op import Op
 from dovetail.ir.types import Type, Unknown, View
+from dovetail.ops.sequence.sequence import SequenceOp
 
 if TYPE_CHECKING:
     from dovetail.ir.arrays import Array, Namespace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-class Optional(Op, sig="input?: any -> output: any"):
+class Optional(SequenceOp, sig="input?: any -> output: any"):
     """Wrap ``input`` as an optional value; without ``input`` return an empty optional of ``type``.
 
     Source: ONNX Optional 15, 28.
@@ -40,7 +40,7 @@ class Optional(Op, sig="input?: any -> output: any"):
 
 
 class OptionalHasElement(
-    Op, sig="input?: any -> output: boolean", onnx=("OptionalHasElement-15(input)", "OptionalHasElement-18,28(input?)")
+    SequenceOp, sig="input?: any -> output: boolean", onnx=("OptionalHasElement-15(input)", "OptionalHasElement-18,28(input?)")
 ):
     """Test whether an optional value is present, as a scalar: false for an empty and for an omitted input.
 
@@ -60,7 +60,7 @@ class OptionalHasElement(
         return b.constant(np.array(_is_present(input)), dtypes.boolean)
 
 
-class OptionalGetElement(Op, sig="input: any -> output: any", onnx="OptionalGetElement-15,18,28(input)"):
+class OptionalGetElement(SequenceOp, sig="input: any -> output: any", onnx="OptionalGetElement-15,18,28(input)"):
     """Return the element of an optional value, which must be present. Source: ONNX OptionalGetElement 15, 18, 28."""
 
     def types(self, input: View) -> list[Type]:

@@ -103,7 +103,11 @@ def _position(position: Array) -> int:
     return int(np.reshape(position, ()))
 
 
-class SequenceEmpty(Op, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)"):
+class SequenceOp(Op):
+    """Operators on sequences and optional values; ``decompose`` writes tensors where their elements are known."""
+
+
+class SequenceEmpty(SequenceOp, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)"):
     """Return an empty sequence of tensors of ``dtype``. Source: ONNX SequenceEmpty 11."""
 
     dtype: DType = dtypes.f32
@@ -115,7 +119,7 @@ class SequenceEmpty(Op, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)")
         return []
 
 
-class SequenceConstruct(Op, sig="*inputs: T -> output_sequence: any", onnx="SequenceConstruct-11(*inputs)"):
+class SequenceConstruct(SequenceOp, sig="*inputs: T -> output_sequence: any", onnx="SequenceConstruct-11(*inputs)"):
     """Return the sequence of ``inputs``, at least one, all of one element type. Source: ONNX SequenceConstruct 11."""
 
     def types(self, *inputs: View) -> list[Type]:
@@ -129,7 +133,7 @@ class SequenceConstruct(Op, sig="*inputs: T -> output_sequence: any", onnx="Sequ
 
 
 class SequenceInsert(
-    Op,
+    SequenceOp,
     sig="input_sequence: any, tensor: T, position?!: I -> output_sequence: any",
     onnx="SequenceInsert-11(input_sequence, tensor, position?)",
 ):
@@ -154,7 +158,9 @@ class SequenceInsert(
 
 
 class SequenceErase(
-    Op, sig="input_sequence: any, position?!: I -> output_sequence: any", onnx="SequenceErase-11(input_sequence, position?)"
+    SequenceOp,
+    sig="input_sequence: any, position?!: I -> output_sequence: any",
+    onnx="SequenceErase-11(input_sequence, position?)",
 ):
     """Remove the element at ``position``, from -n to n - 1 for n elements; by default the last.
 
@@ -173,7 +179,9 @@ class SequenceErase(
         return [*input_sequence[:index], *input_sequence[index + 1 :]]
 
 
-class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onnx="SequenceAt-11(input_sequence, position)"):
+class SequenceAt(
+    SequenceOp, sig="input_sequence: any, position!: I -> tensor: any", onnx="SequenceAt-11(input_sequence, position)"
+):
     """Return the element at ``position``, from -n to n - 1 for n elements. Source: ONNX SequenceAt 11."""
 
     def types(self, input_sequence: View, position: View) -> list[Type]:
@@ -239,7 +247,7 @@ def _stack(b: Builder, x: Value) -> tuple[Any, int, bool]:
     return b.Concat(*(b.Unsqueeze(part, [0]) for part in parts), axis=0), 0, False
 
 
-class SequenceLength(Op, sig="input_sequence: any -> length: i64", onnx="SequenceLength-11(input_sequence)"):
+class SequenceLength(SequenceOp, sig="input_sequence: any -> length: i64", onnx="SequenceLength-11(input_sequence)"):
     """Return the number of elements of a sequence, a scalar. Source: ONNX SequenceLength 11."""
 
     def shape(self, input_sequence: View) -> Any:
@@ -266,7 +274,9 @@ class SequenceLength(Op, sig="input_sequence: any -> length: i64", onnx="Sequenc
 
 
 class SplitToSequence(
-    Op, sig="input: T, split?!: I -> output_sequence: any", onnx="SplitToSequence-11,24(input, split?; axis=0, keepdims=1)"
+    SequenceOp,
+    sig="input: T, split?!: I -> output_sequence: any",
+    onnx="SplitToSequence-11,24(input, split?; axis=0, keepdims=1)",
 ):
     """Split ``input`` along ``axis`` into a sequence of parts.
 
@@ -365,7 +375,7 @@ class SplitToSequence(
 
 
 class ConcatFromSequence(
-    Op, sig="input_sequence: any -> concat_result: any", onnx="ConcatFromSequence-11(input_sequence; axis, new_axis=0)"
+    SequenceOp, sig="input_sequence: any -> concat_result: any", onnx="ConcatFromSequence-11(input_sequence; axis, new_axis=0)"
 ):
     """Concatenate the elements of a sequence, at least one, along ``axis``, or stack them along a new axis there.
 

@@ -66,6 +66,8 @@ class Gather(
     Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
     """
 
+    moves_elements = True
+
     axis: int = 0
     batch_dims: int = 0
     bounds: str = "error"
@@ -207,6 +209,8 @@ class GatherElements(
     negative; others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
     """
 
+    moves_elements = True
+
     axis: int = 0
 
     def shape(self, data: View, indices: View) -> Any:
@@ -264,6 +268,8 @@ class GatherND(
     end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
     -8.
     """
+
+    moves_elements = True
 
     batch_dims: int = 0
 

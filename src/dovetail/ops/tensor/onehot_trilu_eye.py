@@ -91,6 +91,8 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
     The other elements are 0. Source: ONNX Trilu 14.
     """
 
+    rounds_half_once = False
+
     upper: bool = True
 
     def shape(self, input: View, k: View | None = None) -> Any:

@@ -39,6 +39,8 @@ GatherFunction: TypeAlias = Callable[[Any], Any]
 class _Scatter(Op):
     """A scatter operator. ``reduction`` combines updates with existing elements."""
 
+    rounds_half_once = False
+
     reduction: str = "replace"
 
     def validate(self) -> None:

@@ -144,6 +144,8 @@ class Range(
     OpenVINO Range-1, -4.
     """
 
+    rounds_half_once = False
+
     output_type: DType | None = None
     wide: bool = True
 
