@@ -247,12 +247,16 @@ def test_a_wrong_repair_is_found_by_the_comparison(monkeypatch: pytest.MonkeyPat
         state.replace_input(node, 1, state.b.constant(np.array([6, -1, 2, 4])))
         return True
 
-    real: Callable[..., bool] = repairs.ALWAYS[dovetail.ops.tensor.reshape.Reshape]
+    real = repairs.REPAIRS[dovetail.ops.tensor.reshape.Reshape]
+    assert real.of_meaning is not None
+    rule: Callable[..., bool] = real.of_meaning
     monkeypatch.setattr(search, "ATTEMPTS", 3)
     monkeypatch.setitem(
-        repairs.ALWAYS,
+        repairs.REPAIRS,
         dovetail.ops.tensor.reshape.Reshape,
-        lambda state, node, freed: (join_features if node.outputs[0].name == "s" else real)(state, node, freed),
+        real._replace(
+            of_meaning=lambda state, node, freed: (join_features if node.outputs[0].name == "s" else rule)(state, node, freed)
+        ),
     )
     with pytest.raises(UnsupportedError) as caught:
         rebatch(heads(1), {"0": "N"})

@@ -12,7 +12,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.mapping_selection import RewriteResult
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
-from dovetail.ir.op import Op
+from dovetail.ir.op import REGISTRY, Op
 
 ImportResult = Value | list[Value] | Op | tuple[Op, list[Value | None]] | None
 """A foreign node as core values that the builder wrote; or as one core operator, on the node's own inputs or on the given ones;
@@ -52,13 +52,18 @@ class Dialect(FormatTraits):
         return register
 
     def legalize(self, *names: str) -> Callable[[Legalization], Legalization]:
-        """Register the rewrite of core operators into operators that the format has."""
+        """Register the rewrite of core operators, or of all classes of a family, into operators that the format has."""
 
         def register(function: Legalization) -> Legalization:
             self.legalizations.update(dict.fromkeys(names, function))
             return function
 
         return register
+
+    def legalization_of(self, kind: type[Op]) -> Legalization | None:
+        """Return the legalization of an operator, else of its family."""
+        families = (each.__name__ for each in kind.__mro__ if each is kind or each.__name__ not in REGISTRY)
+        return next((self.legalizations[name] for name in families if name in self.legalizations), None)
 
     def fallback(self, *names: str) -> Callable[[Legalization], Legalization]:
         """Register the rewrite of core operators for targets whose version of the operator cannot express them."""

@@ -99,7 +99,7 @@ class Legalizer:
         if plain is not None:
             return plain
         kind = type(node.op).__name__
-        legalization, fallback = self.dialect.legalizations.get(kind), self.dialect.fallbacks.get(kind)
+        legalization, fallback = self.dialect.legalization_of(type(node.op)), self.dialect.fallbacks.get(kind)
         result = None if legalization is None else legalization(b, node)
         if result is not None or not (fallback or has(node.op, "decompose")) or self._is_supported(node):
             return result

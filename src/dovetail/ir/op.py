@@ -119,6 +119,8 @@ class Op:
     """Whether the operator stands for one of a specification; False for those that only this IR has."""
     moves_elements: ClassVar[bool] = False
     """Whether each element of the output is one of the input, or a fill value: true of all operators with ``windows``."""
+    is_algebraic: ClassVar[bool] = False
+    """Whether each element is a sum, product, quotient, power or root of elements of the inputs."""
     rounds_half_once: ClassVar[bool] = True
     """Whether a half-precision result is that of f32, rounded once; False where elements move, or types have own rounding."""
     decomposes_in_f32: ClassVar[bool] = False
@@ -351,6 +353,12 @@ def has(op: Op | type[Op], rule: str) -> bool:
     """Return whether an operator overrides a rule."""
     cls = op if isinstance(op, type) else type(op)
     return getattr(cls, rule) is not getattr(Op, rule)
+
+
+def moves_first_input(op: Op) -> bool:
+    """Return whether each element of the outputs is one of the first input, and none is a fill value."""
+    result, (first, *rest) = op.signature.outputs[0].type, op.signature.inputs
+    return op.moves_elements and first.type == result and not first.repeated and all(port.type != result for port in rest)
 
 
 def bodies(op: Op) -> Iterator[tuple[str, Any]]:

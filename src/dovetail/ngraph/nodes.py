@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +44,14 @@ class Output:
 
 
 class Node:
-    """An operation with its arguments. Construction validates; ``arguments`` are Outputs."""
+    """An operation with its arguments. Construction validates; ``arguments`` are Outputs.
+
+    ``version``: the version of nGraph's operators, whose namespace holds the class by the operator's name.
+    """
+
+    def __init_subclass__(cls, version: SimpleNamespace | None = None) -> None:
+        if version is not None:
+            setattr(version, cls.__name__.removesuffix("V1"), cls)
 
     def __init__(self, *arguments: Node | Output) -> None:
         self.arguments = [output_of(argument) for argument in arguments]

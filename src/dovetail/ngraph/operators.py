@@ -16,8 +16,11 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import agree_shapes, axis_in
 from dovetail.ngraph.nodes import ARITHMETIC, Constant, Node, Output, Sizes, check_integers, constant_of, output_of
 
+v0 = SimpleNamespace()
+v1 = SimpleNamespace()
 
-class Concat(Node):
+
+class Concat(Node, version=v0):
     """Concatenation of ``args`` along ``concatenation_axis``, which may count from the end."""
 
     def __init__(self, args: Sequence[Node | Output], concatenation_axis: int) -> None:
@@ -33,7 +36,7 @@ class Concat(Node):
         return self.axis if rank is None else axis_in(self.axis, rank)
 
 
-class Reshape(Node):
+class Reshape(Node, version=v0):
     """Version 0: transpose by ``input_order``, a permutation of the axes, then reshape to ``output_shape``."""
 
     def __init__(self, arg: Node | Output, input_order: Sequence[int], output_shape: Sizes) -> None:
@@ -54,7 +57,7 @@ class Reshape(Node):
         return b.Reshape(x, list(self.output_shape), special_zero=False)
 
 
-class ReshapeV1(Node):
+class ReshapeV1(Node, version=v1):
     """Version 1: reshape to ``pattern``. With ``special_zero`` a 0 copies the dimension at its index; -1 is computed."""
 
     def __init__(self, arg: Node | Output, pattern: Node | Output, special_zero: bool) -> None:
@@ -66,7 +69,7 @@ class ReshapeV1(Node):
         return b.Reshape(x, pattern, special_zero=self.special_zero, empty="zero")
 
 
-class Slice(Node):
+class Slice(Node, version=v0):
     """Version 0: elements from ``lower_bounds`` up to ``upper_bounds`` in steps of ``strides``. Bounds are checked, never
     clamped."""
 
@@ -103,7 +106,7 @@ class Slice(Node):
         return b.Slice(x, lows, highs, axes, list(self.strides))
 
 
-class Split(Node):
+class Split(Node, version=v0):
     """Version 0: cut along ``axis``, a scalar Constant (or an integer), into ``splits`` pieces, or pieces of the lengths
     ``splits``."""
 
@@ -132,7 +135,7 @@ def _scalar_axis(axis: Node | Output | int) -> int:
     return int(constant.data)
 
 
-class SplitV1(Node):
+class SplitV1(Node, version=v1):
     """Version 1: split along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, num_splits: int) -> None:
@@ -145,7 +148,7 @@ class SplitV1(Node):
         return pieces
 
 
-class VariadicSplit(Node):
+class VariadicSplit(Node, version=v1):
     """Version 1: split along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``; one may be -1, the rest."""
 
     def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
@@ -185,19 +188,19 @@ class _BinaryNode(Node):
         return b.apply(self.kind, *xs, broadcast=False)
 
 
-class Add(_BinaryNode):
+class Add(_BinaryNode, version=v0):
     """arg0 + arg1, elementwise."""
 
     kind = "Add"
 
 
-class Subtract(_BinaryNode):
+class Subtract(_BinaryNode, version=v0):
     """arg0 - arg1, elementwise."""
 
     kind = "Subtract"
 
 
-class Multiply(_BinaryNode):
+class Multiply(_BinaryNode, version=v0):
     """arg0 * arg1, elementwise."""
 
     kind = "Multiply"
@@ -215,7 +218,3 @@ class Core(Node):
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
         return b.add(self.op, *xs)
-
-
-v0 = SimpleNamespace(Reshape=Reshape, Slice=Slice, Split=Split, Concat=Concat, Add=Add, Subtract=Subtract, Multiply=Multiply)
-v1 = SimpleNamespace(Reshape=ReshapeV1, Split=SplitV1, VariadicSplit=VariadicSplit)

@@ -89,7 +89,7 @@ def foreign_operators(op: type[Op], format: Dialect) -> tuple[str, ...]:
     if name in format.exporters and not versions_of:
         versions_of[name] |= {version for domain, kind, version in format.importers if (domain, kind) == ("", name)}
     texts = [" ".join((kind, ", ".join(map(str, sorted(versions))))).strip() for kind, versions in versions_of.items()]
-    if name in format.legalizations or (not texts and has(op, "decompose")):
+    if format.legalization_of(op) is not None or (not texts and has(op, "decompose")):
         texts.append("rewritten")
     return tuple(texts)
 

@@ -17,10 +17,7 @@ from dovetail.ir.symbolic import Size
 from dovetail.ir.types import Tensor, axis_in, sizes_in
 from dovetail.ops.constant import Identity
 from dovetail.ops.tensor.concat_split import Concat
-from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
-
-UPDATES = ScatterElements, ScatterND, ScatterUpdate, TensorScatter
-"""Operators that change elements of their first input."""
+from dovetail.ops.tensor.scatter import ScatterOp
 
 
 class Cache(NamedTuple):
@@ -55,7 +52,7 @@ def find_caches(model: Model) -> list[Cache]:
                 order = (axis, *(other for other in range(len(source.shape)) if other != axis))
                 inverse = tuple(order.index(index) for index in range(len(order)))
                 caches.append(Cache(source.name, output.name, order, inverse, output.dims[axis]))
-        elif isinstance(op, UPDATES) and source.shape is not None and source.type == output.type:
+        elif isinstance(op, ScatterOp) and source.shape is not None and source.type == output.type:
             caches.append(Cache(source.name, output.name))
     return caches
 

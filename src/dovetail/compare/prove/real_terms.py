@@ -17,22 +17,16 @@ from dovetail.ir.graph import Node, Operand, Value
 from dovetail.ir.op import UNFORESEEN, Op
 from dovetail.ir.substitution import map_sizes
 from dovetail.ir.types import Size, Tensor, Unknown
-from dovetail.laws.rules.slices import ExactSlice
 from dovetail.laws.table import real_rules
 from dovetail.laws.terms.opaque import BoundParameter, KnownIntegers, Opaque
 from dovetail.laws.terms.terms import FOLD_BYTES, OutOfTime, Terms
 from dovetail.ops.constant import Constant
-from dovetail.ops.elementwise.binary import Add, Divide, Multiply, Power, Subtract
-from dovetail.ops.elementwise.unary import Negative, Reciprocal, Sqrt
-from dovetail.ops.tensor.concat_split import Concat
-from dovetail.ops.tensor.reshape import Reshape
-from dovetail.ops.tensor.transpose_expand_tile import Expand, Transpose
+from dovetail.ops.elementwise.binary import Add, Subtract
+from dovetail.ops.tensor.transpose_expand_tile import Expand
 
 ULPS = 2
 """The units in the last place within which a computed constant equals a stored one: it is rounded once, and so was the other."""
 _PLAIN = ("f32", "f64")
-_WIDE = (Add, Concat, Divide, Expand, Multiply, Negative, ExactSlice, Power, Reciprocal, Reshape, Sqrt, Subtract, Transpose)
-"""Operators on constants that are computed in f64."""
 MAX_LOSS = 64.0
 """The most by which a sum of near constants may magnify their relative error: if they cancel, it may be any number."""
 MAX_CANDIDATES = 64
@@ -185,9 +179,10 @@ class RealTerms(Terms):
             return None
         floats = [x for x in xs if x is not None and isinstance(x.type, Tensor) and x.dtype.is_float]
         is_computed = any(id(x) in self._wide for x in floats)
-        if not floats or not isinstance(op, _WIDE) or any(x.dtype.name not in _PLAIN for x in floats):
+        moves = op.moves_elements and len(op.signature.outputs) == 1
+        if not floats or not (moves or op.is_algebraic) or any(x.dtype.name not in _PLAIN for x in floats):
             return None if is_computed else super().fold_constants(op, xs)
-        if not is_computed and isinstance(op, Reshape | Transpose | Concat | ExactSlice):
+        if not is_computed and moves and not isinstance(op, Expand):
             moved = super().fold_constants(op, xs)
             for value in moved or ():
                 self._errors.add_sources(value, floats)

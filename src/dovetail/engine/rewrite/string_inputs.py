@@ -14,11 +14,11 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.edit import connect, copy_model, disconnect, remove_dead
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.infer import infer_graph
+from dovetail.ir.op import moves_first_input
 from dovetail.ir.types import Tensor
 from dovetail.ops.ml.feature_encoding import OneHotEncoder
 from dovetail.ops.ml.label_encoder import LabelEncoder
 from dovetail.ops.tensor.concat_split import Concat
-from dovetail.ops.tensor.pad import Pad
 
 UNKNOWN_CODE = -1
 
@@ -86,7 +86,7 @@ def _lookups_of(graph: Graph) -> list[Node] | None:
             if _looks_up(node, index):
                 lookups[node] = None
                 continue
-            if not node.op.moves_elements or isinstance(node.op, Pad) or (index and not isinstance(node.op, Concat)):
+            if not isinstance(node.op, Concat) and (index or not moves_first_input(node.op)):
                 return None
             for y in node.outputs:
                 if id(y) not in seen:

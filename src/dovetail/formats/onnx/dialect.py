@@ -55,7 +55,8 @@ class _Constraints(NamedTuple):
 
 
 @cache
-def _constraints(domain: str, kind: str, version: int) -> _Constraints | None:
+def constraints_of(domain: str, kind: str, version: int) -> _Constraints | None:
+    """Return the type constraints of an operator in force at an opset; None where there is none."""
     definition = schema(domain, kind, version)
     if definition is None:
         return None
@@ -120,7 +121,7 @@ def _find_fault(
     domain: str, kind: str, version: int, inputs: tuple[str | None, ...], outputs: tuple[str | None, ...]
 ) -> tuple[str, int, int] | None:
     """Return the first fault: the index of an input or output of a type that is not allowed, or of two inputs that disagree."""
-    constraints = _constraints(domain, kind, version)
+    constraints = constraints_of(domain, kind, version)
     if constraints is None:
         return None
     for which, texts, allowed in (

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.operator_index import MODULES
 
 _SEQUENCES = "OpenVINO has no sequences, and the elements of this one are known only at run time"
 _OPTIONAL = "OpenVINO has no optional values, and this one is present or absent only at run time"
 _STRINGS = "OpenVINO has no operator that computes with strings"
 
-OPENVINO.unsupported_reasons.update(
-    dict.fromkeys(
-        (
-            "ConcatFromSequence",
-            "SequenceAt",
-            "SequenceConstruct",
-            "SequenceEmpty",
-            "SequenceErase",
-            "SequenceInsert",
-            "SequenceLength",
-            "SplitToSequence",
-        ),
-        _SEQUENCES,
-    )
-)
-OPENVINO.unsupported_reasons.update(dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL))
-OPENVINO.unsupported_reasons.update(
-    dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer"), _STRINGS)
-)
+_BY_MODULE = {
+    "dovetail.ops.sequence.sequence": _SEQUENCES,
+    "dovetail.ops.sequence.optional": _OPTIONAL,
+    "dovetail.ops.text.strings": _STRINGS,
+    "dovetail.ops.text.tokenizer": _STRINGS,
+}
+
+OPENVINO.unsupported_reasons.update({name: _BY_MODULE[module] for name, module in MODULES.items() if module in _BY_MODULE})
 OPENVINO.unsupported_reasons["TfIdfVectorizer"] = "OpenVINO has no operator that counts n-grams"
 OPENVINO.unsupported_reasons["ZipMap"] = (
     "OpenVINO has no maps: export the model without ZipMap, whose input has the same numbers as a tensor"

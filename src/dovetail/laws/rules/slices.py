@@ -98,6 +98,8 @@ def _slice_term(b: Terms, x: Value, spans: dict[int, Span]) -> Value:
 class ExactSlice(Op, sig="data: T, starts!: I, lengths!: I, axes!: I, steps!: I -> output: T", is_registered=False):
     """Take ``lengths`` elements from ``starts`` on along ``axes``, ``steps`` apart: a Slice without clamping."""
 
+    moves_elements = True
+
     def shape(self, data: View, starts: View, lengths: View, axes: View, steps: View) -> Any:
         sizes = list(data.dims)
         for axis, length in zip(elements_of(axes) or (), elements_of(lengths) or (), strict=True):

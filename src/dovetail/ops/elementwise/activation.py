@@ -24,6 +24,7 @@ ONE_SIXTH = 0.16666666666666666
 class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
     """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
+    is_activation = True
     commutes_with_rounding = True
     idempotent = REALS
 
@@ -42,6 +43,8 @@ class LeakyRelu(
     ),
 ):
     """Compute x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
+
+    is_activation = True
 
     alpha: float = 0.009999999776482582
 
@@ -141,6 +144,8 @@ class Elu(
 ):
     """Compute x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
+    is_activation = True
+
     alpha: float = 1.0
 
     def function(self, xp: Namespace, x: Array) -> Any:
@@ -164,6 +169,8 @@ class Selu(
 ):
     """Compute gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
 
+    is_activation = True
+
     alpha: float = 1.6732631921768188
     gamma: float = 1.0507010221481323
 
@@ -177,6 +184,8 @@ class Selu(
 
 class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
     """Compute max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
+
+    is_activation = True
 
     alpha: float = 1.0
 
@@ -196,6 +205,8 @@ class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
 
 class ThresholdedRelu(UnaryOp, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
     """Compute x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
+
+    is_activation = True
 
     alpha: float = 1.0
 
@@ -221,6 +232,8 @@ class HardSigmoid(
 
     Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
     """
+
+    is_activation = True
 
     alpha: float = 0.20000000298023224
     beta: float = 0.5
@@ -253,6 +266,8 @@ class HardSwish(UnaryOp, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
 class Sigmoid(UnaryOp, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)"), openvino="Sigmoid-1(x)"):
     """Compute 1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
+    is_activation = True
+
     def function(self, xp: Namespace, x: Array) -> Any:
         return 1 / (1 + xp.exp(-x))
 
@@ -263,6 +278,8 @@ class Sigmoid(UnaryOp, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)
 class Softplus(UnaryOp, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
     """Compute log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
 
+    is_activation = True
+
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.logaddexp(x, xp.zeros_like(x))
 
@@ -272,6 +289,8 @@ class Softplus(UnaryOp, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
 
 class Softsign(UnaryOp, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
     """Compute x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
+
+    is_activation = True
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return x / (1 + xp.abs(x))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
     """Binary operators combine two tensors of one element type."""
 
+    is_algebraic = True
+
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
 
@@ -172,6 +174,8 @@ class Mod(
     It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
     FloorMod-1.
     """
+
+    is_algebraic = False
 
     fmod: bool = False
 
@@ -352,6 +356,8 @@ class Sum(
 ):
     """Compute the element-wise sum of ``xs``, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
+    is_algebraic = True
+
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
@@ -374,6 +380,8 @@ class Mean(
     ),
 ):
     """Compute the element-wise mean of ``xs``: their sum divided by their number. Source: ONNX Mean 1 to 13."""
+
+    is_algebraic = True
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)

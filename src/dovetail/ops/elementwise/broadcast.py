@@ -38,6 +38,8 @@ class Elementwise(Op):
 
     idempotent: ClassVar[frozenset[str]] = frozenset()
     involution: ClassVar[frozenset[str]] = frozenset()
+    is_activation: ClassVar[bool] = False
+    """Whether FusedConv and FusedGemm may apply it; its parameters are its attributes, or its bounds."""
 
     def decompose(self, b: Builder, *xs: Any) -> Any:
         """Compute in a wider type where that gives the same result, otherwise return what ``lower`` writes."""

@@ -34,6 +34,7 @@ class Clip(
     Clamp-1.
     """
 
+    is_activation = True
     commutes_with_rounding = True
 
     def shape(self, x: View, low: View | None = None, high: View | None = None) -> Any:

@@ -54,6 +54,7 @@ class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs
 class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
+    is_algebraic = True
     commutes_with_rounding = True
     # f8e8m0 has no sign.
     involution = REALS - {"f8e8m0"}
@@ -141,6 +142,8 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
 class Sqrt(UnaryOp, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):
     """Compute the square root; NaN for negative numbers. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
 
+    is_algebraic = True
+
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.sqrt(x)
 
@@ -170,6 +173,8 @@ class Log(UnaryOp, onnx=("Log-1(x; consumed_inputs:_)", "Log-6,13(x)"), openvino
 
 class Reciprocal(UnaryOp, onnx=("Reciprocal-1(x; consumed_inputs:_)", "Reciprocal-6,13(x)")):
     """Compute 1 / x. Source: ONNX Reciprocal 1 to 13."""
+
+    is_algebraic = True
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.divide(xp.ones_like(x), x)
@@ -263,6 +268,8 @@ class Cosh(UnaryOp, onnx="Cosh-9,22(x)", openvino="Cosh-1(x)"):
 
 class Tanh(UnaryOp, onnx=("Tanh-1(x; consumed_inputs:_)", "Tanh-6,13(x)"), openvino="Tanh-1(x)"):
     """Compute the hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
+
+    is_activation = True
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.tanh(x)

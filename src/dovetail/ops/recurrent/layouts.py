@@ -9,9 +9,10 @@ import numpy as np
 
 from dovetail.ir import dtypes, symbolic
 from dovetail.ir.builder import shape_value
-from dovetail.ir.op import output_count
+from dovetail.ir.op import moves_first_input, output_count
 from dovetail.ir.types import View
 from dovetail.ops.builders import zeros_like
+from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.recurrent.cell_math import GraphBackend
 from dovetail.ops.recurrent.layers import LSTM, STATE_AXES, X_AXES, Y_AXES, RecurrentLayer, activation_attributes, permutation_of
@@ -104,14 +105,10 @@ def fill_inputs(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> l
     return [x, w, r, bias, lengths, *states, *rest[op.state_count :]]
 
 
-REPEATING = ("Cast", "Expand", "Identity", "Tile")
-"""Operators whose output has no elements but those of their first input."""
-
-
 def has_full_lengths(op: RecurrentLayer, x: View | None, lengths: Value | None) -> bool:
     """Return whether every row is known to reach the end of the sequence."""
     while lengths is not None and lengths.value is None and lengths.node is not None:
-        if type(lengths.node.op).__name__ not in REPEATING:
+        if not isinstance(lengths.node.op, Cast) and not moves_first_input(lengths.node.op):
             return False
         lengths = lengths.node.inputs[0]
     if lengths is None or lengths.value is None or x is None or x.shape is None:

@@ -36,10 +36,14 @@ GatherFunction: TypeAlias = Callable[[Any], Any]
 """``gather(data)``: the elements of ``data`` at the indices."""
 
 
-class _Scatter(Op):
-    """A scatter operator. ``reduction`` combines updates with existing elements."""
+class ScatterOp(Op):
+    """Scatter operators change elements of their first input."""
 
     rounds_half_once = False
+
+
+class _ReducingScatter(ScatterOp):
+    """A scatter operator whose ``reduction`` combines updates with existing elements."""
 
     reduction: str = "replace"
 
@@ -112,7 +116,7 @@ class _Scatter(Op):
 
 
 class ScatterElements(
-    _Scatter,
+    _ReducingScatter,
     sig="data: T, indices: I, updates: T -> output: T",
     onnx=(
         "Scatter-9,11(data, indices, updates; axis=0)",
@@ -225,7 +229,7 @@ def _neutral_element(kind: dtypes.DType, reduction: str) -> Any:
 
 
 class ScatterND(
-    _Scatter,
+    _ReducingScatter,
     sig="data: T, indices: I, updates: T -> output: T",
     onnx=(
         "ScatterND-11,13(data, indices, updates)",
@@ -272,7 +276,7 @@ class ScatterND(
 
 
 class ScatterUpdate(
-    Op,
+    ScatterOp,
     sig="data: T, indices: I, updates: T -> output: T",
     openvino="ScatterUpdate-3(data, indices, updates, axis)",
 ):
@@ -340,7 +344,7 @@ def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any)
 
 
 class TensorScatter(
-    Op,
+    ScatterOp,
     sig="past_cache: T, update: T, write_indices?: i64 -> present_cache: T",
     onnx="TensorScatter-24(past_cache, update, write_indices?; axis=-2, mode~{linear:linear,circular:circular}=linear)",
 ):

@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in, is_static, static
 from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.gather import GatherElements
-from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterUpdate
 from dovetail.passes.rebatching.axes import BatchAxis, FreedSize
 from dovetail.passes.rebatching.state import RepairState
 
@@ -120,12 +120,4 @@ def _repeat_updates(state: RepairState, node: Node, place: BatchAxis) -> bool:
     return True
 
 
-INDEXED = {
-    ScatterND: repair_scatter_nd,
-    ScatterElements: repair_elements,
-    ScatterUpdate: repair_elements,
-    GatherElements: repair_elements,
-}
-"""Repairs of operators with indices along the batch. Inference alone does not tell that an index selects a sample."""
-
-__all__ = ["INDEXED", "elements_of_indices"]
+__all__ = ["elements_of_indices", "repair_elements", "repair_scatter_nd"]

@@ -22,9 +22,9 @@ from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.rebatching.axes import FreedSize, carries, has_symbol
 from dovetail.passes.rebatching.bodies import SubgraphBlocker, repair_bodies
 from dovetail.passes.rebatching.operands import repair_operands
-from dovetail.passes.rebatching.repairs import ALWAYS, COORDINATES, REPAIRS, force_random
+from dovetail.passes.rebatching.repairs import COORDINATES, NO_REPAIRS, REPAIRS, force_random
 from dovetail.passes.rebatching.requests import substitute_type
-from dovetail.passes.rebatching.sizes import SIZE_REPAIRS, carries_size
+from dovetail.passes.rebatching.sizes import carries_size
 from dovetail.passes.rebatching.state import RepairState
 
 RESTRICTED = ("Constant", "Foreign")
@@ -91,20 +91,20 @@ def _visit(state: RepairState, node: Node) -> list[SubgraphBlocker]:
 
 def _infer_with_repairs(state: RepairState, node: Node, carrying: Sequence[FreedSize]) -> str:
     """Infer a node, with repairs where needed. Returns why it forbids the change; empty where it does not."""
+    repairs = REPAIRS.get(type(node.op), NO_REPAIRS)
     is_sized = any(x is not None and carries_size(state, x) for x in node.inputs)
-    if is_sized and (repair := SIZE_REPAIRS.get(type(node.op))) is not None:
+    if is_sized and (repair := repairs.of_sizes) is not None:
         _try(state, node, lambda state, node, _: repair(state, node), state.freed[0])
     for freed in carrying:
         if is_sized and isinstance(node.op, Reshape):
             continue
-        if (rule := ALWAYS.get(type(node.op))) is not None:
-            _try(state, node, rule, freed)
+        if repairs.of_meaning is not None:
+            _try(state, node, repairs.of_meaning, freed)
     outcome = _infer(state, node, node.inputs)
     for freed in state.freed:
         if not outcome.fault:
             break
-        rule = REPAIRS.get(type(node.op))
-        if rule is not None and freed in carrying and _try(state, node, rule, freed):
+        if repairs.of_fault is not None and freed in carrying and _try(state, node, repairs.of_fault, freed):
             outcome = _infer(state, node, node.inputs)
         if (
             outcome.fault

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,15 @@ from dovetail.ops.nn.resize import Resize
 from dovetail.ops.random import RandomNormal, RandomUniform
 from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.concat_split import Concat, Split
-from dovetail.ops.tensor.gather import Gather, GatherND
+from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from dovetail.ops.tensor.reshape import Reshape, Squeeze
-from dovetail.ops.tensor.scatter import ScatterND
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate
 from dovetail.ops.tensor.slice import Slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 from dovetail.passes.rebatching.axes import BatchAxis, FreedSize
-from dovetail.passes.rebatching.indices import INDEXED, elements_of_indices
+from dovetail.passes.rebatching.indices import elements_of_indices, repair_elements, repair_scatter_nd
 from dovetail.passes.rebatching.reshape import repair_reshape
+from dovetail.passes.rebatching.sizes import repair_expand_sizes, repair_reshape_sizes, repair_resize_sizes, repair_slice_sizes
 from dovetail.passes.rebatching.state import RepairState
 
 Repair = Callable[[RepairState, Node, FreedSize], bool]
@@ -283,22 +284,35 @@ def _make_identity(node: Node, x: Value) -> None:
     connect(node)
 
 
-ALWAYS: dict[type, Repair] = {
-    Reshape: repair_reshape,
-    Squeeze: repair_squeeze,
-    Gather: repair_gather,
-    Concat: repair_concat,
-    **INDEXED,
+class Repairs(NamedTuple):
+    """The repairs of an operator.
+
+    ``of_meaning``: applied always, since inference succeeds with the new sizes and may mean something else. ``of_fault``: where
+    inference fails, or the outputs lose the batch. ``of_sizes``: where an input carries a freed size that is no batch.
+    """
+
+    of_meaning: Repair | None = None
+    of_fault: Repair | None = None
+    of_sizes: Callable[[RepairState, Node], bool] | None = None
+
+
+# A repair is code of this pass: what it changes is the operand that holds the sizes, which every operator has in its own form.
+REPAIRS: dict[type, Repairs] = {
+    Concat: Repairs(of_meaning=repair_concat),
+    Expand: Repairs(of_fault=repair_expand, of_sizes=repair_expand_sizes),
+    Gather: Repairs(of_meaning=repair_gather),
+    GatherElements: Repairs(of_meaning=repair_elements),
+    GatherND: Repairs(of_fault=repair_gather_nd),
+    Reshape: Repairs(of_meaning=repair_reshape, of_sizes=repair_reshape_sizes),
+    Resize: Repairs(of_fault=repair_resize, of_sizes=repair_resize_sizes),
+    ScatterElements: Repairs(of_meaning=repair_elements),
+    ScatterND: Repairs(of_meaning=repair_scatter_nd),
+    ScatterUpdate: Repairs(of_meaning=repair_elements),
+    Slice: Repairs(of_fault=repair_slice, of_sizes=repair_slice_sizes),
+    Split: Repairs(of_fault=repair_split),
+    Squeeze: Repairs(of_meaning=repair_squeeze),
 }
-"""Repairs of operators that infer with the new sizes and may mean something else."""
-REPAIRS: dict[type, Repair] = {
-    Slice: repair_slice,
-    Expand: repair_expand,
-    GatherND: repair_gather_nd,
-    Resize: repair_resize,
-    Split: repair_split,
-}
-"""Repairs of operators whose inference fails, or whose outputs lose the batch."""
+NO_REPAIRS = Repairs()
 COORDINATES = (Gather, GatherND, ScatterND)
 """Operators whose indices may count samples: with ``batch_dims`` 0 such indices are never repeated."""
 RANDOM = (RandomUniform, RandomNormal)

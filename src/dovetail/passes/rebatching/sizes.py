@@ -19,8 +19,6 @@ from dovetail.ir.op import infer_types
 from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, axes_in
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.shape_values import elements_of, integers_of
-from dovetail.ops.tensor.reshape import Reshape
-from dovetail.ops.tensor.slice import Slice
 from dovetail.ops.tensor.transpose_expand_tile import Expand
 from dovetail.passes.rebatching.axes import carries
 from dovetail.passes.rebatching.reshape import become_transpose
@@ -302,12 +300,11 @@ def repair_expand_sizes(state: RepairState, node: Node) -> bool:
     return True
 
 
-SIZE_REPAIRS: dict[type, Callable[[RepairState, Node], bool]] = {
-    Reshape: repair_reshape_sizes,
-    Slice: repair_slice_sizes,
-    Resize: repair_resize_sizes,
-    Expand: repair_expand_sizes,
-}
-"""Repairs of operators whose inputs carry a freed size that is no batch."""
-
-__all__ = ["SIZE_REPAIRS", "carries_size", "match_factors"]
+__all__ = [
+    "carries_size",
+    "match_factors",
+    "repair_expand_sizes",
+    "repair_reshape_sizes",
+    "repair_resize_sizes",
+    "repair_slice_sizes",
+]

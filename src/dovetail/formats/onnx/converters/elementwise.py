@@ -20,11 +20,6 @@ from dovetail.ir.op import Op
 from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.cast import FNUZ, Cast, rounding_difference
 
-REDUCTIONS = (
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
-    "ReduceLogSumExp",
-)  # fmt: skip
-
 
 @ONNX.importer("Add", 1, 6)
 @ONNX.importer("Sub", 1, 6)
@@ -117,12 +112,12 @@ def import_cumulative(ctx: ImportContext) -> Reading | None:
     return None if xs is None else ctx.apply_mapping(*xs, **ctx.node.attributes)
 
 
-@ONNX.legalize(*REDUCTIONS)
+@ONNX.legalize("Reduction")
 def legalize_reduction(b: Builder, node: Node) -> Value | None:
     """Write the axes as an i64 vector, and reset the meaning of an empty list where the axes are not empty."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
-    if axes is None:
+    if axes is None or not op.onnx:
         return None
     vector = _as_vector(b, axes)
     some = axes.shape is not None and (len(axes.shape) == 0 or (isinstance(axes.shape[0], int) and axes.shape[0] > 0))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.onnx.dialect import ONNX
+from dovetail.formats.onnx.dialect import ONNX, since_version
 from dovetail.ir.graph import Value
+from dovetail.ir.op import REGISTRY, Op
+from dovetail.ops.elementwise.broadcast import Elementwise
 
 _DOMAIN = "com.microsoft"
-_PARAMETERS = {
-    "Relu": (), "Tanh": (), "Sigmoid": (), "Softplus": (), "Softsign": (),
-    "LeakyRelu": ("alpha",), "Elu": ("alpha",), "Celu": ("alpha",), "ThresholdedRelu": ("alpha",),
-    "Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "Selu": ("alpha", "gamma"),
-}  # fmt: skip
-"""The attributes of each activation, in the order of ``activation_params``."""
-_VERSIONS = {"Softplus": 1, "Softsign": 1, "ThresholdedRelu": 10, "Celu": 12}
-"""The versions of activations that opset 6 lacks."""
 _CONV_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 _GEMM_ATTRIBUTES = ("alpha", "beta", "transA", "transB")
 
@@ -55,10 +50,15 @@ def import_fused_gemm(ctx: ImportContext) -> Value:
 
 def _names_of(ctx: ImportContext, kind: str) -> tuple[str, ...]:
     """Return the names of the activation's parameters. Raises UnsupportedError [attribute.value] for an unknown activation."""
-    if kind and kind not in _PARAMETERS:
+    op: type[Op] | None = REGISTRY.get(kind)
+    if kind and not (op is not None and issubclass(op, Elementwise) and op.is_activation):
         raise UnsupportedError("attribute.value", f"{ctx.node.kind}: there is no activation {kind!r} that dovetail knows")
-    return _PARAMETERS[kind] if kind else ()
+    return () if op is None else (*op.fields_by_name, *(port.name for port in op.signature.inputs if port.optional))
 
 
 def _activate(ctx: ImportContext, kind: str, x: Value, attributes: dict[str, Any]) -> Value:
-    return ctx.add_operator(kind, _VERSIONS.get(kind, 6), [x], attributes) if kind else x
+    if not kind:
+        return x
+    # Opset 6 lacks some activations; later ones have no Clip with attributes.
+    versions = (since_version("", kind, opset) for opset in count(6))
+    return ctx.add_operator(kind, next(filter(None, versions)), [x], attributes)

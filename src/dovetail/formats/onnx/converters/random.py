@@ -14,10 +14,10 @@ from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.onnx.dialect import ONNX, encode_attribute
 from dovetail.ir import dtypes
 from dovetail.ir.graph import Node, Value
-from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
+from dovetail.ir.op import REGISTRY
+from dovetail.ops.random import Bernoulli, Multinomial, RandomUniform
 
 _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mean", 0.0), ("scale", 1.0))}
-_OPS = {"RandomUniform": (RandomUniform, RandomUniformLike), "RandomNormal": (RandomNormal, RandomNormalLike)}
 
 
 def _seed(ctx: ImportContext) -> float:
@@ -31,7 +31,7 @@ def _seed(ctx: ImportContext) -> float:
 def import_random(ctx: ImportContext) -> list[Value]:
     kind = ctx.attribute("dtype", "DType", dtypes.f32)
     shape = ctx.b.constant(np.array(ctx.attribute("shape", "tuple[int, ...]"), np.int64))
-    return ctx.b.add(_OPS[ctx.node.kind][0](seed=_seed(ctx)), shape, *_bounds(ctx, ctx.node.kind, kind))
+    return ctx.b.add(REGISTRY[ctx.node.kind](seed=_seed(ctx)), shape, *_bounds(ctx, ctx.node.kind, kind))
 
 
 @ONNX.importer("RandomUniformLike", 1, 22)
@@ -41,7 +41,7 @@ def import_random_like(ctx: ImportContext) -> list[Value]:
     kind = ctx.attribute("dtype", "DType", None) or ctx.input(0).dtype
     if not kind.is_float:
         raise UnsupportedError("attribute.value", f"{ctx.node.kind}: the type must be a float type, got {kind}")
-    return ctx.b.add(_OPS[name][1](seed=_seed(ctx)), ctx.input(0), *_bounds(ctx, name, kind))
+    return ctx.b.add(REGISTRY[ctx.node.kind](seed=_seed(ctx)), ctx.input(0), *_bounds(ctx, name, kind))
 
 
 def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
@@ -72,7 +72,7 @@ def legalize_random(b: Any, node: Node) -> Any:
     if scaled is not None:
         return scaled
     if shape.constant is None:
-        like = _OPS[type(op).__name__][1](**op.seeds())
+        like = REGISTRY[f"{type(op).__name__}Like"](**op.seeds())
         return b.add(like, b.apply("ConstantOfShape", shape, np.zeros(1, np.float32)), first, last)
     return None
 

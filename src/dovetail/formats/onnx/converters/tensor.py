@@ -12,7 +12,8 @@ from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.mapping_selection import constant_or_none
-from dovetail.formats.onnx.dialect import ONNX
+from dovetail.formats.onnx.dialect import ONNX, constraints_of
+from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.ir import dtypes
 from dovetail.ir.builder import Builder
 from dovetail.ir.dtypes import DType
@@ -26,42 +27,28 @@ from dovetail.ops.tensor.onehot_trilu_eye import OneHot
 from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
-_I64 = ("i64",)
-_BOTH = ("i32", "i64")
-# Allowed element types of integer inputs that ONNX restricts, by operator and input index.
-_INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
-    "Squeeze": {1: _I64},
-    "Unsqueeze": {1: _I64},
-    "Expand": {1: _I64},
-    "Tile": {1: _I64},
-    "Slice": dict.fromkeys((1, 2, 3, 4), _BOTH),
-    "Pad": {1: _I64, 3: _I64},
-    "Gather": {1: _BOTH},
-    "GatherElements": {1: _BOTH},
-    "GatherND": {1: _I64},
-    "ScatterElements": {1: _BOTH},
-    "ScatterND": {1: _I64},
-    "ConstantOfShape": {0: _I64},
-    "Trilu": {1: _I64},
-    "ReverseSequence": {1: _I64},
-}
+_INDICES = frozenset(("i32", "i64"))
+"""The element types of the inputs that hold indices, sizes or axes; ONNX allows one of them or both."""
 
 
 def cast_integer_inputs(b: Builder, node: Node) -> Value | None:
-    """Cast the integer inputs to a type that ONNX allows; None where they have one."""
-    xs = list(node.inputs)
-    allowed = _INTEGERS.get(type(node.op).__name__, {})
-    kinds = {xs[index].dtype.name for index in allowed if index < len(xs) and xs[index] is not None}  # type: ignore[union-attr]
-    mixed = type(node.op).__name__ == "Slice" and len(kinds) > 1
-    changed = False
-    for index, names in allowed.items():
-        x = xs[index] if index < len(xs) else None
-        if x is not None and (x.dtype.name not in names or (mixed and x.dtype != "i64")):
-            xs[index] = _cast(b, x, dtypes.i64)
-            changed = True
-    if not changed:
+    """Cast indices, sizes and axes to i64 where ONNX does not allow the type of one, or their types differ; None: all stay."""
+    constraints = constraints_of("", type(node.op).__name__, newest_opset("", 1) or 1)
+    assert constraints is not None
+    allowed = constraints.inputs
+    indices = {
+        index: x
+        for index, (x, types) in enumerate(zip(node.inputs, allowed, strict=False))
+        if x is not None and types <= _INDICES
+    }
+    given = {x.dtype.name for x in indices.values()}
+    if len(given) < 2 and all(given <= allowed[index] for index in indices):
         return None
-    return b.add(node.op, *xs)[0]
+    return b.add(node.op, *(_as_i64(b, x) if x is not None and index in indices else x for index, x in enumerate(node.inputs)))[0]
+
+
+def _as_i64(b: Builder, x: Value) -> Value:
+    return x if x.dtype == "i64" else _cast(b, x, dtypes.i64)
 
 
 def _cast(b: Builder, x: Value, dtype: DType) -> Value:

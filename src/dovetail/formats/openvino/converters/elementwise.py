@@ -204,13 +204,13 @@ def import_swish(ctx: ImportContext) -> Value | None:
 # Reductions
 
 
-@OPENVINO.legalize(
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceAll", "ReduceAny"
-)  # fmt: skip
+@OPENVINO.legalize("Reduction")
 def legalize_reduction(b: Builder, node: Node) -> Value | None:
     """Write the axes as an input. Max and Min of booleans become logical reductions."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
+    if not op.openvino:
+        return None
     assert x is not None
     if x.dtype.kind == "bool" and type(op).__name__ in ("ReduceMax", "ReduceMin"):
         kind = "ReduceAny" if type(op).__name__ == "ReduceMax" else "ReduceAll"
