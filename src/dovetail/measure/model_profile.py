@@ -20,7 +20,8 @@ from dovetail.ir.graph import Model, Node
 from dovetail.ir.inputs_outputs import flatten_outputs
 from dovetail.ir.limits import Limits, counting, within_memory
 from dovetail.ir.modules import module_of
-from dovetail.ir.op import Op
+from dovetail.ir.op import REGISTRY, Op
+from dovetail.ir.operator_index import KINDS
 from dovetail.ir.state import own_inputs, own_outputs
 from dovetail.ir.suggestions import check_keywords
 from dovetail.runtime.peers import Names, NodeTime, Runner, is_installed, runner
@@ -40,17 +41,10 @@ MAX_MODULES = 60
 SUFFIX = re.compile(r"(_nchwc|_token_\d+|/WithoutBiases|/MatMulAddFusion|/GemmActivationFusion)+$")
 """What onnxruntime and OpenVINO append to the name of a node that they rewrite."""
 KIND = re.compile(r"(?:[\w.]+:)?(\w+)-")
-PEER_KINDS = {
-    "FusedConv": "Conv",
-    "FusedMatMul": "MatMul",
-    "FusedGemm": "Gemm",
-    "FullyConnected": "MatMul",
-    "QLinearConv": "Conv",
-    "Convolution": "Conv",
-    "Deconvolution": "ConvTranspose",
-    "LSTMSequence": "LSTM",
-}
-"""Operators that only the peers have, and the operator that they compute."""
+FUSED = re.compile(r"(Fused|QLinear)(?=[A-Z])")
+"""The beginning of the name of an operator that onnxruntime joins with the operators around it."""
+PLUGIN_KINDS = {"FullyConnected": "MatMul", "Deconvolution": "ConvTranspose"}
+"""Operators that only OpenVINO's CPU plugin has, and the operator that they compute."""
 PRODUCTS = ("MatMul", "Gemm")
 """Operators that the peers rewrite to one another."""
 
@@ -399,10 +393,16 @@ class _OperatorNames:
     def of(self, name: str, kind: str) -> tuple[str, str]:
         """Return the operator and the module of a node."""
         node = self._nodes.get(name) or self._nodes.get(SUFFIX.sub("", name))
-        by_kind = self._titles.get(kind) or PEER_KINDS.get(kind)
+        by_kind = self._titles.get(kind) or _operator_of_peer(kind)
         if by_kind in PRODUCTS and node is not None and node.op.title in PRODUCTS:
             by_kind = node.op.title
         return by_kind or (kind if node is None else node.op.title), "" if node is None else module_of(node)
+
+
+def _operator_of_peer(kind: str) -> str | None:
+    """Return the operator that a peer's operator of another name computes."""
+    fused = FUSED.sub("", kind)
+    return PLUGIN_KINDS.get(kind) or KINDS["openvino"].get(kind) or (fused if fused != kind and fused in REGISTRY else None)
 
 
 def _foreign_kinds(op: type[Op]) -> set[str]:

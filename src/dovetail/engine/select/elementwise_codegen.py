@@ -6,6 +6,7 @@ result. It emits one instruction for each operation of ``evaluate``, in the same
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from dovetail.ir import dtypes
 from dovetail.ir.arrays import Array
 from dovetail.ir.dtypes import DType
 from dovetail.ir.host import native_core
-from dovetail.ir.op import Op
+from dovetail.ir.op import REGISTRY, Op
+from dovetail.ops.elementwise import activation, binary, bitwise, logical, unary
 from dovetail.ops.elementwise.activation import (
     ONE_SIXTH,
     Celu,
@@ -25,74 +27,37 @@ from dovetail.ops.elementwise.activation import (
     HardSigmoid,
     HardSwish,
     LeakyRelu,
-    Mish,
     PRelu,
-    Relu,
     Selu,
     Shrink,
-    Sigmoid,
-    Softplus,
     Softsign,
     SwiGLU,
     Swish,
     ThresholdedRelu,
 )
 from dovetail.ops.elementwise.binary import (
-    Add,
     Divide,
     Maximum,
     Mean,
     Minimum,
     Mod,
-    Multiply,
     Power,
     SquaredDifference,
-    Subtract,
     Sum,
 )
-from dovetail.ops.elementwise.bitwise import BitShift, BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
+from dovetail.ops.elementwise.bitwise import BitShift
+from dovetail.ops.elementwise.broadcast import Elementwise
 from dovetail.ops.elementwise.cast import Cast, CastLike
 from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.elementwise.logical import (
-    And,
-    Equal,
-    Greater,
-    GreaterEqual,
-    IsFinite,
     IsInf,
-    IsNaN,
-    Less,
-    LessEqual,
-    Not,
-    NotEqual,
-    Or,
     Where,
-    Xor,
 )
 from dovetail.ops.elementwise.unary import (
     Abs,
-    Acos,
-    Acosh,
-    Asin,
-    Asinh,
-    Atan,
-    Atanh,
     Ceil,
-    Cos,
-    Cosh,
-    Erf,
-    Exp,
     Floor,
-    Log,
-    Negative,
-    Reciprocal,
     Round,
-    Sign,
-    Sin,
-    Sinh,
-    Sqrt,
-    Tan,
-    Tanh,
 )
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
 
@@ -257,60 +222,19 @@ def _rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
     return register
 
 
-def _single_instruction(name: str) -> Rule:
-    return lambda asm, op, *xs: asm(name, *xs)
+def _name_of(kind: type[Op]) -> str:
+    """Return the name of an operator in snake_case, as the core's instructions have them."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
 
 
-def _left_fold(name: str) -> Rule:
-    """Return the rule of a variadic operator: one binary instruction applied from left to right."""
-    return lambda asm, op, *xs: reduce(lambda x, y: asm(name, x, y), xs)
+@_rule(Maximum, Minimum)
+def _emit_extreme(asm: Assembler, op: Maximum | Minimum, *xs: Register) -> Register:
+    return reduce(lambda x, y: asm(_name_of(type(op)), x, y), xs)
 
 
-INSTRUCTIONS.update(
-    {
-        Acos: _single_instruction("acos"),
-        Acosh: _single_instruction("acosh"),
-        Add: _single_instruction("add"),
-        And: _single_instruction("and"),
-        Asin: _single_instruction("asin"),
-        Asinh: _single_instruction("asinh"),
-        Atan: _single_instruction("atan"),
-        Atanh: _single_instruction("atanh"),
-        Cos: _single_instruction("cos"),
-        Cosh: _single_instruction("cosh"),
-        Equal: _single_instruction("equal"),
-        Erf: _single_instruction("erf"),
-        Exp: _single_instruction("exp"),
-        Greater: _single_instruction("greater"),
-        GreaterEqual: _single_instruction("greater_equal"),
-        IsFinite: _single_instruction("is_finite"),
-        IsNaN: _single_instruction("is_nan"),
-        Less: _single_instruction("less"),
-        LessEqual: _single_instruction("less_equal"),
-        Log: _single_instruction("log"),
-        Maximum: _left_fold("maximum"),
-        Minimum: _left_fold("minimum"),
-        Mish: _single_instruction("mish"),
-        Multiply: _single_instruction("multiply"),
-        Negative: _single_instruction("negative"),
-        Not: _single_instruction("not"),
-        NotEqual: _single_instruction("not_equal"),
-        Or: _single_instruction("or"),
-        Reciprocal: _single_instruction("reciprocal"),
-        Relu: _single_instruction("relu"),
-        Sigmoid: _single_instruction("sigmoid"),
-        Sign: _single_instruction("sign"),
-        Sin: _single_instruction("sin"),
-        Sinh: _single_instruction("sinh"),
-        Softplus: _single_instruction("softplus"),
-        Sqrt: _single_instruction("sqrt"),
-        Subtract: _single_instruction("subtract"),
-        Sum: _left_fold("add"),
-        Tan: _single_instruction("tan"),
-        Tanh: _single_instruction("tanh"),
-        Xor: _single_instruction("xor"),
-    }
-)
+@_rule(Sum)
+def _emit_sum(asm: Assembler, op: Sum, *xs: Register) -> Register:
+    return reduce(lambda x, y: asm("add", x, y), xs)
 
 
 def is_float(x: Register) -> bool:
@@ -501,16 +425,6 @@ def _emit_clip(asm: Assembler, op: Clip, x: Register, *bounds: Register) -> Regi
     return x
 
 
-def _bitwise(name: str) -> Rule:
-    """Return the rule of a bitwise operator, which is the logical one on booleans."""
-    return lambda asm, op, *xs: asm(name if xs[0].type == "boolean" else f"bitwise_{name}", *xs)
-
-
-INSTRUCTIONS.update(
-    {BitwiseAnd: _bitwise("and"), BitwiseNot: _bitwise("not"), BitwiseOr: _bitwise("or"), BitwiseXor: _bitwise("xor")}
-)
-
-
 @_rule(BitShift)
 def _emit_bit_shift(asm: Assembler, op: BitShift, x: Register, amount: Register) -> Register:
     return asm(f"shift_{op.direction}", x, amount)
@@ -586,3 +500,20 @@ def _emit_quantize(
         value = asm("add", value, asm.number(_single_number_of(asm, zero_point), value))
     # The cast saturates.
     return asm("cast.f32", value, of=dtype.name)
+
+
+def _emit_single_instruction(asm: Assembler, op: Op, *xs: Register) -> Register:
+    return asm(_name_of(type(op)), *xs)
+
+
+def _emit_bitwise(asm: Assembler, op: Op, *xs: Register) -> Register:
+    """Return the instruction of a bitwise operator, which is the logical one on booleans."""
+    name = _name_of(type(op))
+    return asm(name.removeprefix("bitwise_") if xs[0].type == "boolean" else name, *xs)
+
+
+for _kind in (each for module in (activation, binary, bitwise, logical, unary) for each in vars(module).values()):
+    # Every other elementwise operator has an instruction of its name, but ErfInv, which is decomposed.
+    if isinstance(_kind, type) and issubclass(_kind, Elementwise) and REGISTRY.is_loaded(_kind.__name__):
+        if _kind is not unary.ErfInv:
+            INSTRUCTIONS.setdefault(_kind, _emit_bitwise if _kind.__module__ == bitwise.__name__ else _emit_single_instruction)

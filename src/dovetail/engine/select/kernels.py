@@ -437,6 +437,7 @@ def _select_elementwise(op: Op, node: Node, reads: Reads, writes: Writes) -> Ker
     return KernelCall("elementwise", (node,), reads, writes, {"body": [(op, tuple(range(len(inputs))))], "results": [0]})
 
 
+# A table, since a kernel belongs to the engine, which the operators do not know.
 KERNELS: dict[type[Op], Selector] = {
     ArgMax: select_arg_min_max,
     ArgMin: select_arg_min_max,

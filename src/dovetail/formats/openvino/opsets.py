@@ -11,7 +11,8 @@ from bisect import bisect_right
 
 LATEST = 17
 
-# versions -> kinds with exactly these versions
+# versions -> kinds with exactly these versions. A table, since it is OpenVINO's own list of its operators, with those that
+# no operator here maps to.
 _KINDS: dict[tuple[int, ...], str] = {
     (1,): (
         "Abs Acos Add Asin Atan BinaryConvolution CTCGreedyDecoder Ceiling Clamp Concat Const Convert ConvertLike "

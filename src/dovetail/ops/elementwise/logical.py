@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 _LEGACY = "x, y; broadcast:_, axis:_ | broadcast=false"
 
 
-class _Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean"):
+class Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered=False):
     """Comparison operators compare two tensors of one element type. Comparisons with NaN are false, except NotEqual."""
+
+    branch: ClassVar[str]
+    """The mode of a node of a decision tree that compares so."""
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
@@ -48,12 +51,14 @@ class _Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean"):
 
 
 class Equal(
-    _Comparison,
+    Comparison,
     sig="x: T, y: T -> z: boolean",
     onnx=(f"Equal-1({_LEGACY})", "Equal-7,11,13,19(x, y | broadcast=true/false)"),
     openvino=f"Equal-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
+
+    branch = "BRANCH_EQ"
 
     def is_commutative(self, x: View, y: View) -> bool:
         return True
@@ -65,8 +70,10 @@ class Equal(
         return 1 - symbolic.xp.abs(x - y)
 
 
-class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
+class NotEqual(Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
     """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
+
+    branch = "BRANCH_NEQ"
 
     def is_commutative(self, x: View, y: View) -> bool:
         return True
@@ -82,11 +89,13 @@ class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-
 
 
 class Less(
-    _Comparison,
+    Comparison,
     onnx=(f"Less-1({_LEGACY})", "Less-7,9,13(x, y | broadcast=true/false)"),
     openvino=f"Less-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
+
+    branch = "BRANCH_LT"
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.less(x, y)
@@ -96,9 +105,11 @@ class Less(
 
 
 class LessEqual(
-    _Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO_BROADCAST})"
+    Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
+
+    branch = "BRANCH_LEQ"
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.less_equal(x, y)
@@ -111,11 +122,13 @@ class LessEqual(
 
 
 class Greater(
-    _Comparison,
+    Comparison,
     onnx=(f"Greater-1({_LEGACY})", "Greater-7,9,13(x, y | broadcast=true/false)"),
     openvino=f"Greater-1(x, y; {AUTO_BROADCAST})",
 ):
     """Compute x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
+
+    branch = "BRANCH_GT"
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.greater(x, y)
@@ -125,9 +138,11 @@ class Greater(
 
 
 class GreaterEqual(
-    _Comparison, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO_BROADCAST})"
+    Comparison, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
+
+    branch = "BRANCH_GTE"
 
     def question(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.greater_equal(x, y)

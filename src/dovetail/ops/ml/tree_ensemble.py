@@ -12,13 +12,16 @@ from dovetail.ir.arrays import Array
 from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, axis_in
+from dovetail.ops.elementwise.logical import Comparison
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
 LESS_EQUAL, LESS, GREATER_EQUAL, GREATER, EQUAL, NOT_EQUAL, MEMBER = range(7)
-_COMPARISONS = ("LessEqual", "Less", "GreaterEqual", "Greater", "Equal", "NotEqual")
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+"""The comparisons of a node, in the order of TreeEnsemble's modes; a leaf has the mode LEAF."""
+_COMPARISONS = {kind.branch: kind for kind in Comparison.__subclasses__()}
 AGGREGATES = ("average", "sum", "min", "max")
 TRANSFORMS = ("none", "softmax", "logistic")
 MAX_DEPTH = 4096
@@ -180,7 +183,7 @@ class _TreeWalk:
                 is_equal = b.Equal(b.Unsqueeze(value, [2]), self._rows_at(self.membership_values, position))
                 is_true = b.Greater(b.ReduceMax(b.Cast(is_equal, to=dtypes.i32), [2], keepdims=False), b.constant(0, dtypes.i32))
             else:
-                is_true = b.apply(_COMPARISONS[test], value, split)
+                (is_true,) = b.add(_COMPARISONS[MODES[test]](), value, split)
             result = is_true if result is None else b.Where(b.Equal(mode, b.constant(test, dtypes.i64)), is_true, result)
         return result
 

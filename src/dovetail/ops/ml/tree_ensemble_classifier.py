@@ -15,14 +15,12 @@ from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.ml.class_labels import Labels, check_labels
 from dovetail.ops.ml.linear_models import as_rows, row_count_of
 from dovetail.ops.ml.post_transform import apply_transform, apply_transform_to_single_score, check_transform
-from dovetail.ops.ml.tree_ensemble import AGGREGATES, TreeEnsemble, depth_of, first_outside
+from dovetail.ops.ml.tree_ensemble import AGGREGATES, MODES, TreeEnsemble, depth_of, first_outside
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
-"""The comparisons of a node, in the order of TreeEnsemble's modes; a leaf has the mode LEAF."""
 _NUMBERS = {mode: number for number, mode in enumerate((*MODES, "LEAF"))}
 
 

@@ -296,7 +296,7 @@ class Repairs(NamedTuple):
     of_sizes: Callable[[RepairState, Node], bool] | None = None
 
 
-# A repair is code of this pass: what it changes is the operand that holds the sizes, which every operator has in its own form.
+# A table, since a repair belongs to this pass, which the operators do not know.
 REPAIRS: dict[type, Repairs] = {
     Concat: Repairs(of_meaning=repair_concat),
     Expand: Repairs(of_fault=repair_expand, of_sizes=repair_expand_sizes),

@@ -293,6 +293,7 @@ def _drop_unread_slices(b: Builder, node: Node) -> list[Value] | None:
     return list(outputs)
 
 
+# A table, since it states what one plugin does, not what the operators mean.
 VIEWS = ("Gather", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """The operators whose output the CPU plugin may make an alias of their input."""
 
