@@ -512,8 +512,9 @@ def _emit_bitwise(asm: Assembler, op: Op, *xs: Register) -> Register:
     return asm(name.removeprefix("bitwise_") if xs[0].type == "boolean" else name, *xs)
 
 
+_NONE = unary.ErfInv
+"""The elementwise operator without an instruction: it is decomposed."""
 for _kind in (each for module in (activation, binary, bitwise, logical, unary) for each in vars(module).values()):
-    # Every other elementwise operator has an instruction of its name, but ErfInv, which is decomposed.
-    if isinstance(_kind, type) and issubclass(_kind, Elementwise) and REGISTRY.is_loaded(_kind.__name__):
-        if _kind is not unary.ErfInv:
-            INSTRUCTIONS.setdefault(_kind, _emit_bitwise if _kind.__module__ == bitwise.__name__ else _emit_single_instruction)
+    # Every elementwise operator without a rule has an instruction of its name.
+    if isinstance(_kind, type) and issubclass(_kind, Elementwise) and REGISTRY.is_loaded(_kind.__name__) and _kind is not _NONE:
+        INSTRUCTIONS.setdefault(_kind, _emit_bitwise if _kind.__module__ == bitwise.__name__ else _emit_single_instruction)

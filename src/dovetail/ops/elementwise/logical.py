@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LEGACY = "x, y; broadcast:_, axis:_ | broadcast=false"
 
 
-class Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered=False):
+class ComparisonOp(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered=False):
     """Comparison operators compare two tensors of one element type. Comparisons with NaN are false, except NotEqual."""
 
     branch: ClassVar[str]
@@ -51,7 +51,7 @@ class Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean", is_registered=F
 
 
 class Equal(
-    Comparison,
+    ComparisonOp,
     sig="x: T, y: T -> z: boolean",
     onnx=(f"Equal-1({_LEGACY})", "Equal-7,11,13,19(x, y | broadcast=true/false)"),
     openvino=f"Equal-1(x, y; {AUTO_BROADCAST})",
@@ -70,7 +70,7 @@ class Equal(
         return 1 - symbolic.xp.abs(x - y)
 
 
-class NotEqual(Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
+class NotEqual(ComparisonOp, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1(x, y; {AUTO_BROADCAST})"):
     """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     branch = "BRANCH_NEQ"
@@ -89,7 +89,7 @@ class NotEqual(Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-1
 
 
 class Less(
-    Comparison,
+    ComparisonOp,
     onnx=(f"Less-1({_LEGACY})", "Less-7,9,13(x, y | broadcast=true/false)"),
     openvino=f"Less-1(x, y; {AUTO_BROADCAST})",
 ):
@@ -105,7 +105,7 @@ class Less(
 
 
 class LessEqual(
-    Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO_BROADCAST})"
+    ComparisonOp, onnx="LessOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"LessEqual-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
 
@@ -122,7 +122,7 @@ class LessEqual(
 
 
 class Greater(
-    Comparison,
+    ComparisonOp,
     onnx=(f"Greater-1({_LEGACY})", "Greater-7,9,13(x, y | broadcast=true/false)"),
     openvino=f"Greater-1(x, y; {AUTO_BROADCAST})",
 ):
@@ -138,7 +138,7 @@ class Greater(
 
 
 class GreaterEqual(
-    Comparison, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO_BROADCAST})"
+    ComparisonOp, onnx="GreaterOrEqual-12,16(x, y | broadcast=true/false)", openvino=f"GreaterEqual-1(x, y; {AUTO_BROADCAST})"
 ):
     """Compute x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
 

@@ -12,7 +12,7 @@ from dovetail.ir.arrays import Array
 from dovetail.ir.limits import refuse_table
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, axis_in
-from dovetail.ops.elementwise.logical import Comparison
+from dovetail.ops.elementwise.logical import ComparisonOp
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LESS_EQUAL, LESS, GREATER_EQUAL, GREATER, EQUAL, NOT_EQUAL, MEMBER = range(7)
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 """The comparisons of a node, in the order of TreeEnsemble's modes; a leaf has the mode LEAF."""
-_COMPARISONS = {kind.branch: kind for kind in Comparison.__subclasses__()}
+_COMPARISONS = {kind.branch: kind for kind in ComparisonOp.__subclasses__()}
 AGGREGATES = ("average", "sum", "min", "max")
 TRANSFORMS = ("none", "softmax", "logistic")
 MAX_DEPTH = 4096
